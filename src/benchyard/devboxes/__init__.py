@@ -1,0 +1,1 @@
+"""WHERE code runs: the driver contract (`base`), and one module per driver."""

@@ -1,0 +1,170 @@
+"""Every error Benchyard raises on purpose.
+
+    BenchyardError              code, http_status, exit_code, retryable: class attributes
+    ├── UsageError              the caller asked for what cannot be              400 / exit 2
+    │   ├── Unauthorized        no key, or a wrong one                           401 / 3
+    │   ├── Forbidden           the key may not do this                          403 / 3
+    │   ├── NotFound            no such thing                                    404 / 4
+    │   ├── Conflict            the thing is in a state that forbids it          409 / 5
+    │   ├── TooLarge            a body, file or header over its limit            413 / 2
+    │   ├── TooMany             a rate or a quota is used up                     429 / 6
+    │   └── NotYet              a feature that is not built yet, by its name     501 / 7
+    ├── StillWaiting            a long-poll ended before the state was reached   408 / 8
+    ├── DevboxError             the devbox's machinery broke                     500 / 10
+    │   ├── StartFailed         a devbox could not be made: the step and its remedy
+    │   ├── DevboxGone          the devbox ended while it was being used         409
+    │   └── NotSupported        this driver or mode cannot do that               400 / 2
+    ├── ImageError              an image could not be read, made or found        400 / 11
+    ├── StoreError              the database or the object store failed          503 / 12
+    └── ServerUnreachable       the client found no server                       503 / 13
+
+On the wire an error is `{"code", "message", "details"}`; the client maps the code back to a class
+of this tree, never to anything a server names.
+"""
+
+from typing import Any, ClassVar
+
+
+class BenchyardError(Exception):
+    """The root: a message for people, details for programs."""
+
+    code: ClassVar[str] = "internal"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def body(self) -> dict[str, Any]:
+        """What goes over the wire."""
+        return {"code": self.code, "message": self.message, "details": self.details}
+
+
+class UsageError(BenchyardError):
+    """The caller asked for what cannot be."""
+
+    code = "bad_request"
+    http_status = 400
+    exit_code = 2
+
+
+class Unauthorized(UsageError):
+    """No key, or a wrong one."""
+
+    code = "unauthorized"
+    http_status = 401
+    exit_code = 3
+
+
+class Forbidden(UsageError):
+    """The key may not do this."""
+
+    code = "forbidden"
+    http_status = 403
+    exit_code = 3
+
+
+class NotFound(UsageError):
+    """No such thing."""
+
+    code = "not_found"
+    http_status = 404
+    exit_code = 4
+
+
+class Conflict(UsageError):
+    """The thing is in a state that forbids it."""
+
+    code = "conflict"
+    http_status = 409
+    exit_code = 5
+
+
+class TooLarge(UsageError):
+    """A body, file or header over its limit."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class TooMany(UsageError):
+    """A rate or a quota is used up."""
+
+    code = "too_many"
+    http_status = 429
+    exit_code = 6
+    retryable = True
+
+
+class NotYet(UsageError):
+    """A feature that is not built yet."""
+
+    code = "not_implemented"
+    http_status = 501
+    exit_code = 7
+
+
+class StillWaiting(BenchyardError):
+    """A long-poll ended before the state was reached."""
+
+    code = "still_waiting"
+    http_status = 408
+    exit_code = 8
+    retryable = True
+
+
+class DevboxError(BenchyardError):
+    """The devbox's machinery broke."""
+
+    code = "devbox_error"
+    exit_code = 10
+
+
+class StartFailed(DevboxError):
+    """A devbox could not be made; details carry the step that failed and its remedy."""
+
+    code = "start_failed"
+
+
+class DevboxGone(DevboxError):
+    """The devbox ended while it was being used."""
+
+    code = "devbox_gone"
+    http_status = 409
+
+
+class NotSupported(DevboxError):
+    """This driver, or the mode it is in, cannot do that."""
+
+    code = "not_supported"
+    http_status = 400
+    exit_code = 2
+
+
+class ImageError(BenchyardError):
+    """An image could not be read, made or found."""
+
+    code = "image_error"
+    http_status = 400
+    exit_code = 11
+
+
+class StoreError(BenchyardError):
+    """The database or the object store failed."""
+
+    code = "store_error"
+    http_status = 503
+    exit_code = 12
+    retryable = True
+
+
+class ServerUnreachable(BenchyardError):
+    """The client found no server."""
+
+    code = "unreachable"
+    http_status = 503
+    exit_code = 13
+    retryable = True
