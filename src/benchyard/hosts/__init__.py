@@ -1,0 +1,1 @@
+"""ON WHICH MACHINE: the host (one machine's drivers, images and execution files)."""

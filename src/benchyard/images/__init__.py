@@ -1,0 +1,1 @@
+"""What devboxes start from: images as ordered layers, snapshots, and the store of both."""
