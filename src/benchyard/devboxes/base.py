@@ -1,11 +1,12 @@
 """The driver contract: what a way of holding devboxes on this machine owes.
 
 A driver keeps devboxes alive without the server: `find` takes one up again after a restart.
-Every command is a folder on the host's disk holding `stdout`, `stderr` and, once it has ended,
-`status.json`; the driver writes them, everybody else reads them. `events` are hints that something
-ended; the folder is the truth.
+Every command is a folder on the host's disk holding `stdout`, `stderr` and `status.json`, which stays
+missing or empty until the command has ended (`read_status`); the driver writes them, everybody else
+reads them. `events` are hints that something ended; the folder is the truth.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -121,6 +122,15 @@ class Status:
     ended_ms: int = 0
     error: str | None = None
     """Why it could not be started, or why it was cut short (for example out of memory)."""
+
+
+def read_status(folder: Path) -> Status | None:
+    """How the command of this execution folder ended; None while it runs."""
+    try:
+        text = (folder / "status.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    return Status(**json.loads(text)) if text else None
 
 
 @dataclass(frozen=True)
