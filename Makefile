@@ -1,0 +1,54 @@
+# The same commands for people and for CI. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST := $(BIN)/python -m pytest
+ARGS ?=
+
+.PHONY: help setup packages fmt lint check test contracts demo perf clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: packages $(VENV)/.ready ## Make .venv and install what is needed, where that is allowed
+
+packages:
+	@scripts/install-packages.sh scripts/debian-packages.txt
+
+$(VENV)/.ready: pyproject.toml scripts/make-venv.sh | packages
+	@scripts/make-venv.sh $(VENV)
+	@touch $@
+
+fmt: setup ## Format the code and repair what can be repaired
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint ## Lint, formatting, types and the rules of the house
+	$(PYTEST) tests/house -q $(ARGS)
+
+test: lint ## Everything `check` does, then every test but the slow ones
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
+
+contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
+	$(PYTEST) tests/devboxes $(ARGS)
+
+demo: setup ## Create devboxes, run, snapshot and branch, in front of you
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
+
+perf: setup ## Measure devboxes against bubblewrap and podman; writes docs/performance.md
+	@scripts/install-packages.sh scripts/debian-packages-perf.txt
+	$(BIN)/python -m perf $(ARGS)
+
+clean: ## Remove the virtual environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
