@@ -1,0 +1,88 @@
+"""Importing does nothing but define: no output, no file, no thread, no connection."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.house.tree import SRC, modules
+
+NOT_FOR_IMPORT = ("benchyard.__main__", "benchyard.store.migrations")
+"""Run by their own starters only: `python -m benchyard`, and alembic."""
+
+IMPORT_ALL = """
+import importlib, sys, threading
+
+effects = []
+WATCHED = {"socket.bind", "socket.connect", "subprocess.Popen", "os.mkdir", "os.remove", "os.fork"}
+
+def watch(event, args):
+    if event in WATCHED or (event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")):
+        effects.append(f"{current}: {event} {args!r}")
+
+sys.addaudithook(watch)
+for current in sys.argv[1:]:
+    importlib.import_module(current)
+    if threading.active_count() > 1:
+        effects.append(f"{current}: started a thread")
+        break
+sys.exit("\\n".join(effects) or 0)
+"""
+
+IMPORT_BOX = """
+import importlib, sys
+
+sys.path.insert(0, sys.argv[1])
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+print("\\n".join(name for name in sys.modules if name.split(".")[0] == "benchyard"))
+"""
+
+
+def importable() -> list[str]:
+    return [module.name for module in modules() if not module.name.startswith(NOT_FOR_IMPORT)]
+
+
+def box() -> list[str]:
+    return [name for name in importable() if name.startswith("benchyard.devboxes.box")]
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [module.where for module in modules() if not ast.get_docstring(module.tree)]
+    assert silent == []
+
+
+def test_importing_everything_has_no_effect(tmp_path: Path) -> None:
+    bare = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-B", "-c", IMPORT_ALL, *importable()]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout + ended.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        return [node.module or ""]
+    return []
+
+
+def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
+    strangers = [
+        f"{module.where} imports {name}"
+        for module in modules()
+        if module.name in box()
+        for node in ast.walk(module.tree)
+        for name in imported(node)
+        if name.split(".")[0] not in sys.stdlib_module_names and name not in box()
+    ]
+    assert strangers == []
+
+
+def test_what_runs_in_a_devbox_needs_no_installed_package() -> None:
+    command = [sys.executable, "-I", "-S", "-c", IMPORT_BOX, str(SRC), *box()]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert set(ended.stdout.split()) == {"benchyard", "benchyard.devboxes", *box()}
