@@ -1,0 +1,1 @@
+"""One definition per noun, shared by wire, store and client."""

@@ -1,0 +1,1 @@
+"""What lasts: records in a database, contents of objects in a folder."""

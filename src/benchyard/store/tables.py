@@ -1,0 +1,45 @@
+"""The tables: one per noun, all of one shape."""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only in a column whose type is exactly INTEGER.
+_SEQUENCE = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _noun(name: str, *, unique_name: bool = False) -> Table:
+    table = Table(
+        name,
+        metadata,
+        Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
+        Column("id", String(128), nullable=False, unique=True),
+        Column("create_time_ms", BigInteger, nullable=False),
+        Column("name", Text),
+        Column("status", String(64)),
+        Column("parent", Text),
+        Column("request_hash", String(64)),
+        Column("body", Text, nullable=False),
+    )
+    Index(None, table.c.name, unique=unique_name)
+    Index(None, table.c.status)
+    Index(None, table.c.parent)
+    return table
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        _noun("devboxes"),
+        _noun("snapshots"),
+        _noun("objects"),
+        _noun("secrets", unique_name=True),
+        _noun("api_keys"),
+    )
+}
