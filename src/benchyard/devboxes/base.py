@@ -234,6 +234,10 @@ class Trees(ABC):
         Raises ImageError for anything that would leave `target`, and for what is not a tar.
         """
 
+    @abstractmethod
+    async def sync(self, path: Path) -> None:
+        """Return once everything written to the filesystem of `path` is on disk."""
+
 
 class Driver(ABC):
     """One way of holding devboxes on this machine. Use as an async context manager."""
