@@ -1,0 +1,1 @@
+"""The engine: what happens between a request and a devbox."""

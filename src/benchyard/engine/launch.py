@@ -1,0 +1,109 @@
+"""From a create call to a devbox record: what can be refused is refused before anything starts."""
+
+import platform
+import re
+from collections.abc import Mapping
+
+from benchyard.devboxes.base import Network
+from benchyard.engine.sizes import resources
+from benchyard.errors import NotYet, UsageError
+from benchyard.models.devboxes import DevboxRequest
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.mounts import AgentMount, BrokerMount, CodeMount, FileMount, Mount
+
+NETWORK_KEY = "benchyard.network"
+NETWORKS = tuple(network.value for network in Network)
+MAX_FILE_MOUNT_BYTES = 16 * 1024**2
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
+
+
+def check_request(request: DevboxRequest) -> None:
+    """Refuse what cannot be served; raises UsageError, or NotYet naming the feature."""
+    _check_features(request)
+    sources = [request.blueprint_id, request.blueprint_name, request.snapshot_id]
+    if sum(source is not None for source in sources) > 1:
+        raise UsageError("give at most one of blueprint_id, blueprint_name and snapshot_id")
+    launch = request.launch_parameters or LaunchParameters()
+    resources(launch)
+    _check_launch(launch)
+    _check_variables(request.environment_variables or {})
+    _check_variables(request.secrets or {})
+    texts = [request.entrypoint or "", *(launch.launch_commands or [])]
+    if any("\0" in text for text in texts):
+        raise UsageError("a command cannot hold a NUL character")
+    network(request.metadata or {}, Network.NONE)
+
+
+def all_mounts(request: DevboxRequest) -> list[Mount]:
+    """Every mount of a request, from the old fields too; raises NotYet for kinds that are not served."""
+    files = [FileMount(target=target, content=text) for target, text in (request.file_mounts or {}).items()]
+    mounts: list[Mount] = [*files, *(request.mounts or []), *(request.code_mounts or [])]
+    for mount in mounts:
+        if isinstance(mount, AgentMount | BrokerMount):
+            raise NotYet(f"{mount.type} is not served yet")
+        paths = [getattr(mount, "target", ""), getattr(mount, "object_path", "")]
+        if any("\0" in path for path in paths):
+            raise UsageError("a path cannot hold a NUL character")
+    size = sum(len(mount.content.encode()) for mount in mounts if isinstance(mount, FileMount))
+    if size > MAX_FILE_MOUNT_BYTES:
+        raise UsageError(
+            f"file mounts hold {size} bytes, more than {MAX_FILE_MOUNT_BYTES}; mount an object instead"
+        )
+    return mounts
+
+
+def without_tokens(mounts: list[Mount]) -> list[Mount]:
+    """The mounts as they may be stored: a token becomes an empty one, which says that there was one."""
+    return [
+        mount.model_copy(update={"token": ""}) if isinstance(mount, CodeMount) and mount.token else mount
+        for mount in mounts
+    ]
+
+
+def network(metadata: Mapping[str, str], default: Network) -> Network:
+    """What a devbox with this metadata may reach; raises UsageError for a network that is not one."""
+    wanted = metadata.get(NETWORK_KEY, default.value)
+    if wanted not in NETWORKS:
+        raise UsageError(f"metadata {NETWORK_KEY} must be one of {', '.join(NETWORKS)}")
+    return Network(wanted)
+
+
+def host_architecture() -> str:
+    """This machine's architecture as the wire names it."""
+    machine = platform.machine().lower()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def _check_features(request: DevboxRequest) -> None:
+    launch = request.launch_parameters or LaunchParameters()
+    asked = {
+        "gateways": request.gateways,
+        "mcp": request.mcp,
+        "tunnel": request.tunnel,
+        "launch_parameters.network_policy_id": launch.network_policy_id,
+        "launch_parameters.required_services": launch.required_services,
+    }
+    for feature, value in asked.items():
+        if value:
+            raise NotYet(f"{feature} is not served yet", feature=feature)
+
+
+def _check_launch(launch: LaunchParameters) -> None:
+    if launch.architecture and launch.architecture != host_architecture():
+        raise UsageError(f"this server runs {host_architecture()} devboxes, not {launch.architecture}")
+    nested = launch.lifecycle.after_idle if launch.lifecycle else None
+    if nested and launch.after_idle and nested != launch.after_idle:
+        raise UsageError("after_idle and lifecycle.after_idle differ; give lifecycle.after_idle only")
+    user = launch.user_parameters
+    if user and (user.username == "root") != (user.uid == 0):
+        raise UsageError("user_parameters: root and uid 0 belong together")
+
+
+def _check_variables(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"not a name of an environment variable: {name[:100]!r}")
+        if "\0" in value:
+            raise UsageError(f"environment variable {name[:100]} holds a NUL character")

@@ -1,0 +1,64 @@
+"""Background work: at most one job per key at a time, none of them lost."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+GRACE_SECONDS = 10
+
+_log = logging.getLogger(__name__)
+
+Job = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Work:
+    """Jobs by key; a new one for a key cancels those before it and waits for them."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, set[asyncio.Task[None]]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def start(self, key: str, job: Job, *, finish: bool = False) -> None:
+        """Run a job in the background; with `finish` it is given time to end when the server stops."""
+        earlier = set(self._tasks.get(key, ()))
+        for task in earlier:
+            task.cancel()
+        task = asyncio.create_task(_run(key, earlier, job))
+        self._tasks.setdefault(key, set()).add(task)
+        task.add_done_callback(partial(self._forget, key))
+        if finish:
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def settle(self, key: str) -> None:
+        """Wait until nothing is under way for this key."""
+        while tasks := self._tasks.get(key):
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Give what must finish its time, then cancel everything and wait for it to end."""
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=GRACE_SECONDS)
+        tasks = {task for group in self._tasks.values() for task in group}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _forget(self, key: str, task: asyncio.Task[None]) -> None:
+        group = self._tasks.get(key, set())
+        group.discard(task)
+        if not group:
+            self._tasks.pop(key, None)
+
+
+async def _run(key: str, earlier: set[asyncio.Task[None]], job: Job) -> None:
+    if earlier:
+        await asyncio.wait(earlier)
+    try:
+        await job()
+    except Exception:  # noqa: BLE001
+        # The boundary of background work: jobs record their failures themselves, so this is a bug to be seen.
+        _log.exception("background work failed for %s", key)

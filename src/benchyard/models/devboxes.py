@@ -1,0 +1,140 @@
+"""A devbox: what is asked for, what is kept, and what is shown."""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireFloat
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.mounts import CodeMount, Mount
+
+
+class DevboxStatus(StrEnum):
+    """Where a devbox is in its life."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    PROVISIONING = "provisioning"
+    INITIALIZING = "initializing"
+    RUNNING = "running"
+    SUSPENDING = "suspending"
+    SUSPENDED = "suspended"
+    RESUMING = "resuming"
+    FAILURE = "failure"
+    SHUTDOWN = "shutdown"
+
+
+FailureReason = Literal["out_of_memory", "out_of_disk", "execution_failed", "health_check_failed"]
+ShutdownReason = Literal["api_shutdown", "keep_alive_timeout", "entrypoint_exit", "idle", "ttl_expired"]
+InitiatorType = Literal["unknown", "api", "scenario", "scoring_validation", "reflex"]
+
+
+class DevboxRequest(Model):
+    """The body of a create call."""
+
+    name: ShortText | None = None
+    metadata: Metadata | None = None
+    blueprint_id: str | None = None
+    blueprint_name: str | None = None
+    snapshot_id: str | None = None
+    launch_parameters: LaunchParameters | None = None
+    environment_variables: dict[str, str] | None = None
+    secrets: dict[str, str] | None = None
+    entrypoint: str | None = None
+    mounts: list[Mount] | None = None
+    file_mounts: dict[str, str] | None = None
+    code_mounts: list[CodeMount] | None = None
+    gateways: dict[str, Any] | None = None
+    mcp: dict[str, Any] | None = None
+    tunnel: dict[str, Any] | None = None
+
+
+class DevboxChange(Model):
+    """The body of an update; None leaves a field as it is."""
+
+    name: ShortText | None = None
+    metadata: Metadata | None = None
+
+
+class WaitRequest(Model):
+    """The body of a long-poll on a devbox's status."""
+
+    statuses: list[DevboxStatus] = Field(min_length=1, max_length=100)
+    timeout_seconds: WireFloat | None = Field(default=None, ge=0)
+
+
+class StateTransition(Model):
+    """One change of status; `detail` (an extension) says why in words."""
+
+    status: DevboxStatus
+    transition_time_ms: int
+    failure_reason: FailureReason | None = None
+    detail: str | None = None
+
+
+class Devbox(Record):
+    """A devbox as it is kept; secret values and tokens are never part of it."""
+
+    status: DevboxStatus = DevboxStatus.PROVISIONING
+    name: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    end_time_ms: int | None = None
+    image: str
+    blueprint_id: str | None = None
+    snapshot_id: str | None = None
+    launch_parameters: LaunchParameters = Field(default_factory=LaunchParameters)
+    environment_variables: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict)
+    entrypoint: str | None = None
+    boot: int = 0
+    """How often it was started; part of the ids of its launch executions."""
+    mounts: list[Mount] = Field(default_factory=list)
+    """What is still to be put into it; emptied when it runs."""
+    state_transitions: list[StateTransition] = Field(default_factory=list)
+    failure_reason: FailureReason | None = None
+    shutdown_reason: ShutdownReason | None = None
+    initiator_type: InitiatorType = "api"
+    initiator_id: str | None = None
+
+    def columns(self) -> Columns:
+        """Found by name, status, and what it was made from."""
+        return Columns(name=self.name, status=self.status, parent=self.snapshot_id or self.blueprint_id)
+
+    def view(self) -> "DevboxView":
+        """As the wire shows it."""
+        return DevboxView.model_validate(self, from_attributes=True)
+
+
+class DevboxView(Model):
+    """A devbox as the wire shows it."""
+
+    id: str
+    status: DevboxStatus
+    name: str | None = None
+    metadata: dict[str, str]
+    capabilities: list[Literal["unknown", "docker_in_docker"]] = Field(default_factory=list)
+    create_time_ms: int
+    end_time_ms: int | None = None
+    launch_parameters: LaunchParameters
+    state_transitions: list[StateTransition]
+    blueprint_id: str | None = None
+    snapshot_id: str | None = None
+    failure_reason: FailureReason | None = None
+    shutdown_reason: ShutdownReason | None = None
+    initiator_type: InitiatorType = "api"
+    initiator_id: str | None = None
+
+
+class DevboxUsageView(Model):
+    """What a devbox has used since it was made."""
+
+    id: str
+    status: DevboxStatus
+    start_time_ms: int
+    end_time_ms: int | None = None
+    total_elapsed_seconds: int
+    total_active_seconds: int
+    vcpu_seconds: int
+    memory_gb_seconds: int
+    disk_gb_seconds: int

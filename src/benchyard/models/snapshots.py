@@ -1,0 +1,68 @@
+"""A disk snapshot: a devbox's disk, kept so that others can start from it."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText
+
+
+class SnapshotStatus(StrEnum):
+    """Where a snapshot is in its life."""
+
+    IN_PROGRESS = "in_progress"
+    ERROR = "error"
+    COMPLETE = "complete"
+    DELETED = "deleted"
+
+
+class SnapshotRequest(Model):
+    """The body of a snapshot call, and of an update (where None leaves a field as it is)."""
+
+    name: ShortText | None = None
+    commit_message: str | None = Field(default=None, max_length=1000)
+    metadata: Metadata | None = None
+
+
+class Snapshot(Record):
+    """A snapshot as it is kept; its id is also its image's."""
+
+    status: SnapshotStatus = SnapshotStatus.IN_PROGRESS
+    source_devbox_id: str
+    source_blueprint_id: str | None = None
+    name: str | None = None
+    commit_message: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    size_bytes: int | None = None
+    error_message: str | None = None
+    has_image: bool = False
+    """False before its image is made and after it was removed."""
+
+    def columns(self) -> Columns:
+        """Found by name, status, and the devbox it is of."""
+        return Columns(name=self.name, status=self.status, parent=self.source_devbox_id)
+
+    def view(self) -> "SnapshotView":
+        """As the wire shows it."""
+        return SnapshotView.model_validate(self, from_attributes=True)
+
+
+class SnapshotView(Model):
+    """A snapshot as the wire shows it."""
+
+    id: str
+    create_time_ms: int
+    metadata: dict[str, str]
+    source_devbox_id: str
+    source_blueprint_id: str | None = None
+    name: str | None = None
+    commit_message: str | None = None
+    size_bytes: int | None = None
+
+
+class SnapshotStatusView(Model):
+    """How far a snapshot is."""
+
+    status: SnapshotStatus
+    error_message: str | None = None
+    snapshot: SnapshotView | None = None
