@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The demo: devboxes made, used, snapshotted and branched, on a private server that leaves nothing behind.
+set -euo pipefail
+
+data=$(mktemp -d "${TMPDIR:-/tmp}/benchyard-demo.XXXXXX")
+export BENCHYARD_DATA=$data
+unset BENCHYARD_URL BENCHYARD_API_KEY RUNLOOP_BASE_URL RUNLOOP_API_KEY
+
+finish() {
+    local code=$?
+    trap - EXIT
+    benchyard server stop >/dev/null 2>&1 || true
+    rm -rf "$data"
+    [ "$code" = 0 ] || echo "demo: failed with status $code" >&2
+    exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+show() {
+    printf '$ %s\n' "$*"
+    "$@"
+}
+
+started=
+clock() { started=$(date +%s%N); }
+took() { echo "  ($((($(date +%s%N) - started) / 1000000)) ms)"; }
+
+create() { # prints the new devbox's id
+    benchyard devbox create -o json "$@" | python -c 'import json, sys; print(json.load(sys.stdin)["id"])'
+}
+
+say "1. A devbox. No server is configured, so the command line starts one for itself."
+clock
+box=$(create --name demo)
+echo "$box runs; that includes starting the server."
+took
+
+say "2. Another one, to see what a devbox costs when the server is up."
+clock
+spare=$(create --name spare)
+echo "$spare runs."
+took
+benchyard devbox shutdown "$spare" >/dev/null
+
+say "3. Commands run inside, walled off from this machine."
+clock
+show benchyard devbox exec "$box" -- 'echo "I am $(whoami), process $$ of $(ls -d /proc/[0-9]* | wc -l), on $(hostname)"'
+took
+
+say "4. Write a file, and keep the disk as a snapshot."
+show benchyard devbox exec "$box" -- 'echo "first draft" > ~/essay.txt'
+clock
+snapshot=$(benchyard devbox snapshot "$box" --name draft -o json | python -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+echo "$snapshot is on disk."
+took
+
+say "5. Two devboxes branch from the snapshot, and go their own ways."
+clock
+left=$(create --name left --snapshot "$snapshot")
+right=$(create --name right --snapshot "$snapshot")
+echo "$left and $right run."
+took
+benchyard devbox exec "$left" -- 'echo "a happy end" >> ~/essay.txt'
+benchyard devbox exec "$right" -- 'echo "a sad end" >> ~/essay.txt'
+
+text_of() { benchyard devbox exec "$1" -- 'cat ~/essay.txt'; }
+for name in box left right; do
+    printf '\n%s (%s):\n' "$name" "${!name}"
+    text_of "${!name}" | sed 's/^/    /'
+done
+
+[ "$(text_of "$box")" = "first draft" ] || { echo "demo: the original changed" >&2; exit 1; }
+[ "$(text_of "$left")" != "$(text_of "$right")" ] || { echo "demo: the branches are alike" >&2; exit 1; }
+say "The branches differ, and the original is as it was."
+
+say "6. Shut everything down."
+clock
+for id in "$box" "$left" "$right"; do
+    benchyard devbox shutdown "$id" >/dev/null
+done
+took
+show benchyard server stop
+
+say "That was all of it, and nothing is left behind. Next: README.md, docs/guides/getting-started.md"
