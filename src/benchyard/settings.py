@@ -1,5 +1,6 @@
 """Settings, read once at start and passed down."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,3 +23,12 @@ class Settings:
     max_upload_bytes: int = 16 * 1024**3
     """Largest file or object."""
     driver_options: dict[str, str] = field(default_factory=dict)
+
+
+def default_data_folder(environ: Mapping[str, str]) -> Path:
+    """Where this user's server keeps its data unless it is told otherwise."""
+    if environ.get("BENCHYARD_DATA"):
+        return Path(environ["BENCHYARD_DATA"]).absolute()
+    shared = environ.get("XDG_DATA_HOME") or ""
+    base = Path(shared) if shared.startswith("/") else Path.home() / ".local" / "share"
+    return base / "benchyard"
