@@ -1,8 +1,11 @@
 """Settings, read once at start and passed down."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+DEFAULT_PORT = 7411
 
 
 @dataclass(frozen=True)
@@ -11,13 +14,14 @@ class Settings:
 
     data: Path
     host: str = "127.0.0.1"
-    port: int = 0
+    port: int = DEFAULT_PORT
+    """0 takes a free one."""
     database_url: str | None = None
     """None is SQLite inside the data folder."""
     driver: str = "native"
     devbox_network: str = "none"
     public_url: str | None = None
-    """Where clients reach this server; None is http://host:port. Signed links are made with it."""
+    """Where clients reach this server; None is wherever a request came to. Signed links are made with it."""
     max_body_bytes: int = 128 * 1024**2
     """Largest JSON body."""
     max_upload_bytes: int = 16 * 1024**3
@@ -25,10 +29,9 @@ class Settings:
     driver_options: dict[str, str] = field(default_factory=dict)
 
 
-def default_data_folder(environ: Mapping[str, str]) -> Path:
-    """Where this user's server keeps its data unless it is told otherwise."""
-    if environ.get("BENCHYARD_DATA"):
-        return Path(environ["BENCHYARD_DATA"]).absolute()
-    shared = environ.get("XDG_DATA_HOME") or ""
-    base = Path(shared) if shared.startswith("/") else Path.home() / ".local" / "share"
-    return base / "benchyard"
+def default_data_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """`$BENCHYARD_DATA`, else `benchyard` in the user's data folder."""
+    if given := environment.get("BENCHYARD_DATA"):
+        return Path(given)
+    shared = environment.get("XDG_DATA_HOME") or Path(environment.get("HOME", "/")) / ".local" / "share"
+    return Path(shared) / "benchyard"

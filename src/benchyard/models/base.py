@@ -3,6 +3,7 @@
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
+from pydantic_core import PydanticCustomError
 
 MAX_INT = 2**53 - 1
 """The largest integer that every JSON client keeps exactly."""
@@ -10,7 +11,7 @@ MAX_INT = 2**53 - 1
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool | str | bytes):
-        raise ValueError("must be a number")
+        raise PydanticCustomError("not_a_number", "must be a number")
     return value
 
 

@@ -1,0 +1,1 @@
+"""The server's HTTP interface: one route file per noun, no logic."""

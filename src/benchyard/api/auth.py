@@ -1,0 +1,55 @@
+"""Who may come in: a bearer key on everything but a few paths that say for themselves."""
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from benchyard.api.errors import error_response
+from benchyard.engine.keys import Keys
+from benchyard.errors import Unauthorized
+
+_OPEN = ("/healthz", "/openapi.json", "/docs")
+_OWN_CHECK = ("/objects/upload/", "/objects/download/", "/pty/")
+"""Below these, a route checks a signature or token by itself."""
+
+
+class BearerKeys:
+    """Lets requests with a good key pass, and notes the key's id as `request.state.key_id`."""
+
+    def __init__(self, app: ASGIApp, keys: Keys) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["key_id"] = None
+        try:
+            state["key_id"] = self._keys.check(_secret(Headers(scope=scope))).id
+        except Unauthorized as error:
+            if not _is_open(scope["path"]):
+                await _refuse(error, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _secret(headers: Headers) -> str:
+    kind, _, secret = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not secret.strip():
+        raise Unauthorized(
+            "no API key; send `Authorization: Bearer KEY` (the first one is in the data folder's api-key)"
+        )
+    return secret.strip()
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith(("/docs/", *_OWN_CHECK))
+
+
+async def _refuse(error: Unauthorized, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": "no valid API key"})
+        return
+    await error_response(error)(scope, receive, send)

@@ -1,0 +1,34 @@
+"""What routes work with: the open services of this server, handed to them by FastAPI."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi.requests import HTTPConnection
+
+from benchyard.engine.keys import Keys
+from benchyard.settings import Settings
+from benchyard.store.database import Store
+from benchyard.store.vault import Vault
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything a running server has open."""
+
+    settings: Settings
+    store: Store
+    vault: Vault
+    keys: Keys
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server begins to stop: long-polls and streams end soon after."""
+
+
+def services_of(connection: HTTPConnection) -> Services:
+    """The services of the app that serves this request or socket."""
+    services: Services = connection.app.state.services
+    return services
+
+
+ServicesDep = Annotated[Services, Depends(services_of)]

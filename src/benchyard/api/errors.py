@@ -1,0 +1,96 @@
+"""How errors look on the wire: `{"code", "message", "details"}`, and whether a retry can help."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from benchyard.errors import BenchyardError, Conflict, DevboxGone, NotFound, StoreError, UsageError
+from benchyard.models.base import Model
+
+_MAX_MESSAGE = 2000
+
+
+class ErrorView(Model):
+    """An error as the wire shows it."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class MethodNotAllowed(UsageError):
+    """The path is there, the verb is not."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Let every error of a route leave as our JSON."""
+    app.add_exception_handler(BenchyardError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+
+
+def error_response(error: BenchyardError) -> JSONResponse:
+    """The answer for an error of our tree."""
+    body = error.body()
+    body["message"] = body["message"][:_MAX_MESSAGE]
+    return JSONResponse(body, status_code=error.http_status, headers=dict(_headers(error)))
+
+
+def _headers(error: BenchyardError) -> Mapping[str, str]:
+    headers = {}
+    if error.retryable:
+        headers["x-should-retry"] = "true"
+    elif error.http_status >= 500 or isinstance(error, Conflict | DevboxGone):
+        # A client would otherwise retry any 409 and 5xx, with waits in between.
+        headers["x-should-retry"] = "false"
+    if isinstance(error, StoreError):
+        headers["retry-after"] = "1"
+    if error.http_status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return headers
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, BenchyardError):
+        raise error
+    return error_response(error)
+
+
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    first: dict[str, Any] = error.errors()[0]
+    if first.get("type") == "json_invalid":
+        return error_response(UsageError(f"the body is not JSON: {first['ctx']['error']}", field="body"))
+    place, field = _place(first["loc"])
+    return error_response(UsageError(f"{place}{field}: {first['msg']}", field=field))
+
+
+async def _on_http(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    if isinstance(error.__cause__, BenchyardError):
+        return error_response(error.__cause__)
+    if error.status_code == 404:
+        return error_response(NotFound(f"no such path: {request.url.path[:200]}"))
+    if error.status_code == 405:
+        return error_response(
+            MethodNotAllowed(f"{request.method} is not possible on {request.url.path[:200]}")
+        )
+    body = {"code": "bad_request", "message": str(error.detail)[:_MAX_MESSAGE], "details": {}}
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+
+
+def _place(location: tuple[int | str, ...]) -> tuple[str, str]:
+    where, *path = location or ("body",)
+    name = ".".join(str(part) for part in path)
+    if not name:
+        return "", str(where)
+    return ("" if where == "body" else f"{where} "), name[:200]

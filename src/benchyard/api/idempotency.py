@@ -1,0 +1,52 @@
+"""Requests that may come twice: ids of new things follow from the request's own id.
+
+A POST that starts something names it after the caller's key, the path and `x-request-id`. The record keeps a
+hash of the body, so a repeated request finds what the first one made, also after a restart, and an id that is
+used again for something else is refused. No table of requests is needed.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from benchyard.api.deps import services_of
+from benchyard.engine.ids import id_from_bytes, random_id
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes a request the same as an earlier one."""
+
+    body_hash: str
+    seed: bytes | None
+    """None when the caller sent no id: then nothing is the same as this request."""
+
+    def new_id(self, prefix: str) -> str:
+        """The id of what this request makes."""
+        return random_id(prefix) if self.seed is None else id_from_bytes(prefix, self.seed)
+
+
+async def request_identity(request: Request) -> Identity:
+    """The identity of a request with a JSON body, or none."""
+    body_hash = _canonical_hash(await request.body())
+    given = request.headers.get("x-request-id")
+    if not given:
+        return Identity(body_hash, None)
+    parts = (str(request.state.key_id), request.method, request.url.path, given)
+    message = "\0".join(f"{len(part)}:{part}" for part in parts)
+    return Identity(body_hash, services_of(request).vault.derive("request-ids", message))
+
+
+RequestIdentity = Annotated[Identity, Depends(request_identity)]
+
+
+def _canonical_hash(body: bytes) -> str:
+    try:
+        parsed = json.loads(body) if body.strip() else {}
+        canonical = json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    except (ValueError, RecursionError):
+        return hashlib.sha256(body).hexdigest()
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,36 @@
+"""API keys: create, list, revoke."""
+
+from fastapi import APIRouter
+
+from benchyard.api.deps import ServicesDep
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import PageQuery
+from benchyard.engine.keys import KEY_PREFIX
+from benchyard.models.keys import ApiKey, ApiKeyCreatedView, ApiKeyListView, ApiKeyRequest, ApiKeyView
+
+router = APIRouter(prefix="/v1/apikeys", tags=["apikeys"])
+
+
+@router.post("")
+async def create(body: ApiKeyRequest, services: ServicesDep, identity: RequestIdentity) -> ApiKeyCreatedView:
+    """Make a key; its secret is in this answer and nowhere else."""
+    key, secret = await services.keys.create(identity.new_id(KEY_PREFIX), body, identity.body_hash)
+    return ApiKeyCreatedView(id=key.id, name=key.name, key_secret=secret, expires_at_ms=key.expires_at_ms)
+
+
+@router.get("")
+async def list_keys(query: PageQuery, services: ServicesDep) -> ApiKeyListView:
+    """List keys, newest first."""
+    page = await services.keys.page(query)
+    keys = [_view(key) for key in page.items]
+    return ApiKeyListView(apikeys=keys, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.post("/{id}/revoke")
+async def revoke(id: str, services: ServicesDep) -> ApiKeyView:
+    """Let a key open nothing any more."""
+    return _view(await services.keys.revoke(id))
+
+
+def _view(key: ApiKey) -> ApiKeyView:
+    return ApiKeyView.model_validate(key.model_dump())

@@ -1,0 +1,22 @@
+"""Whether the server is up; asks for no key."""
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+
+from benchyard.models.base import Model
+
+router = APIRouter(tags=["health"])
+
+
+class HealthView(Model):
+    """A sign of life."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+@router.get("/healthz")
+async def health(request: Request) -> HealthView:
+    """Say that the server is up."""
+    return HealthView(version=request.app.version)

@@ -1,0 +1,145 @@
+"""Running the server: opens everything, answers until it is told to stop, closes everything."""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from benchyard.api.app import build_app
+from benchyard.api.deps import Services
+from benchyard.api.log import log_to_stderr, logger
+from benchyard.api.protocol import BoundedHttp
+from benchyard.engine.keys import Keys
+from benchyard.errors import Conflict, UsageError
+from benchyard.settings import Settings
+from benchyard.store.database import Store
+from benchyard.store.vault import Vault, write_private
+
+_GRACE_SECONDS = 3
+_BACKLOG = 2048
+
+
+async def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; raises before anything is changed if it cannot start."""
+    log_to_stderr()
+    _make_private(settings.data)
+    with _only_server(settings.data), _bound_socket(settings) as bound:
+        async with open_services(settings) as services:
+            await _serve(services, bound)
+
+
+@asynccontextmanager
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """Everything a server has open, from the database up."""
+    async with AsyncExitStack() as stack:
+        vault = Vault(settings.data / "secret-key")
+        url = settings.database_url or f"sqlite:///{settings.data / 'benchyard.db'}"
+        store = await stack.enter_async_context(Store(url))
+        keys = Keys(store, vault)
+        await keys.open(settings.data / "api-key")
+        yield Services(settings=settings, store=store, vault=vault, keys=keys)
+
+
+async def _serve(services: Services, bound: socket.socket) -> None:
+    config = uvicorn.Config(
+        build_app(services),
+        http=BoundedHttp,
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        ws_max_size=1024**2,
+    )
+    server = _Server(config, services)
+    with _signals(server), _announced(services.settings, bound):
+        await server.serve(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, told to stop by us instead of by its own signal handlers."""
+
+    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+        super().__init__(config)
+        self._services = services
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        """Begin to stop: streams and long-polls end, short requests finish; a second time does not wait."""
+        logger.info("stopping")
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._services.stopping.set()
+
+
+@contextmanager
+def _signals(server: _Server) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    wanted = (signal.SIGTERM, signal.SIGINT)
+    for number in wanted:
+        loop.add_signal_handler(number, server.stop)
+    try:
+        yield
+    finally:
+        for number in wanted:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _announced(settings: Settings, bound: socket.socket) -> Iterator[None]:
+    host, port = bound.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    note = settings.data / "server.json"
+    write_private(note, json.dumps({"url": url, "pid": os.getpid()}))
+    print(f"benchyard: listening on {url}", flush=True)  # noqa: T201  (the line that callers wait for)
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+@contextmanager
+def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        bound = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
+            "choose another --port or --host"
+        ) from error
+    with bound:
+        yield bound
+
+
+@contextmanager
+def _only_server(data: Path) -> Iterator[None]:
+    with (data / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Conflict(
+                f"another server uses {data}; stop it, or give this one a folder of its own with --data"
+            ) from error
+        yield
+
+
+def _make_private(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        data.chmod(0o700)
+    except OSError as error:
+        raise UsageError(
+            f"cannot use {data} as data folder: {error.strerror}; choose another with --data"
+        ) from error

@@ -1,0 +1,96 @@
+"""`benchyard serve`: run the server."""
+
+from pathlib import Path
+
+import click
+
+from benchyard.settings import DEFAULT_PORT
+
+_EXAMPLES = """\b
+Examples:
+  benchyard serve
+  benchyard serve --port 0 --data /srv/benchyard
+  benchyard serve --database-url postgresql://user@db/benchyard
+  benchyard serve --driver fake --devbox-network host
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="0 takes a free one.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data folder. Default: $BENCHYARD_DATA, else benchyard in your user data folder.",
+)
+@click.option(
+    "--database-url", help="postgresql://... or sqlite:///FILE. Default: SQLite in the data folder."
+)
+@click.option(
+    "--driver", default="native", show_default=True, help="How devboxes are held: native, process, fake."
+)
+@click.option(
+    "--devbox-network",
+    type=click.Choice(["none", "host"]),
+    default="none",
+    show_default=True,
+    help="What devboxes can reach unless they say otherwise.",
+)
+@click.option(
+    "--driver-option", "driver_options", multiple=True, metavar="KEY=VALUE", help="Passed to the driver."
+)
+@click.option("--public-url", help="Where clients reach this server, for signed links behind a proxy.")
+def serve(
+    host: str,
+    port: int,
+    data: Path | None,
+    database_url: str | None,
+    driver: str,
+    devbox_network: str,
+    driver_options: tuple[str, ...],
+    public_url: str | None,
+) -> None:
+    """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
+    import uvloop
+
+    from benchyard.api.server import run
+    from benchyard.settings import Settings, default_data_folder
+
+    options = _parsed(driver_options)
+    if not _is_loopback(host):
+        click.echo(
+            f"warning: {host} can be reached from other machines, and keys travel unencrypted; "
+            "put a TLS proxy in front of it",
+            err=True,
+        )
+    settings = Settings(
+        data=(data or default_data_folder()).absolute(),
+        host=host,
+        port=port,
+        database_url=database_url,
+        driver=driver,
+        devbox_network=devbox_network,
+        public_url=public_url,
+        driver_options=options,
+    )
+    uvloop.run(run(settings))
+
+
+def _parsed(options: tuple[str, ...]) -> dict[str, str]:
+    pairs = [option.partition("=") for option in options]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise click.BadParameter(
+                f"{key or options!r} must look like KEY=VALUE", param_hint="--driver-option"
+            )
+    return {key: value for key, _, value in pairs}
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,21 @@
+"""Ids: a prefix that tells the noun, and 21 characters that nobody can guess."""
+
+import secrets
+
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_LENGTH = 21
+
+
+def id_from_bytes(prefix: str, source: bytes) -> str:
+    """The id that these (at least 16, evenly spread) bytes stand for."""
+    number = int.from_bytes(source, "big")
+    letters = []
+    for _ in range(_LENGTH):
+        number, rest = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[rest])
+    return prefix + "".join(letters)
+
+
+def random_id(prefix: str) -> str:
+    """A new id."""
+    return id_from_bytes(prefix, secrets.token_bytes(32))

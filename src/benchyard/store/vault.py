@@ -1,0 +1,64 @@
+"""The server's own secret: seals values at rest, and is the root of keys for other purposes."""
+
+import hashlib
+import hmac
+import os
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from benchyard.errors import StoreError
+
+
+class Vault:
+    """Seals and opens values with the key in a file (0600) that the first start makes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._key = _read_or_make(file)
+
+    def seal(self, value: str) -> str:
+        """The value, encrypted and authenticated."""
+        return Fernet(self._key).encrypt(value.encode()).decode()
+
+    def open(self, sealed: str) -> str:
+        """The value again; raises StoreError if it was sealed with another key."""
+        try:
+            return Fernet(self._key).decrypt(sealed.encode()).decode()
+        except InvalidToken as error:
+            raise StoreError(
+                f"a secret was sealed with another key than the one in {self._file.name}; "
+                "put the old key file back, or set the secret again"
+            ) from error
+
+    def derive(self, purpose: str, message: str = "") -> bytes:
+        """32 bytes that only this server can know, for one purpose and message."""
+        root = hmac.digest(self._key, purpose.encode(), hashlib.sha256)
+        return hmac.digest(root, message.encode(), hashlib.sha256)
+
+
+def write_private(file: Path, content: str) -> None:
+    """Write a file that only its owner may read, whole or not at all, on disk when this returns."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(descriptor)
+    partial.rename(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read_or_make(file: Path) -> bytes:
+    if not file.exists():
+        write_private(file, Fernet.generate_key().decode())
+    key = file.read_text().strip().encode()
+    try:
+        Fernet(key)
+    except ValueError as error:
+        raise StoreError(f"{file} does not hold a key; restore it from a backup") from error
+    return key
