@@ -1,0 +1,122 @@
+"""The parts of reference pages that are derived from the code; `make docs` writes them, a test compares."""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+
+import click
+
+from benchyard import errors
+from benchyard.cli.main import cli
+from benchyard.settings import Settings
+from tests.house.tree import ROOT, modules
+
+PART = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def settings_table() -> Iterator[str]:
+    """Every setting of the server, its default, and what its docstring says."""
+    said = field_docstrings(Settings)
+    yield "| setting | default | |"
+    yield "|---|---|---|"
+    for each in fields(Settings):
+        yield f"| `{each.name}` | {default(each)} | {said.get(each.name, '')} |"
+
+
+def default(field: "Field[object]") -> str:
+    if field.default_factory is not MISSING:
+        return f"`{field.default_factory()}`"
+    return "" if field.default is MISSING else f"`{field.default}`"
+
+
+def field_docstrings(owner: type) -> dict[str, str]:
+    """field -> the string that stands under it."""
+    (class_,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(class_, ast.ClassDef)
+    found = {}
+    for field, text in zip(class_.body, class_.body[1:], strict=False):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                found[name] = " ".join(said.split())
+    return found
+
+
+def errors_table() -> Iterator[str]:
+    """Every error: its code, HTTP status, exit code, and whether to try again."""
+    yield "| code | status | exit code | try again | |"
+    yield "|---|---|---|---|---|"
+    classes = [each for each in vars(errors).values() if inspect.isclass(each)]
+    for each in classes:
+        if issubclass(each, errors.BenchyardError):
+            again = "yes" if each.retryable else "no"
+            summary = (each.__doc__ or "").strip()
+            yield f"| `{each.code}` | {each.http_status} | {each.exit_code} | {again} | {summary} |"
+
+
+def commands() -> Iterator[str]:
+    """Every command of the command line with its options."""
+    yield from command_lines(cli, click.Context(cli, info_name="benchyard"))
+
+
+def command_lines(command: click.Command, context: click.Context) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        if context.parent:
+            yield from [f"## {context.command_path}", "", (command.help or "").strip(), ""]
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner and not inner.hidden:
+                yield from command_lines(inner, click.Context(inner, parent=context, info_name=name))
+        return
+    usage = command.get_usage(context).removeprefix("Usage: ")
+    level = "##" if context.parent and not context.parent.parent else "###"
+    yield from [f"{level} {context.command_path}", "", "```text", " ".join(usage.split()), "```", ""]
+    yield from [inspect.cleandoc(command.help or "").replace("\b\n", ""), ""]
+    options = [each.get_help_record(context) for each in command.get_params(context)]
+    rows = [f"| `{cell(names)}` | {cell(text)} |" for names, text in filter(None, options)]
+    yield from ["| option | |", "|---|---|", *rows, ""]
+
+
+def rooms_table() -> Iterator[str]:
+    """Every room and what its own first sentence says."""
+    yield "| room | |"
+    yield "|---|---|"
+    for module in modules():
+        if module.name.count(".") == 1 and module.room != "__main__":
+            name = module.room + ("/" if module.path.name == "__init__.py" else ".py")
+            summary, _, _ = (ast.get_docstring(module.tree) or "").partition("\n\n")
+            yield f"| `{name}` | {cell(summary)} |"
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PAGES = (ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs/reference").glob("*.md")))
+PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
+    "settings": settings_table,
+    "errors": errors_table,
+    "commands": commands,
+    "rooms": rooms_table,
+}
+
+
+def derived(text: str) -> str:
+    """The page's text with its derived parts written anew."""
+
+    def written(match: re.Match[str]) -> str:
+        lines = "\n".join(PARTS[match[2]]()).strip()
+        return f"{match[1]}\n{lines}\n\n{match[3]}"
+
+    return PART.sub(written, text)
+
+
+def main() -> None:
+    """Write the derived parts of every reference page."""
+    for page in PAGES:
+        page.write_text(derived(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
