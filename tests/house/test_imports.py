@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.house.tree import SRC, modules
 
-NOT_FOR_IMPORT = ("benchyard.__main__", "benchyard.store.migrations")
-"""Run by their own starters only: `python -m benchyard`, and alembic."""
+NOT_FOR_IMPORT = ("benchyard.__main__",)
+"""Run, not imported."""
 
 IMPORT_ALL = """
 import importlib, sys, threading
