@@ -1,0 +1,77 @@
+"""Finding and ending everything that descends from a process, wherever it forked to."""
+
+import ctypes
+import os
+import signal
+import time
+
+_PATIENCE_SECONDS = 10.0
+
+
+def set_title(title: str) -> None:
+    """Show `title` as this process's command line instead of the paths it was started with."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    text = title.encode()[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, text, len(text))
+
+
+def wake_on_child() -> int:
+    """A descriptor that becomes readable whenever a child of this process ends."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return reader
+
+
+def parents() -> dict[int, int]:
+    """pid -> parent's pid of every process that can be seen."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The command's name may hold anything; what follows its last parenthesis is safe to split.
+                    fields = file.read(4096).rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if fields and fields[0] != b"Z":
+                found[int(name)] = int(fields[1])
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """Every live process below `root`, which must be a child subreaper for this to be complete."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        for pid in children.get(queue.pop(), ()):
+            found.append(pid)
+            queue.append(pid)
+    return found
+
+
+def kill_descendants(root: int) -> bool:
+    """Kill everything below `root`; False if something kept forking until patience ran out.
+
+    Stopping first keeps a fork bomb from outrunning the sweep.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        alive = descendants(root)
+        if not alive:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in alive:
+                try:
+                    os.kill(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    continue
+        time.sleep(0.001)

@@ -1,0 +1,125 @@
+"""A devbox's own file system: layers under a copy-on-write root, with its own /proc and /dev."""
+
+import os
+import stat
+from typing import Any
+
+from benchyard.devboxes.box import syscalls
+from benchyard.devboxes.box.steps import step
+from benchyard.devboxes.box.syscalls import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, MS_REMOUNT
+
+_STAGE = "/tmp"
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = (
+    ("/proc/self/fd", "fd"),
+    ("/proc/self/fd/0", "stdin"),
+    ("/proc/self/fd/1", "stdout"),
+    ("/proc/self/fd/2", "stderr"),
+    ("pts/ptmx", "ptmx"),
+)
+_HIDDEN = ("kcore", "keys", "sysrq-trigger", "timer_list", "kmsg", "kallsyms", "latency_stats")
+_READ_ONLY = ("sys", "irq", "bus", "fs", "acpi", "scsi")
+
+
+def shift_ids(request: dict[str, Any], user_namespace: int) -> None:
+    """Lay out id-mapped copies of every folder the devbox is made of, in this process's mount namespace.
+
+    They are mounted where the devbox's root can reach them, because it is nobody to the folders above the
+    originals; the request names the copies from here on.
+    """
+    host_dirs = [f"/{name}" for name in request["host_dirs"]]
+    sources = [request["folder"], *request["layers"], *host_dirs]
+    copies = [syscalls.clone_tree(path) for path in sources]
+    syscalls.mount("tmpfs", _STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+    places = []
+    for number, tree in enumerate(copies):
+        place = f"{_STAGE}/{number}"
+        os.mkdir(place)
+        syscalls.map_ids(tree, user_namespace)
+        syscalls.attach(tree, place)
+        os.close(tree)
+        places.append(place)
+    layers_end = 1 + len(request["layers"])
+    request["folder"] = places[0]
+    request["layers"] = places[1:layers_end]
+    request["host_places"] = places[layers_end:]
+
+
+def enter(request: dict[str, Any]) -> None:
+    """Mount everything and make it this process's root (its mount namespace is the devbox's)."""
+    folder = request["folder"]
+    root = f"{folder}/root"
+    with step("overlay"):
+        layers = request["layers"]
+        syscalls.mount_overlay(layers, f"{folder}/changes", f"{folder}/work/root", root)
+        places = request.get("host_places") or [f"/{name}" for name in request["host_dirs"]]
+        for name, place in zip(request["host_dirs"], places, strict=True):
+            _overlay_host_dir(request, name, place)
+    os.chdir(root)
+    with step("proc"):
+        syscalls.mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    with step("dev"):
+        _mount_devices()
+    if request["network"] == "host":
+        _share_resolver()
+    with step("pivot_root"):
+        syscalls.pivot_root(".", ".")
+        syscalls.unmount(".")
+        os.chdir("/")
+    with step("masks"):
+        _mask_proc()
+
+
+def _overlay_host_dir(request: dict[str, Any], name: str, place: str) -> None:
+    folder = request["folder"]
+    upper = f"{folder}/changes/{name}"
+    layers = [path for layer in request["layers"] if _is_folder(path := f"{layer}/{name}")]
+    _make_like(place, upper)
+    syscalls.mount_overlay([*layers, place], upper, f"{folder}/work/{name}", f"{folder}/root/{name}")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode) and bool(os.listdir(path))
+    except FileNotFoundError:
+        return False
+
+
+def _make_like(model: str, path: str) -> None:
+    try:
+        os.mkdir(path, stat.S_IMODE(os.stat(model).st_mode))
+    except FileExistsError:
+        return
+
+
+def _mount_devices() -> None:
+    syscalls.mount("tmpfs", "dev", "tmpfs", MS_NOSUID, "mode=755,size=1m")
+    for name in _DEVICES:
+        os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        syscalls.mount(f"/dev/{name}", f"dev/{name}", None, MS_BIND)
+    os.mkdir("dev/pts")
+    syscalls.mount(
+        "devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
+    )
+    os.mkdir("dev/shm")
+    syscalls.mount("tmpfs", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m")
+    for target, name in _DEVICE_LINKS:
+        os.symlink(target, f"dev/{name}")
+
+
+def _share_resolver() -> None:
+    """With the host's network comes the host's resolver."""
+    if os.path.isfile("/etc/resolv.conf") and os.path.isfile("etc/resolv.conf"):
+        syscalls.mount("/etc/resolv.conf", "etc/resolv.conf", None, MS_BIND)
+
+
+def _mask_proc() -> None:
+    for name in _HIDDEN:
+        if os.path.exists(f"/proc/{name}"):
+            syscalls.mount("/dev/null", f"/proc/{name}", None, MS_BIND)
+    for name in _READ_ONLY:
+        path = f"/proc/{name}"
+        if os.path.isdir(path):
+            syscalls.mount(path, path, None, MS_BIND)
+            flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+            syscalls.mount(None, path, None, flags)

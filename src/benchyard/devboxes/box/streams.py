@@ -1,0 +1,116 @@
+"""A command's streams: output on its way into files, input on its way to the command."""
+
+import os
+import select
+
+_CHUNK = 256 * 1024
+_INPUT_BUFFER = 1024 * 1024
+_END_OF_TRANSMISSION = b"\x04"
+
+
+class Output:
+    """One stream of the command on its way into a file, cut off at a limit."""
+
+    def __init__(self, source: int, target: int, limit: int) -> None:
+        self.source = source
+        self.target = target
+        self.left = limit
+        self.truncated = False
+        self.error: str | None = None
+        self.open = True
+
+    def pump(self) -> bool:
+        """Copy what is there now; False when nothing is."""
+        try:
+            data = os.read(self.source, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # A terminal whose last holder has gone answers EIO.
+            data = b""
+        if not data:
+            self.open = False
+            return False
+        self._keep(data)
+        return True
+
+    def _keep(self, data: bytes) -> None:
+        if len(data) > self.left:
+            self.truncated = True
+        view = memoryview(data)[: self.left]
+        self.left -= len(view)
+        while view:
+            try:
+                view = view[os.write(self.target, view) :]
+            except OSError as error:
+                # The host's disk is full: the command goes on, its output is lost and said to be.
+                self.left, self.truncated, self.error = 0, True, f"output was lost: {error.strerror}"
+                return
+
+    def stop_keeping(self) -> None:
+        """Read on, so that whoever still writes is not stopped, but keep nothing more."""
+        self.left = 0
+
+
+class Input:
+    """What waits for the command's standard input; answers are held back while too much does."""
+
+    def __init__(self, target: int, poll: select.poll, *, is_terminal: bool) -> None:
+        self.target = target
+        self.open = True
+        self._poll = poll
+        self._is_terminal = is_terminal
+        self._pending = bytearray()
+        self._closing = False
+        self._unanswered: list[int] = []
+        self._watched = False
+
+    def take(self, sequence: int, data: bytes, *, close: bool) -> bool:
+        """Accept input under a sequence number, to be answered by `feed`; False once it was closed."""
+        if not self.open or self._closing:
+            return False
+        self._pending += data
+        self._closing = close
+        self._unanswered.append(sequence)
+        return True
+
+    def feed(self) -> list[int]:
+        """Write what the command takes now; returns the sequence numbers that can be answered."""
+        try:
+            while self._pending:
+                del self._pending[: os.write(self.target, self._pending[:65536])]
+        except BlockingIOError:
+            self._watch(wanted=True)
+        except OSError:
+            # The command closed its standard input: what is left has no reader.
+            self._pending.clear()
+            self._end()
+        else:
+            self._watch(wanted=False)
+            if self._closing:
+                self._end()
+        return self.answers() if len(self._pending) <= _INPUT_BUFFER else []
+
+    def answers(self) -> list[int]:
+        """Every sequence number not answered yet."""
+        waiting, self._unanswered = self._unanswered, []
+        return waiting
+
+    def _watch(self, *, wanted: bool) -> None:
+        if self._is_terminal:
+            self._poll.register(self.target, select.POLLIN | (select.POLLOUT if wanted else 0))
+        elif wanted:
+            self._poll.register(self.target, select.POLLOUT)
+        elif self._watched:
+            self._poll.unregister(self.target)
+        self._watched = wanted
+
+    def _end(self) -> None:
+        if self._is_terminal:
+            # A terminal stays open: its end of file is a key.
+            self._closing = False
+            os.write(self.target, _END_OF_TRANSMISSION)
+            return
+        self._watch(wanted=False)
+        self.open = False
+        os.close(self.target)

@@ -1,0 +1,247 @@
+"""The process beside each command: copies its output into files, feeds it, ends it, and says how it ended.
+
+It is forked ahead by the devbox's first process and takes one command from it over a socket. Being a child
+subreaper it keeps every descendant of the command, so that a kill reaches all of them. The files it writes
+were opened outside the devbox; nothing inside can reach them.
+"""
+
+import base64
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import termios
+import time
+from typing import Any
+
+from benchyard.devboxes.box import launch, processes, syscalls, wire
+from benchyard.devboxes.box.streams import Input, Output
+
+_PIPE_SIZE = 1024 * 1024
+_F_SETPIPE_SZ = 1031
+_GRACE_SECONDS = 0.2
+"""How long after the command's end output of its children still counts as its own."""
+
+
+class Supervisor:
+    """One command's life."""
+
+    def __init__(self, agent: socket.socket, wakeup: int) -> None:
+        self.agent = agent
+        self.wakeup = wakeup
+        self.poll = select.poll()
+        self.poll.register(agent, select.POLLIN)
+        self.poll.register(wakeup, select.POLLIN)
+        self.outputs: list[Output] = []
+        self.input: Input | None = None
+        self.terminal: int | None = None
+        self.status_file = -1
+        self.child = 0
+        self.exit_status: int | None = None
+        self.timed_out = self.killed = self.reported = False
+        self.deadline: float | None = None
+
+    def start(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        """Start the command: descriptors are stdout, stderr and status files, then the extra ones."""
+        stdout, stderr, self.status_file, *extra = descriptors
+        if request.get("pty"):
+            inner = self._terminal(request, stdout)
+        else:
+            inner = self._pipes(request, (stdout, stderr))
+        self.child = os.fork()
+        if self.child == 0:
+            launch.run(request, launch.Streams(*inner, extra))
+        for descriptor in {*inner, *extra}:
+            os.close(descriptor)
+        timeout = request.get("timeout")
+        self.deadline = None if timeout is None else time.monotonic() + timeout
+
+    def _pipes(self, request: dict[str, Any], files: tuple[int, int]) -> tuple[int, int, int]:
+        ends = []
+        for file in files:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            try:
+                fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_SIZE)
+            except OSError:
+                # The user's share of pipe memory is used up: the default size works too, only slower.
+                pass
+            self._watch(Output(reader, file, request["output_bytes"]))
+            ends.append(writer)
+        if not request.get("stdin"):
+            return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), ends[0], ends[1]
+        stdin, writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writer, False)
+        self.input = Input(writer, self.poll, is_terminal=False)
+        return stdin, ends[0], ends[1]
+
+    def _terminal(self, request: dict[str, Any], stdout: int) -> tuple[int, int, int]:
+        self.terminal, slave = os.openpty()
+        self._resize(*request["pty"])
+        self._watch(Output(self.terminal, stdout, request["output_bytes"]))
+        self.input = Input(self.terminal, self.poll, is_terminal=True)
+        return slave, slave, slave
+
+    def _watch(self, output: Output) -> None:
+        os.set_blocking(output.source, False)
+        self.outputs.append(output)
+        self.poll.register(output.source, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve until the command and all its descendants are gone."""
+        while True:
+            for descriptor, _event in self.poll.poll(self._wait_ms()):
+                self._serve(descriptor)
+            alive = self._reap()
+            if self.exit_status is not None and not self.reported:
+                self._drain()
+            if self.reported and not alive:
+                return
+            if not self.reported and self.deadline is not None and time.monotonic() >= self.deadline:
+                self._bell()
+
+    def _serve(self, descriptor: int) -> None:
+        if descriptor == self.wakeup:
+            os.read(self.wakeup, 512)
+        elif descriptor == self.agent.fileno():
+            self._control()
+        if self.input and self.input.open and descriptor == self.input.target:
+            self._answer(self.input.feed(), accepted=True)
+        for output in self.outputs:
+            if output.open and descriptor == output.source:
+                self._read(output)
+
+    def _wait_ms(self) -> int | None:
+        if self.reported or self.deadline is None:
+            return None
+        return max(0, int((self.deadline - time.monotonic()) * 1000) + 1)
+
+    def _read(self, output: Output) -> bool:
+        more = output.pump()
+        if not output.open:
+            self.poll.unregister(output.source)
+            if output.source != self.terminal:
+                os.close(output.source)
+            elif self.input:
+                self.input.open = False
+        return more
+
+    def _reap(self) -> bool:
+        """Collect what has ended; False when no child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.child:
+                code = os.waitstatus_to_exitcode(status)
+                self.exit_status = code if code >= 0 else 128 - code
+                self.deadline = time.monotonic() + _GRACE_SECONDS
+
+    def _drain(self) -> None:
+        for output in self.outputs:
+            while output.open and self._read(output):
+                pass
+        if not any(output.open for output in self.outputs):
+            self._report()
+
+    def _bell(self) -> None:
+        """The command's time, or the grace after its end, is over."""
+        self.deadline = None
+        if self.exit_status is not None:
+            self._report()
+        else:
+            self.timed_out = True
+            processes.kill_descendants(os.getpid())
+
+    def _report(self) -> None:
+        self.reported = True
+        stdout, stderr = self.outputs[0], self.outputs[-1]
+        status = {
+            "exit_status": self.exit_status,
+            "timed_out": self.timed_out,
+            "killed": self.killed,
+            "stdout_truncated": stdout.truncated,
+            "stderr_truncated": stderr.truncated,
+            "ended_ms": int(time.time() * 1000),
+            "error": stdout.error or stderr.error,
+        }
+        os.write(self.status_file, json.dumps(status).encode())
+        for output in self.outputs:
+            output.stop_keeping()
+        if self.input:
+            self._answer(self.input.answers(), accepted=False)
+        wire.send(self.agent, {"ended": True})
+
+    def _control(self) -> None:
+        message, _descriptors = wire.receive(self.agent)
+        if message is None:
+            os._exit(0)
+        sequence, action = message["seq"], message["do"]
+        if self.reported:
+            self._answer([sequence], accepted=False)
+        elif action == "stdin":
+            data = base64.b64decode(message["data"])
+            if self.input and self.input.take(sequence, data, close=message["close"]):
+                self._answer(self.input.feed(), accepted=True)
+            else:
+                self._answer([sequence], accepted=False)
+        else:
+            self._act(action, message)
+            self._answer([sequence], accepted=True)
+
+    def _act(self, action: str, message: dict[str, Any]) -> None:
+        if action == "signal":
+            self._signal(message["number"])
+        elif action == "resize" and self.terminal is not None:
+            self._resize(message["columns"], message["rows"])
+        elif action == "kill":
+            self.killed = True
+            if message["tree"]:
+                processes.kill_descendants(os.getpid())
+            else:
+                self._kill(self.child, signal.SIGKILL)
+
+    def _resize(self, columns: int, rows: int) -> None:
+        assert self.terminal is not None
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _signal(self, number: int) -> None:
+        group = self.child
+        if self.terminal is not None:
+            try:
+                group = os.tcgetpgrp(self.terminal) or self.child
+            except OSError:
+                group = self.child
+        self._kill(-group, number)
+
+    @staticmethod
+    def _kill(target: int, number: int) -> None:
+        try:
+            os.kill(target, number)
+        except ProcessLookupError:
+            return
+
+    def _answer(self, sequences: list[int], *, accepted: bool) -> None:
+        for sequence in sequences:
+            wire.send(self.agent, {"seq": sequence, "ok": accepted})
+
+
+def main(agent: socket.socket) -> None:
+    """Wait for a command, then live as long as it does (in a forked child of the devbox's first process)."""
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    wakeup = processes.wake_on_child()
+    message, descriptors = wire.receive(agent)
+    if message is None:
+        os._exit(0)
+    if message.get("spilled"):
+        with os.fdopen(descriptors.pop(0), "rb") as file:
+            message = json.loads(file.read())
+    supervisor = Supervisor(agent, wakeup)
+    supervisor.start(message, descriptors)
+    supervisor.run()
+    os._exit(0)

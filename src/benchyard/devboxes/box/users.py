@@ -1,0 +1,69 @@
+"""Who runs a command: names and ids from the devbox's own /etc/passwd and /etc/group."""
+
+import os
+from typing import NamedTuple
+
+_MAX_FILE = 1024 * 1024
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class User(NamedTuple):
+    """One user of a devbox."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    groups: tuple[int, ...]
+
+    def environment(self) -> dict[str, str]:
+        """What a login gives everybody."""
+        return {
+            "HOME": self.home,
+            "USER": self.name,
+            "LOGNAME": self.name,
+            "SHELL": self.shell,
+            "PATH": _PATH,
+            "LANG": "C.UTF-8",
+        }
+
+    def become(self, *, can_change: bool) -> None:
+        """Turn this process into the user; where only one id is mapped there is nobody else to become."""
+        if can_change:
+            os.setgroups(self.groups)
+            os.setresgid(self.gid, self.gid, self.gid)
+            os.setresuid(self.uid, self.uid, self.uid)
+
+
+def _rows(path: str) -> list[list[str]]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return [line.split(":") for line in file.read(_MAX_FILE).splitlines()]
+    except OSError:
+        return []
+
+
+def find(name: str) -> User:
+    """The user of that name, or of that number; raises LookupError."""
+    for row in _rows("/etc/passwd"):
+        if len(row) >= 7 and name in (row[0], row[2]) and row[2].isdigit() and row[3].isdigit():
+            gid = int(row[3])
+            return User(row[0], int(row[2]), gid, row[5] or "/", row[6] or "/bin/sh", (gid, *_groups(row[0])))
+    if name in ("root", "0"):
+        return User("root", 0, 0, "/root" if os.path.isdir("/root") else "/", "/bin/sh", (0,))
+    if name.isdigit():
+        return User(name, int(name), int(name), "/", "/bin/sh", (int(name),))
+    raise LookupError(f"this devbox has no user named {name!r}")
+
+
+def _groups(name: str) -> tuple[int, ...]:
+    found = [row for row in _rows("/etc/group") if len(row) >= 4 and name in row[3].split(",")]
+    return tuple(int(row[2]) for row in found if row[2].isdigit())[:32]
+
+
+def expand(path: str, user: User) -> str:
+    """An absolute path: `~` and relative paths start at the user's home."""
+    if path == "~" or path.startswith("~/"):
+        return user.home + path[1:]
+    return path if path.startswith("/") else f"{user.home}/{path}"

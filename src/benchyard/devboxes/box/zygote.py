@@ -1,0 +1,161 @@
+"""The process that forks devboxes: small, single-threaded, with everything already imported.
+
+It is told what to do over one socket and ends with it; the devboxes it forked live on. Each request
+brings its own socket for the answer, so that many can be under way.
+"""
+
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from benchyard.devboxes.box import agent, confine, ids, processes, rootfs, syscalls, wire
+from benchyard.devboxes.box.steps import StepFailed, step
+
+_NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWPID
+_ROOM = "benchyard.devboxes.box"
+_TREE_CALLS = {
+    "copy": ("trees", "copy_tree"),
+    "remove": ("trees", "remove_tree"),
+    "usage": ("trees", "tree_usage"),
+    "sync": ("trees", "sync_tree"),
+    "unpack": ("unpack", "unpack_layer"),
+}
+"""Imported by the child that needs them, so that devboxes do not carry them."""
+
+
+class Zygote:
+    """Forks a child for every request."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.namespaces = ids.Namespaces()
+
+    def run(self) -> None:
+        """Serve until the other side closes."""
+        while True:
+            message, descriptors = wire.receive(self.control)
+            if message is None:
+                return
+            self._serve(message, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _serve(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        answer = socket.socket(fileno=os.dup(descriptors[0]))
+        with answer:
+            try:
+                with step("user namespace"):
+                    namespace = self.namespaces.get(message["mode"], message["slot"])
+                pid = os.fork()
+            except (OSError, StepFailed) as error:
+                _complain(answer, error)
+                return
+            if pid == 0:
+                self.control.close()
+                if message["op"] == "start":
+                    _start(message, descriptors, namespace)
+                _call(message, answer, namespace)
+
+
+def _complain(answer: socket.socket, error: BaseException) -> None:
+    name, cause = (error.name, error.error) if isinstance(error, StepFailed) else ("fork", error)
+    number = cause.errno if isinstance(cause, OSError) else None
+    wire.send(answer, {"error": str(cause), "step": name, "errno": number, "kind": type(cause).__name__})
+
+
+def _call(message: dict[str, Any], answer: socket.socket, namespace: int | None) -> NoReturn:
+    """Run one tree function under the ids of the mode."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if namespace is not None and message["mode"] != ids.ROOT_IDMAP:
+            with step("user namespace"):
+                ids.enter(namespace, can_change_user=message["can_change_user"])
+        module, name = _TREE_CALLS[message["call"]]
+        result = getattr(importlib.import_module(f"{_ROOM}.{module}"), name)(*message["arguments"])
+        wire.send(answer, {"result": result})
+    except (OSError, ValueError, StepFailed) as error:
+        _complain(answer, error)
+    finally:
+        os._exit(0)
+
+
+def _start(message: dict[str, Any], descriptors: list[int], namespace: int | None) -> NoReturn:
+    """Make the namespaces, fork the devbox's first process into them, and put it into its cgroups."""
+    answer = socket.socket(fileno=descriptors[0])
+    try:
+        groups = [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in message["cgroups"]]
+        _separate(message, namespace)
+        limited, release = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            os.close(release)
+            _become_first(message, descriptors, limited)
+        # Beside the first process's mounting: joining waits for the kernel, not for the processor.
+        with step("cgroup"):
+            for group in groups:
+                os.write(group, str(pid).encode())
+        wire.send(answer, {"pid": pid}, [os.pidfd_open(pid)])
+        os.write(release, b"x")
+    except (OSError, StepFailed) as error:
+        _complain(answer, error)
+    finally:
+        os._exit(0)
+
+
+def _separate(message: dict[str, Any], namespace: int | None) -> None:
+    mode = message["mode"]
+    if mode == ids.ROOT_IDMAP:
+        assert namespace is not None
+        with step("mount namespace"):
+            syscalls.unshare(syscalls.CLONE_NEWNS)
+            syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+        with step("idmapped layers"):
+            rootfs.shift_ids(message, namespace)
+    if namespace is not None:
+        with step("user namespace"):
+            ids.enter(namespace, can_change_user=message["can_change_user"])
+    with step("namespaces"):
+        flags = _NAMESPACES | (syscalls.CLONE_NEWNET if message["network"] == "none" else 0)
+        syscalls.unshare(flags)
+        syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+
+
+def _become_first(message: dict[str, Any], descriptors: list[int], limited: int) -> NoReturn:
+    answer = socket.socket(fileno=descriptors[0])
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.umask(0o022)
+        os.setsid()
+        rootfs.enter(message)
+        with step("cgroup"):
+            if os.read(limited, 1) != b"x":
+                raise OSError(5, "the devbox was not put into its cgroups")
+            os.close(limited)
+            syscalls.unshare(syscalls.CLONE_NEWCGROUP)
+        confine.confine(message)
+        confine.silence({descriptors[0], descriptors[1]})
+        listener = socket.socket(fileno=descriptors[1])
+        first = agent.Agent(listener, can_change_user=message["can_change_user"])
+        wire.send(answer, {"ready": True})
+        answer.close()
+    except (OSError, StepFailed) as error:
+        _complain(answer, error)
+        os._exit(1)
+    first.run()
+    os._exit(0)
+
+
+def main() -> None:
+    """Entry: the control socket's descriptor is the only argument."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    processes.set_title("benchyard")
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+    gc.disable()
+    Zygote(control).run()

@@ -1,0 +1,1 @@
+"""What the native driver is put together from, on the server's side."""

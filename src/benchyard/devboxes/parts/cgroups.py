@@ -1,0 +1,238 @@
+"""Limits by control groups: version 1, version 2, both beside each other, or whatever of them is ours to use."""
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchyard.devboxes.base import Capability, Limits, Usage
+
+_PERIOD_MICROSECONDS = 100_000
+_CONTROLLERS = {
+    "cpu": Capability.LIMIT_CPU,
+    "memory": Capability.LIMIT_MEMORY,
+    "pids": Capability.LIMIT_PIDS,
+    "freezer": Capability.FREEZE,
+}
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted cgroup tree, from the group this process is in downwards."""
+
+    folder: Path
+    version: int
+    controllers: frozenset[str]
+
+
+class Cgroups:
+    """The groups of devboxes: one folder per hierarchy and devbox, under a folder of our own."""
+
+    def __init__(self, hierarchies: list[Hierarchy], owner: str) -> None:
+        self._hierarchies = hierarchies
+        self._owner = owner
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What can be limited here."""
+        found = set()
+        for hierarchy in self._hierarchies:
+            found |= {_CONTROLLERS[name] for name in hierarchy.controllers if name in _CONTROLLERS}
+            if hierarchy.version == 2:
+                found.add(Capability.FREEZE)
+        return frozenset(found)
+
+    def create(self, devbox_id: str, limits: Limits) -> list[Path]:
+        """Make the devbox's groups with its limits; a first process joins by them all."""
+        made = []
+        for hierarchy, folder in self._groups(devbox_id):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, value in _settings(hierarchy, limits).items():
+                (folder / name).write_text(value)
+            made.append(folder)
+        return made
+
+    def remove(self, devbox_id: str) -> None:
+        """Remove the devbox's groups, ending whatever is still in them."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        for _hierarchy, folder in self._groups(devbox_id):
+            while folder.is_dir():
+                try:
+                    folder.rmdir()
+                except OSError:
+                    _kill_members(folder)
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.002)
+
+    def freeze(self, devbox_id: str) -> None:
+        """Stop every process of the devbox; returns when all stand still."""
+        self._set_frozen(devbox_id, frozen=True)
+
+    def thaw(self, devbox_id: str) -> None:
+        """Let them go on."""
+        self._set_frozen(devbox_id, frozen=False)
+
+    def usage(self, devbox_id: str) -> Usage:
+        """What the devbox uses now, as far as the groups tell."""
+        values: dict[str, float] = {}
+        for hierarchy, folder in self._groups(devbox_id):
+            values |= _readings(hierarchy, folder)
+        memory, processes = values.get("memory"), values.get("processes")
+        return Usage(
+            cpu_seconds=values.get("cpu"),
+            memory_bytes=None if memory is None else int(memory),
+            processes=None if processes is None else int(processes),
+            out_of_memory_kills=int(values.get("oom", 0)),
+        )
+
+    def leftovers(self) -> list[Path]:
+        """Every group of ours that exists."""
+        return [
+            path for h in self._hierarchies for path in (h.folder / self._owner).glob("*") if path.is_dir()
+        ]
+
+    def _groups(self, devbox_id: str) -> list[tuple[Hierarchy, Path]]:
+        return [(h, h.folder / self._owner / devbox_id) for h in self._hierarchies]
+
+    def _set_frozen(self, devbox_id: str, *, frozen: bool) -> None:
+        for hierarchy, folder in self._groups(devbox_id):
+            if "freezer" in hierarchy.controllers:
+                _write_until(folder / "freezer.state", "FROZEN" if frozen else "THAWED")
+                return
+            if hierarchy.version == 2 and "memory" in hierarchy.controllers:
+                (folder / "cgroup.freeze").write_text("1" if frozen else "0")
+                _wait_until(folder / "cgroup.events", f"frozen {int(frozen)}")
+                return
+
+
+def detect(owner: str) -> Cgroups:
+    """Find every hierarchy in which this process may make groups, by making one."""
+    hierarchies = []
+    for hierarchy in _mounted():
+        parent = hierarchy.folder / owner
+        try:
+            if hierarchy.version == 2:
+                _delegate(hierarchy)
+            probe = parent / "probe"
+            probe.mkdir(parents=True, exist_ok=True)
+            usable = os.access(probe / "cgroup.procs", os.W_OK)
+            probe.rmdir()
+        except OSError:
+            continue
+        if usable:
+            hierarchies.append(hierarchy)
+    return Cgroups(hierarchies, owner)
+
+
+def _mounted() -> list[Hierarchy]:
+    own = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _number, names, path = line.split(":", 2)
+        own[names] = path
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount_point = before.split()[3:5]
+        kind, _source, options = after.split()[:3]
+        if kind == "cgroup2":
+            folder = Path(mount_point) / _below(own.get("", "/"), root)
+            available = _words(folder / "cgroup.controllers") & {"cpu", "memory", "pids"}
+            if available:
+                found.append(Hierarchy(folder, 2, frozenset(available)))
+        elif kind == "cgroup":
+            names = frozenset(options.split(",")) & _CONTROLLERS.keys()
+            path = next((own[key] for key in own if names & set(key.split(","))), None)
+            if names and path is not None:
+                found.append(Hierarchy(Path(mount_point) / _below(path, root), 1, names))
+    return found
+
+
+def _below(path: str, root: str) -> str:
+    return path.removeprefix(root.rstrip("/")).lstrip("/")
+
+
+def _words(path: Path) -> set[str]:
+    with contextlib.suppress(OSError):
+        return set(path.read_text().split())
+    return set()
+
+
+def _delegate(hierarchy: Hierarchy) -> None:
+    """Version 2 lets only leaves hold processes: move ourselves into one, then hand the controllers down."""
+    wanted = " ".join(f"+{name}" for name in sorted(hierarchy.controllers))
+    leaf = hierarchy.folder / "benchyard-server"
+    if not hierarchy.controllers <= _words(hierarchy.folder / "cgroup.subtree_control"):
+        leaf.mkdir(exist_ok=True)
+        for pid in (hierarchy.folder / "cgroup.procs").read_text().split():
+            (leaf / "cgroup.procs").write_text(pid)
+        (hierarchy.folder / "cgroup.subtree_control").write_text(wanted)
+
+
+def _settings(hierarchy: Hierarchy, limits: Limits) -> Mapping[str, str]:
+    quota = str(int(limits.cpus * _PERIOD_MICROSECONDS))
+    if hierarchy.version == 2:
+        every = {
+            "cpu": ("cpu.max", f"{quota} {_PERIOD_MICROSECONDS}"),
+            "memory": ("memory.max", str(limits.memory_bytes)),
+            "pids": ("pids.max", str(limits.pids)),
+        }
+    else:
+        every = {
+            "cpu": ("cpu.cfs_quota_us", quota),
+            "memory": ("memory.limit_in_bytes", str(limits.memory_bytes)),
+            "pids": ("pids.max", str(limits.pids)),
+        }
+    return dict(every[name] for name in hierarchy.controllers if name in every)
+
+
+def _readings(hierarchy: Hierarchy, folder: Path) -> dict[str, float]:
+    names = hierarchy.controllers
+    found: dict[str, float] = {}
+    if hierarchy.version == 2:
+        sources = [("cpu.stat", "usage_usec", "cpu", 1e-6), ("memory.events", "oom_kill", "oom", 1.0)]
+        plain = [("memory.current", "memory"), ("pids.current", "processes")]
+    else:
+        sources = [("memory.oom_control", "oom_kill", "oom", 1.0)] if "memory" in names else []
+        plain = [("memory.usage_in_bytes", "memory"), ("pids.current", "processes")]
+    for file, key, label, factor in sources:
+        for line in _lines(folder / file):
+            if line.split()[0] == key:
+                found[label] = float(line.split()[1]) * factor
+    for file, label in plain:
+        for line in _lines(folder / file):
+            found[label] = float(line)
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return path.read_text().splitlines()
+    return []
+
+
+def _kill_members(folder: Path) -> None:
+    for pid in _words(folder / "cgroup.procs"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), 9)
+
+
+def _write_until(path: Path, value: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    path.write_text(value)
+    while path.read_text().strip() != value:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} did not become {value}")
+        time.sleep(0.001)
+        path.write_text(value)
+
+
+def _wait_until(path: Path, line: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while line not in path.read_text().splitlines():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} did not say {line!r}")
+        time.sleep(0.001)

@@ -1,0 +1,96 @@
+"""Starting and ending the process that holds a devbox which has no pid namespace of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import benchyard
+from benchyard.devboxes.box import processes
+from benchyard.devboxes.parts.running import Held, boot_id, listen, start_time
+from benchyard.errors import StartFailed
+
+_BOOT = (
+    "import sys; sys.path.append(sys.argv.pop()); from benchyard.devboxes.box import keeper; keeper.main()"
+)
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+_PATIENCE_SECONDS = 10.0
+
+
+async def launch(folder: Path, rules: dict[str, Any]) -> Held:
+    """Start a keeper that serves the devbox of `folder`, bound by the rules; raises StartFailed."""
+    packages = str(Path(benchyard.__file__).parent.parent)
+    with listen(folder) as listener:
+        request = json.dumps({**rules, "listener": listener.fileno()})
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, request, packages),
+            env=_ENVIRONMENT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+        try:
+            said, failure = await process.communicate()
+        except asyncio.CancelledError:
+            # The keeper is still in the group of the process that started it.
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise
+    pid = int(said) if said.isdigit() else 0
+    started = start_time(pid)
+    if process.returncode != 0 or started is None:
+        text = failure.decode(errors="replace").strip().splitlines()[-1:] or ["it ended without a word"]
+        raise StartFailed(f"the devbox's keeper could not start: {text[0]}", step="keeper")
+    return Held(pid, started, boot_id(), 0, "process")
+
+
+def end(pid: int, pidfd: int) -> bool:
+    """Kill the keeper and everything below it (blocks); False if something would not die."""
+    # Stopped first, so that it starts nothing while its children are being killed.
+    if not _signalled(pidfd, signal.SIGSTOP):
+        return True
+    ended = processes.kill_descendants(pid)
+    _signalled(pidfd, signal.SIGKILL)
+    return ended
+
+
+def _signalled(pidfd: int, number: int) -> bool:
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_strays(mark: bytes) -> bool:
+    """Kill every process with `mark` in its environment (blocks): all that is left to go by without a keeper."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while strays := [pid for pid in processes.parents() if mark in _environment(pid)]:
+        if time.monotonic() > deadline:
+            return False
+        for pid in strays:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.001)
+    return True
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def commands(pid: int) -> list[int]:
+    """Every process of a devbox, without its keeper and the supervisors right below it."""
+    above = processes.parents()
+    return [found for found in processes.descendants(pid) if above.get(found) != pid]

@@ -1,0 +1,263 @@
+"""One native devbox that runs: the connection to its first process, and the watch on that process."""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchyard.devboxes.base import Command, Control, DevboxSpec, Kill, OpenFile, Resize, Signal, Stdin
+from benchyard.devboxes.box import wire
+from benchyard.devboxes.parts.channel import Channel
+from benchyard.errors import BenchyardError, DevboxGone, Forbidden, NotFound, UsageError
+
+_STDIN_CHUNK = 64 * 1024
+_SPILL_BYTES = wire.MAX_MESSAGE - 16 * 1024
+_SOCKET = "agent.sock"
+_ERRORS: dict[int, type[BenchyardError]] = {2: NotFound, 20: NotFound, 13: Forbidden, 1: Forbidden}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What identifies the first process: enough to take it up again after a restart. Kept as `box.json`."""
+
+    pid: int
+    start_time: int
+    boot_id: str
+    slot: int
+    mode: str
+
+    def save(self, folder: Path) -> None:
+        """Write it atomically."""
+        part = folder / "box.json.part"
+        part.write_text(json.dumps(self.__dict__))
+        part.rename(folder / "box.json")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Held | None":
+        """Read it; None if there is none."""
+        try:
+            return cls(**json.loads((folder / "box.json").read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def open(self) -> int | None:
+        """A descriptor of the process, if it is still the same one."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return None
+        if boot_id() == self.boot_id and start_time(self.pid) == self.start_time:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When a process began, in ticks since boot; None if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError):
+        return None
+
+
+def listen(folder: Path) -> socket.socket:
+    """The socket on which a devbox's first process will take requests."""
+    (folder / _SOCKET).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with _Short(folder) as short:
+        listener.bind(f"{short}/{_SOCKET}")
+    listener.listen(64)
+    return listener
+
+
+def connect(folder: Path) -> socket.socket:
+    """A connection to a devbox's first process."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with _Short(folder) as short:
+            connection.connect(f"{short}/{_SOCKET}")
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+class _Short:
+    """A short name for a folder: addresses of sockets are limited to 107 bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> str:
+        return f"/proc/self/fd/{self._descriptor}"
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._descriptor)
+
+
+@dataclass
+class Running:
+    """A devbox whose first process answers."""
+
+    spec: DevboxSpec
+    held: Held
+    pidfd: int
+    on_command_end: Callable[[str, str], None]
+    on_end: Callable[["Running"], None]
+    can_change_user: bool = True
+    commands: dict[str, Path] = field(default_factory=dict)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    frozen: bool = False
+    _replies: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = field(default_factory=dict)
+    _sequence: int = 0
+    _channel: Channel | None = None
+
+    def open(self, connection: socket.socket) -> None:
+        """Begin to listen to the first process and to watch that it lives."""
+        self._channel = Channel(connection, self._heard)
+        asyncio.get_running_loop().add_reader(self.pidfd, self._gone)
+
+    def close(self) -> None:
+        """Let go of it; the devbox lives on."""
+        if self.pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self.pidfd)
+            os.close(self.pidfd)
+            self.pidfd = -1
+        if self._channel is not None:
+            self._channel.close()
+        self._fail_replies()
+
+    def _gone(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.pidfd)
+        self._fail_replies()
+        self.ended.set()
+        self.on_end(self)
+
+    def _fail_replies(self) -> None:
+        for future in self._replies.values():
+            if not future.done():
+                future.set_exception(DevboxGone(f"devbox {self.spec.id} ended"))
+        self._replies.clear()
+
+    def _heard(self, message: dict[str, Any] | None, descriptors: list[int]) -> None:
+        if message is None:
+            return
+        if "ended" in message:
+            self.on_command_end(self.spec.id, message["ended"])
+            return
+        future = self._replies.pop(message["seq"], None)
+        if future is None or future.done():
+            for descriptor in descriptors:
+                os.close(descriptor)
+        else:
+            future.set_result((message, descriptors))
+
+    async def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        """One request and its answer."""
+        self._sequence += 1
+        future: asyncio.Future[tuple[dict[str, Any], list[int]]] = asyncio.get_running_loop().create_future()
+        self._replies[self._sequence] = future
+        await self.tell({**message, "seq": self._sequence})
+        return await future
+
+    async def tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        """One request without an answer."""
+        try:
+            if self._channel is None or self.ended.is_set():
+                raise BrokenPipeError
+            await self._channel.send(message, descriptors)
+        except OSError as error:
+            raise DevboxGone(f"devbox {self.spec.id} does not run") from error
+
+    def kill(self) -> None:
+        """End the first process, and with it every process of the devbox."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    async def exec(self, command: Command) -> None:
+        """Hand a command over, with the files it writes into."""
+        request = {
+            "op": "exec",
+            "id": command.id,
+            "argv": command.argv,
+            "user": command.user,
+            "cwd": command.cwd,
+            "env": dict(command.env),
+            "stdin": command.attach_stdin,
+            "pty": command.pty,
+            "timeout": command.timeout_seconds,
+            "output_bytes": self.spec.limits.output_bytes,
+            "max_file_bytes": self.spec.limits.disk_bytes,
+            "can_change_user": self.can_change_user,
+        }
+        descriptors: list[int] = []
+        try:
+            if len(json.dumps(request)) > _SPILL_BYTES:
+                descriptors.append(_spill(request))
+                request = {"op": "exec", "id": command.id, "spilled": True}
+            for name in ("stdout", "stderr", "status.json"):
+                descriptors.append(_open_for_write(command.folder / name))
+            for path, direction in command.extra_files:
+                descriptors.append(os.open(path, os.O_RDONLY) if direction == "r" else _open_for_write(path))
+            self.commands[command.id] = command.folder
+            await self.tell(request, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    async def control(self, execution_id: str, control: Control) -> bool:
+        """Act on a command; False if it has ended."""
+        accepted = True
+        for action in _actions(control):
+            reply, _none = await self.ask({"op": "control", "id": execution_id, **action})
+            accepted = accepted and bool(reply["ok"])
+        return accepted
+
+    async def open_file(self, request: OpenFile) -> int:
+        """A descriptor of a regular file inside."""
+        reply, descriptors = await self.ask({"op": "open", **request.__dict__})
+        if reply["ok"]:
+            return descriptors[0]
+        raise _ERRORS.get(reply["errno"], UsageError)(f"cannot open {request.path}: {reply['text']}")
+
+
+def _open_for_write(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _spill(request: dict[str, Any]) -> int:
+    descriptor = os.memfd_create("benchyard-request", os.MFD_CLOEXEC)
+    view = memoryview(json.dumps(request).encode())
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _actions(control: Control) -> list[dict[str, Any]]:
+    if isinstance(control, Signal):
+        return [{"do": "signal", "number": control.number}]
+    if isinstance(control, Kill):
+        return [{"do": "kill", "tree": control.tree}]
+    if isinstance(control, Resize):
+        return [{"do": "resize", "columns": control.columns, "rows": control.rows}]
+    assert isinstance(control, Stdin)
+    pieces = [control.data[at : at + _STDIN_CHUNK] for at in range(0, len(control.data), _STDIN_CHUNK)] or [
+        b""
+    ]
+    actions = [{"do": "stdin", "data": base64.b64encode(piece).decode(), "close": False} for piece in pieces]
+    actions[-1]["close"] = control.close
+    return actions

@@ -1,0 +1,137 @@
+"""The server's side of the zygote: starts it, asks it, and starts it again when it was killed."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import benchyard
+from benchyard.devboxes.box import wire
+from benchyard.errors import DevboxError, StartFailed
+
+_ENTRY = (
+    "import sys; sys.path.insert(0, sys.argv.pop()); from benchyard.devboxes.box.zygote import main; main()"
+)
+
+_REMEDIES = {
+    "user namespace": "allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu "
+    "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or run the server as root; for a range of ids "
+    "install `uidmap` and add a line to /etc/subuid and /etc/subgid",
+    "idmapped layers": "id-mapped mounts need Linux 5.12 and a file system that has them (ext4, xfs, btrfs, tmpfs): "
+    "put the data folder on one",
+    "overlay": "overlayfs must be available and the data folder must not lie on an overlay itself: "
+    "choose another with `--data`",
+    "proc": "a fresh /proc is refused: inside a container start it with `--security-opt systempaths=unconfined`",
+    "pivot_root": "pivot_root is refused: inside a container start it with `--security-opt seccomp=unconfined`",
+    "namespaces": "namespaces are refused: inside a container start it with `--security-opt seccomp=unconfined` "
+    "or `--privileged`, or ask for `--driver process`",
+    "mount namespace": "CAP_SYS_ADMIN is missing: inside a container start it with `--privileged`",
+    "cgroup": "the control groups under /sys/fs/cgroup are not writable",
+    "seccomp": "the kernel has no system call filters (CONFIG_SECCOMP_FILTER)",
+}
+
+
+@dataclass
+class Answer:
+    """What the zygote and its child said to one request."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
+
+    def find(self, key: str) -> Any:
+        """The value of a key in whichever message had it."""
+        return next((message[key] for message in self.messages if key in message), None)
+
+
+class ZygoteProcess:
+    """A running zygote, replaced when it is gone."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def _ensure(self) -> socket.socket:
+        if self._process is not None and self._process.poll() is None and self._control is not None:
+            return self._control
+        self.close()
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        source = str(Path(benchyard.__file__).parent.parent)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _ENTRY, str(theirs.fileno()), source],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+                cwd="/",
+                start_new_session=True,
+            )
+        self._control = mine
+        return mine
+
+    async def ask(self, message: dict[str, Any], descriptors: list[int], until: frozenset[str]) -> Answer:
+        """Send a request and collect its answer until every key of `until`, an error, or the end was heard."""
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with mine:
+            with theirs:
+                try:
+                    wire.send(self._ensure(), message, [theirs.fileno(), *descriptors])
+                except OSError:
+                    self.close()
+                    wire.send(self._ensure(), message, [theirs.fileno(), *descriptors])
+            return await _collect(mine, until)
+
+    def close(self) -> None:
+        """End the zygote; devboxes do not depend on it."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+
+async def _collect(sock: socket.socket, until: frozenset[str]) -> Answer:
+    loop = asyncio.get_running_loop()
+    sock.setblocking(False)
+    answer, heard = Answer(), set[str]()
+    done = loop.create_future()
+
+    def readable() -> None:
+        try:
+            message, descriptors = wire.receive(sock)
+        except BlockingIOError:
+            return
+        except OSError:
+            message, descriptors = None, []
+        answer.descriptors.extend(descriptors)
+        if message is not None:
+            answer.messages.append(message)
+            heard.update(message)
+        if (message is None or "error" in message or until <= heard) and not done.done():
+            done.set_result(None)
+
+    loop.add_reader(sock.fileno(), readable)
+    try:
+        await done
+    finally:
+        loop.remove_reader(sock.fileno())
+    return answer
+
+
+def failure(answer: Answer, what: str) -> DevboxError:
+    """The error an answer stands for, with the step that failed and what to do about it."""
+    name = answer.find("step") or "zygote"
+    text = answer.find("error") or "the process that was to do it ended without a word"
+    remedy = _REMEDIES.get(name, "see `benchyard doctor`")
+    return StartFailed(f"{what} failed at step '{name}': {text}. Remedy: {remedy}.", step=name, remedy=remedy)
+
+
+def close_all(descriptors: list[int]) -> None:
+    """Close descriptors that were received but are not wanted."""
+    for descriptor in descriptors:
+        os.close(descriptor)
