@@ -40,7 +40,7 @@ test: lint ## Everything `check` does, then every test but the slow ones
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
 
 contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
-	$(PYTEST) tests/devboxes $(ARGS)
+	$(PYTEST) tests/contracts $(ARGS)
 
 docs: setup ## Write the derived parts of the reference pages
 	$(BIN)/python -m tests.docs.reference
