@@ -9,6 +9,11 @@ unset BENCHYARD_URL BENCHYARD_API_KEY RUNLOOP_BASE_URL RUNLOOP_API_KEY
 finish() {
     local code=$?
     trap - EXIT
+    # Devboxes outlive their server: after a failure they have to be ended one by one.
+    if [ "$code" != 0 ] && [ -e "$data/server.json" ]; then
+        benchyard devbox list -o json 2>/dev/null | grep -o 'dbx_[0-9A-Za-z]*' | sort -u |
+            xargs -r -n 1 benchyard devbox shutdown >/dev/null 2>&1 || true
+    fi
     benchyard server stop >/dev/null 2>&1 || true
     rm -rf "$data"
     [ "$code" = 0 ] || echo "demo: failed with status $code" >&2
