@@ -108,7 +108,7 @@ class NativeDriver(Driver):
         found = set(_ALWAYS) | self._cgroups.capabilities
         if mode != ids.ROOTLESS_SINGLE:
             found.add(Capability.USERS)
-        if mode in (ids.ROOT_IDMAP, ids.ROOT) and os.path.exists("/usr/bin/sudo"):
+        if mode in (ids.ROOT_IDMAP, ids.ROOT) and Path("/usr/bin/sudo").exists():
             found.add(Capability.SUDO)
         self.capabilities = frozenset(found)
 

@@ -1,4 +1,4 @@
-"""The devbox's first process: takes requests from the host over a socket, and hands each command a supervisor.
+"""The devbox's first process: takes requests from the host, and hands each command a supervisor.
 
 It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection.
 A supervisor is forked ahead of the next command, so that a command costs one fork, not two.

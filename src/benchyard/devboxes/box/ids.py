@@ -1,5 +1,6 @@
 """User namespaces of devboxes: which ids of the host stand for the ids inside."""
 
+import contextlib
 import os
 import pwd
 from collections.abc import Callable
@@ -16,7 +17,7 @@ _IDS = 65_536
 
 
 class Namespaces:
-    """User namespaces by mode and slot, made once and kept: a slot is a range of ids, used by one devbox at a time."""
+    """User namespaces, made once and kept: a slot is a range of ids, used by one devbox at a time."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int] = {}
@@ -118,11 +119,9 @@ def _run(arguments: list[str]) -> int:
         program = f"{folder}/{arguments[0]}"
         if os.path.exists(program):
             pid = os.posix_spawn(program, arguments, {"PATH": "/usr/bin:/bin"}, setsigdef=[17])
-            # The zygote lets the kernel collect its children, so the status is gone: ask what became of the maps.
-            try:
+            # The zygote lets the kernel collect its children, so there is no status: look at the maps.
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-            except ChildProcessError:
-                pass
             return 0 if _mapped(arguments) else 1
     raise OSError(2, "not installed", arguments[0])
 

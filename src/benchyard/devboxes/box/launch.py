@@ -82,7 +82,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _execute(argv: list[str], environment: dict[str, str]) -> None:
-    """execve by our own search of PATH: the library's would import modules, and they are out of reach here."""
+    """execve by our own search of PATH: the library's imports modules, and they are out of reach here."""
     program = argv[0]
     if "/" in program:
         os.execve(program, argv, environment)

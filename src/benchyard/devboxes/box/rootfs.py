@@ -8,7 +8,7 @@ from benchyard.devboxes.box import syscalls
 from benchyard.devboxes.box.steps import step
 from benchyard.devboxes.box.syscalls import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, MS_REMOUNT
 
-_STAGE = "/tmp"
+_STAGE = "/tmp"  # noqa: S108 - a mount point that exists everywhere, in a private namespace
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (
     ("/proc/self/fd", "fd"),

@@ -6,6 +6,7 @@ were opened outside the devbox; nothing inside can reach them.
 """
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -63,11 +64,9 @@ class Supervisor:
         ends = []
         for file in files:
             reader, writer = os.pipe2(os.O_CLOEXEC)
-            try:
+            # Where the user's share of pipe memory is used up, the default size works too, only slower.
+            with contextlib.suppress(OSError):
                 fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_SIZE)
-            except OSError:
-                # The user's share of pipe memory is used up: the default size works too, only slower.
-                pass
             self._watch(Output(reader, file, request["output_bytes"]))
             ends.append(writer)
         if not request.get("stdin"):

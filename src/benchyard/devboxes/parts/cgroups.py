@@ -1,4 +1,4 @@
-"""Limits by control groups: version 1, version 2, both beside each other, or whatever of them is ours to use."""
+"""Limits by control groups: version 1, version 2, or both beside each other, as far as they are ours to use."""
 
 import contextlib
 import os
@@ -144,10 +144,10 @@ def _mounted() -> list[Hierarchy]:
             if available:
                 found.append(Hierarchy(folder, 2, frozenset(available)))
         elif kind == "cgroup":
-            names = frozenset(options.split(",")) & _CONTROLLERS.keys()
-            path = next((own[key] for key in own if names & set(key.split(","))), None)
-            if names and path is not None:
-                found.append(Hierarchy(Path(mount_point) / _below(path, root), 1, names))
+            controllers = frozenset(options.split(",")) & _CONTROLLERS.keys()
+            path = next((own[key] for key in own if controllers & set(key.split(","))), None)
+            if controllers and path is not None:
+                found.append(Hierarchy(Path(mount_point) / _below(path, root), 1, controllers))
     return found
 
 

@@ -13,7 +13,7 @@ Handler = Callable[[dict[str, Any] | None, list[int]], None]
 
 
 class Channel:
-    """One connection: `send` waits while the other side is slow, the handler hears what comes (None at the end)."""
+    """One connection: `send` waits while the other side is slow, the handler hears what comes."""
 
     def __init__(self, sock: socket.socket, handler: Handler) -> None:
         self._socket = sock

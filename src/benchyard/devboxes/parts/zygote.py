@@ -18,16 +18,16 @@ _ENTRY = (
 )
 
 _REMEDIES = {
-    "user namespace": "allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu "
-    "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or run the server as root; for a range of ids "
-    "install `uidmap` and add a line to /etc/subuid and /etc/subgid",
-    "idmapped layers": "id-mapped mounts need Linux 5.12 and a file system that has them (ext4, xfs, btrfs, tmpfs): "
-    "put the data folder on one",
+    "user namespace": "allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, "
+    "on Ubuntu `sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or run the server as root; "
+    "for a range of ids install `uidmap` and add a line to /etc/subuid and /etc/subgid",
+    "idmapped layers": "id-mapped mounts need Linux 5.12 and a file system that has them "
+    "(ext4, xfs, btrfs, tmpfs): put the data folder on one",
     "overlay": "overlayfs must be available and the data folder must not lie on an overlay itself: "
     "choose another with `--data`",
-    "proc": "a fresh /proc is refused: inside a container start it with `--security-opt systempaths=unconfined`",
-    "pivot_root": "pivot_root is refused: inside a container start it with `--security-opt seccomp=unconfined`",
-    "namespaces": "namespaces are refused: inside a container start it with `--security-opt seccomp=unconfined` "
+    "proc": "a fresh /proc is refused: start the container with `--security-opt systempaths=unconfined`",
+    "pivot_root": "pivot_root is refused: start the container with `--security-opt seccomp=unconfined`",
+    "namespaces": "namespaces are refused: start the container with `--security-opt seccomp=unconfined` "
     "or `--privileged`, or ask for `--driver process`",
     "mount namespace": "CAP_SYS_ADMIN is missing: inside a container start it with `--privileged`",
     "cgroup": "the control groups under /sys/fs/cgroup are not writable",
@@ -74,7 +74,7 @@ class ZygoteProcess:
         return mine
 
     async def ask(self, message: dict[str, Any], descriptors: list[int], until: frozenset[str]) -> Answer:
-        """Send a request and collect its answer until every key of `until`, an error, or the end was heard."""
+        """Send a request and collect its answer until all keys of `until`, an error, or the end was heard."""
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with mine:
             with theirs:
