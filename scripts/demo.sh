@@ -11,8 +11,7 @@ finish() {
     trap - EXIT
     # Devboxes outlive their server: after a failure they have to be ended one by one.
     if [ "$code" != 0 ] && [ -e "$data/server.json" ]; then
-        benchyard devbox list -o json 2>/dev/null | grep -o 'dbx_[0-9A-Za-z]*' | sort -u |
-            xargs -r -n 1 benchyard devbox shutdown >/dev/null 2>&1 || true
+        benchyard devbox shutdown --all --force >/dev/null 2>&1 || true
     fi
     benchyard server stop >/dev/null 2>&1 || true
     rm -rf "$data"
@@ -33,59 +32,53 @@ started=
 clock() { started=$(date +%s%N); }
 took() { echo "  ($((($(date +%s%N) - started) / 1000000)) ms)"; }
 
-create() { # prints the new devbox's id
-    benchyard devbox create -o json "$@" | python -c 'import json, sys; print(json.load(sys.stdin)["id"])'
-}
+first_word() { cut -d ' ' -f 1; }
 
 say "1. A devbox. No server is configured, so the command line starts one for itself."
 clock
-box=$(create --name demo)
-echo "$box runs; that includes starting the server."
+show benchyard devbox create --name original
 took
 
 say "2. Another one, to see what a devbox costs when the server is up."
 clock
-spare=$(create --name spare)
-echo "$spare runs."
+show benchyard devbox create --name spare
 took
-benchyard devbox shutdown "$spare" >/dev/null
+benchyard devbox shutdown spare >/dev/null
 
 say "3. Commands run inside, walled off from this machine."
 clock
-show benchyard devbox exec "$box" -- 'echo "I am $(whoami), process $$ of $(ls -d /proc/[0-9]* | wc -l), on $(hostname)"'
+show benchyard devbox exec original -- \
+    'echo "I am $(whoami) on $(hostname), and see $(ls -d /proc/[0-9]* | wc -l) processes"'
 took
 
 say "4. Write a file, and keep the disk as a snapshot."
-show benchyard devbox exec "$box" -- 'echo "first draft" > ~/essay.txt'
+show benchyard devbox exec original -- 'echo "first draft" > ~/essay.txt'
 clock
-snapshot=$(benchyard devbox snapshot "$box" --name draft -o json | python -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+snapshot=$(benchyard devbox snapshot original --name draft | first_word)
 echo "$snapshot is on disk."
 took
 
 say "5. Two devboxes branch from the snapshot, and go their own ways."
 clock
-left=$(create --name left --snapshot "$snapshot")
-right=$(create --name right --snapshot "$snapshot")
-echo "$left and $right run."
+show benchyard devbox create --name left --snapshot "$snapshot"
+show benchyard devbox create --name right --snapshot "$snapshot"
 took
-benchyard devbox exec "$left" -- 'echo "a happy end" >> ~/essay.txt'
-benchyard devbox exec "$right" -- 'echo "a sad end" >> ~/essay.txt'
+show benchyard devbox exec left -- 'echo "a happy end" >> ~/essay.txt'
+show benchyard devbox exec right -- 'echo "a sad end" >> ~/essay.txt'
 
 text_of() { benchyard devbox exec "$1" -- 'cat ~/essay.txt'; }
-for name in box left right; do
-    printf '\n%s (%s):\n' "$name" "${!name}"
-    text_of "${!name}" | sed 's/^/    /'
+for name in original left right; do
+    printf '\n%s:\n' "$name"
+    text_of "$name" | sed 's/^/    /'
 done
 
-[ "$(text_of "$box")" = "first draft" ] || { echo "demo: the original changed" >&2; exit 1; }
-[ "$(text_of "$left")" != "$(text_of "$right")" ] || { echo "demo: the branches are alike" >&2; exit 1; }
+[ "$(text_of original)" = "first draft" ] || { echo "demo: the original changed" >&2; exit 1; }
+[ "$(text_of left)" != "$(text_of right)" ] || { echo "demo: the branches are alike" >&2; exit 1; }
 say "The branches differ, and the original is as it was."
 
 say "6. Shut everything down."
 clock
-for id in "$box" "$left" "$right"; do
-    benchyard devbox shutdown "$id" >/dev/null
-done
+show benchyard devbox shutdown original left right
 took
 show benchyard server stop
 
