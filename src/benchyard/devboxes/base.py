@@ -64,7 +64,7 @@ class Rootfs:
 
     layers: tuple[Path, ...]
     host_dirs: tuple[str, ...] = ()
-    """Top-level directories of this machine that lie below all layers (`usr`, `lib64`): the default image."""
+    """Top-level directories of this machine below all layers (`usr`, `lib64`): the default image."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class DevboxSpec:
 
     id: str
     folder: Path
-    """The devbox's own folder, made by the host with mode 0700. The driver keeps its disk and sockets there."""
+    """The devbox's own folder, made by the host (0700). The driver keeps its disk and sockets there."""
     rootfs: Rootfs
     network: Network = Network.NONE
     limits: Limits = field(default_factory=Limits)
@@ -168,7 +168,7 @@ Control = Signal | Kill | Stdin | Resize
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A file to open inside the devbox, as one of its users; `~` and relative paths start at the user's home."""
+    """A file to open inside the devbox, as one of its users; relative paths and `~` start at its home."""
 
     path: str
     user: str = "root"
@@ -217,7 +217,7 @@ class Trees(ABC):
 
     @abstractmethod
     async def copy(self, source: Path, target: Path) -> None:
-        """Copy a tree with owners, modes, times, xattrs, hard links and whiteouts. `target` must not exist."""
+        """Copy a tree with owners, modes, times, xattrs, hard links and whiteouts to a new `target`."""
 
     @abstractmethod
     async def remove(self, path: Path) -> None:
@@ -229,7 +229,7 @@ class Trees(ABC):
 
     @abstractmethod
     async def unpack(self, archive: Path, target: Path) -> None:
-        """Unpack one layer's tar (plain, gzip, xz, zstd if possible) with OCI whiteouts into an existing folder.
+        """Unpack one layer's tar (plain or compressed) with OCI whiteouts into an existing folder.
 
         Raises ImageError for anything that would leave `target`, and for what is not a tar.
         """

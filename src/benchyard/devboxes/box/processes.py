@@ -33,7 +33,7 @@ def parents() -> dict[int, int]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    # The command's name may hold anything; what follows its last parenthesis is safe to split.
+                    # A name may hold anything; what follows its last parenthesis is safe to split.
                     fields = file.read(4096).rpartition(b")")[2].split()
             except OSError:
                 continue

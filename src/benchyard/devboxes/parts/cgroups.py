@@ -1,4 +1,4 @@
-"""Limits by control groups: version 1, version 2, or both beside each other, as far as they are ours to use."""
+"""Limits by control groups: version 1, version 2, or both beside each other, where they are ours to use."""
 
 import contextlib
 import os
@@ -145,9 +145,9 @@ def _mounted() -> list[Hierarchy]:
                 found.append(Hierarchy(folder, 2, frozenset(available)))
         elif kind == "cgroup":
             controllers = frozenset(options.split(",")) & _CONTROLLERS.keys()
-            path = next((own[key] for key in own if controllers & set(key.split(","))), None)
-            if controllers and path is not None:
-                found.append(Hierarchy(Path(mount_point) / _below(path, root), 1, controllers))
+            place = next((own[key] for key in own if controllers & set(key.split(","))), None)
+            if controllers and place is not None:
+                found.append(Hierarchy(Path(mount_point) / _below(place, root), 1, controllers))
     return found
 
 
