@@ -26,6 +26,8 @@ class Settings:
     """Largest JSON body."""
     max_upload_bytes: int = 16 * 1024**3
     """Largest file or object."""
+    git_url: str = "https://github.com"
+    """Where code mounts are cloned from."""
     driver_options: dict[str, str] = field(default_factory=dict)
 
 

@@ -8,6 +8,10 @@ from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from benchyard.engine.keys import Keys
+from benchyard.engine.objects import Objects
+from benchyard.engine.secrets import Secrets
+from benchyard.hosts.host import Host
+from benchyard.images.store import ImageStore
 from benchyard.settings import Settings
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault
@@ -21,6 +25,10 @@ class Services:
     store: Store
     vault: Vault
     keys: Keys
+    secrets: Secrets
+    objects: Objects
+    images: ImageStore
+    host: Host
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server begins to stop: long-polls and streams end soon after."""
 

@@ -12,13 +12,20 @@ from pathlib import Path
 
 import uvicorn
 
+from benchyard import registry
 from benchyard.api.app import build_app
 from benchyard.api.deps import Services
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.protocol import BoundedHttp
+from benchyard.devboxes.base import Driver
 from benchyard.engine.keys import Keys
+from benchyard.engine.objects import Objects
+from benchyard.engine.secrets import Secrets
 from benchyard.errors import Conflict, UsageError
+from benchyard.hosts.host import Host
+from benchyard.images.store import ImageStore
 from benchyard.settings import Settings
+from benchyard.store.contents import Contents
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault, write_private
 
@@ -44,7 +51,30 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         store = await stack.enter_async_context(Store(url))
         keys = Keys(store, vault)
         await keys.open(settings.data / "api-key")
-        yield Services(settings=settings, store=store, vault=vault, keys=keys)
+        contents = Contents(settings.data / "objects")
+        objects = await stack.enter_async_context(Objects(store, contents, settings.max_upload_bytes))
+        driver = await stack.enter_async_context(_driver(settings))
+        images = ImageStore(settings.data / "images", driver.trees)
+        await images.open()
+        host = Host(settings.data / "host", driver, images)
+        await stack.enter_async_context(host)
+        yield Services(
+            settings=settings,
+            store=store,
+            vault=vault,
+            keys=keys,
+            secrets=Secrets(store, vault),
+            objects=objects,
+            images=images,
+            host=host,
+        )
+
+
+def _driver(settings: Settings) -> Driver:
+    driver = registry.load("devboxes", settings.driver)(settings.data / "driver", settings.driver_options)
+    if not isinstance(driver, Driver):
+        raise UsageError(f"{settings.driver} is not a devbox driver; choose another --driver")
+    return driver
 
 
 async def _serve(services: Services, bound: socket.socket) -> None:

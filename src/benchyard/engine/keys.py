@@ -40,6 +40,11 @@ class Keys:
         await self._records.insert(ApiKey(id=id, create_time_ms=now, name="first", key_hash=_hash(secret)))
         await self._load()
 
+    @property
+    def first_ms(self) -> int:
+        """When the oldest key was made, which is when the server was set up."""
+        return min(key.create_time_ms for key in self._by_hash.values())
+
     def check(self, secret: str) -> ApiKey:
         """The key of that secret; raises Unauthorized."""
         hashed = _hash(secret)

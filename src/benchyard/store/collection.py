@@ -128,17 +128,18 @@ class Collection(Generic[T]):
             bodies = (await connection.execute(query)).scalars().all()
         return [self._model.model_validate_json(body) for body in bodies]
 
-    async def metadata_keys(self) -> list[str]:
+    async def metadata_keys(self, where: Where) -> list[str]:
         """The metadata keys in use, in order."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.key).select_from(self._table.join(items, true()))
-        return await self._strings(query.distinct())
+        return await self._strings(query.where(*self._conditions(where)).distinct())
 
-    async def metadata_values(self, key: str) -> list[str]:
+    async def metadata_values(self, key: str, where: Where) -> list[str]:
         """The values in use for one metadata key, in order."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.value).select_from(self._table.join(items, true()))
-        return await self._strings(query.where(items.c.key == _clean(key)).distinct())
+        wanted = (items.c.key == _clean(key), *self._conditions(where))
+        return await self._strings(query.where(*wanted).distinct())
 
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
         query = select(self._table.c.body).where(condition).order_by(self._table.c.seq.desc()).limit(1)

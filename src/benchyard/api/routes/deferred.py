@@ -1,0 +1,46 @@
+"""Features that come later: they answer 501 with their name instead of 404."""
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter
+
+from benchyard.errors import NotYet
+
+router = APIRouter(include_in_schema=False)
+
+_VERBS = ["GET", "POST", "DELETE"]
+_PATHS = {
+    "/v1/devboxes/{id}/enable_tunnel": "devbox tunnels",
+    "/v1/devboxes/{id}/remove_tunnel": "devbox tunnels",
+    "/v1/devboxes/{id}/create_ssh_key": "ssh to devboxes",
+    "/v1/devboxes/{id}/create_gateway_token": "gateway tokens",
+    "/v1/devboxes/{id}/create_mcp_token": "MCP tokens",
+    "/v1/devboxes/evictions/watch": "devbox evictions",
+    "/v1/restricted_keys": "restricted keys",
+}
+_ROOMS = {
+    "axons": "axons",
+    "agents": "agents",
+    "blueprints": "blueprints",
+    "benchmarks": "benchmarks",
+    "benchmark_runs": "benchmark runs",
+    "benchmark_jobs": "benchmark jobs",
+    "scenarios": "scenarios",
+    "network-policies": "network policies",
+    "gateway-configs": "gateway configs",
+    "mcp-configs": "MCP configs",
+}
+
+
+def _not_yet(feature: str) -> Callable[[], Awaitable[None]]:
+    async def answer() -> None:
+        raise NotYet(f"{feature} are not served yet", feature=feature)
+
+    return answer
+
+
+for _path, _feature in _PATHS.items():
+    router.add_api_route(_path, _not_yet(_feature), methods=_VERBS, name=_feature)
+for _room, _feature in _ROOMS.items():
+    router.add_api_route(f"/v1/{_room}", _not_yet(_feature), methods=_VERBS, name=_feature)
+    router.add_api_route(f"/v1/{_room}/{{rest:path}}", _not_yet(_feature), methods=_VERBS, name=_feature)

@@ -1,0 +1,177 @@
+"""Objects: made, uploaded, completed, read, deleted, and swept when their time is over."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from benchyard.errors import Conflict, NotFound, StoreError, TooLarge, UsageError
+from benchyard.models.objects import ObjectRequest, ObjectState, StoredObject
+from benchyard.models.pages import Page, Query
+from benchyard.store.contents import Contents
+from benchyard.store.database import Store
+
+OBJECT_PREFIX = "obj_"
+_SWEEP_SECONDS = 5.0
+
+logger = logging.getLogger("benchyard.objects")
+
+
+class Objects:
+    """The objects of this server. Use as an async context manager: a sweep runs beside it."""
+
+    def __init__(self, store: Store, contents: Contents, max_bytes: int) -> None:
+        self.records = store.collection("objects", StoredObject)
+        self._contents = contents
+        self._max_bytes = max_bytes
+        self._ends_ms: dict[str, int] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        known = await self.records.all({"status": (ObjectState.UPLOADING, ObjectState.READ_ONLY)})
+        self._ends_ms = {each.id: each.delete_after_time_ms for each in known if each.delete_after_time_ms}
+        await self._remove_strays({each.path for each in known})
+        self._sweeper = asyncio.create_task(self._sweep_for_ever())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+
+    async def create(self, id: str, request: ObjectRequest, request_hash: str | None) -> StoredObject:
+        """Make an object that waits for its content."""
+        now = _now_ms()
+        record = StoredObject(
+            id=id,
+            create_time_ms=now,
+            request_hash=request_hash,
+            name=request.name,
+            content_type=request.content_type,
+            metadata=request.metadata or {},
+            delete_after_time_ms=None if request.ttl_ms is None else now + request.ttl_ms,
+        )
+        stored, _ = await self.records.insert_once(record)
+        if stored.delete_after_time_ms:
+            self._ends_ms[stored.id] = stored.delete_after_time_ms
+        return stored
+
+    async def get(self, id: str) -> StoredObject:
+        """The object as it is now; one whose time is over is deleted. Raises NotFound."""
+        record = await self.records.get(id)
+        if record.state != ObjectState.DELETED and _is_over(record):
+            return await self.delete(id)
+        return record
+
+    async def page(self, query: Query) -> Page[StoredObject]:
+        """One page of objects, newest first."""
+        await self._sweep()
+        return await self.records.page(query)
+
+    async def upload(self, id: str, pieces: AsyncIterator[bytes]) -> None:
+        """Take an object's content; cut short, it changes nothing. Raises Conflict once it is complete."""
+        _expect_uploading(await self.get(id))
+        path = f"{id}/{secrets.token_hex(8)}"
+        size = await self._contents.put(path, self._limited(pieces))
+        replaced: list[str | None] = []
+
+        def change(record: StoredObject) -> StoredObject:
+            _expect_uploading(record)
+            replaced.append(record.path)
+            return record.model_copy(update={"path": path, "size_bytes": size})
+
+        try:
+            await self.records.change(id, change)
+        except BaseException:
+            await self._contents.delete(path)
+            raise
+        if replaced[0] is not None:
+            await self._contents.delete(replaced[0])
+
+    async def complete(self, id: str) -> StoredObject:
+        """Close an upload: from now on the object can be read and not written."""
+
+        def change(record: StoredObject) -> StoredObject:
+            _expect_uploading(record)
+            if record.path is None:
+                raise UsageError("nothing was uploaded yet; PUT the content to upload_url first")
+            return record.model_copy(update={"state": ObjectState.READ_ONLY})
+
+        await self.get(id)
+        return await self.records.change(id, change)
+
+    async def delete(self, id: str) -> StoredObject:
+        """Remove the content and mark the object as deleted; a second time changes nothing."""
+        removed: list[str | None] = []
+
+        def change(record: StoredObject) -> StoredObject:
+            removed.append(record.path)
+            if record.state == ObjectState.DELETED:
+                return record
+            return record.model_copy(update={"state": ObjectState.DELETED, "path": None})
+
+        deleted = await self.records.change(id, change)
+        self._ends_ms.pop(id, None)
+        if removed[-1] is not None:
+            await self._contents.delete(removed[-1])
+        return deleted
+
+    async def content(
+        self, id: str, start: int = 0, end: int | None = None
+    ) -> tuple[StoredObject, AsyncIterator[bytes]]:
+        """An object and the stream of its bytes; raises NotFound, or Conflict while it is not complete."""
+        record = await self.get(id)
+        if record.state == ObjectState.DELETED:
+            raise NotFound(f"object {id[:200]} was deleted", id=id[:200])
+        if record.state != ObjectState.READ_ONLY or record.path is None:
+            raise Conflict(
+                f"object {id[:200]} is {record.state}; complete its upload first", state=record.state
+            )
+        return record, self._contents.read(record.path, start, end)
+
+    async def _limited(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        received = 0
+        async for piece in pieces:
+            received += len(piece)
+            if received > self._max_bytes:
+                raise TooLarge(f"an object may have {self._max_bytes} bytes", limit_bytes=self._max_bytes)
+            if piece:
+                yield piece
+
+    async def _sweep(self) -> None:
+        now = _now_ms()
+        for id in [id for id, end in self._ends_ms.items() if end <= now]:
+            await self.delete(id)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            try:
+                await self._sweep()
+            except StoreError:
+                logger.warning("expired objects could not be removed; will try again", exc_info=True)
+
+    async def _remove_strays(self, wanted: set[str | None]) -> None:
+        for path in await self._contents.paths():
+            if path not in wanted:
+                await self._contents.delete(path)
+
+
+def _expect_uploading(record: StoredObject) -> None:
+    if record.state != ObjectState.UPLOADING:
+        raise Conflict(
+            f"object {record.id} is {record.state}; make a new one to upload again", state=record.state
+        )
+
+
+def _is_over(record: StoredObject) -> bool:
+    return record.delete_after_time_ms is not None and record.delete_after_time_ms <= _now_ms()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

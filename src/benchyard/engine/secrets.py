@@ -1,0 +1,65 @@
+"""Secrets: kept sealed, handed to devboxes, never shown."""
+
+import time
+
+from benchyard.errors import Conflict, NotFound, UsageError
+from benchyard.models.pages import Page, Query
+from benchyard.models.secrets import Secret, SecretRequest
+from benchyard.store.database import Store
+from benchyard.store.vault import Vault
+
+SECRET_PREFIX = "sec_"  # noqa: S105  (an id's prefix)
+
+
+class Secrets:
+    """The secrets of this server."""
+
+    def __init__(self, store: Store, vault: Vault) -> None:
+        self._records = store.collection("secrets", Secret)
+        self._vault = vault
+
+    async def create(self, id: str, request: SecretRequest, request_hash: str | None) -> Secret:
+        """Keep a new secret; raises UsageError if its name is taken."""
+        now = time.time_ns() // 1_000_000
+        record = Secret(
+            id=id,
+            create_time_ms=now,
+            update_time_ms=now,
+            request_hash=request_hash,
+            name=request.name,
+            sealed=self._vault.seal(request.value.get_secret_value()),
+        )
+        try:
+            stored, _ = await self._records.insert_once(record)
+        except Conflict as error:
+            raise UsageError(f"there is a secret called {request.name}; update it instead") from error
+        return stored
+
+    async def get(self, name: str) -> Secret:
+        """The secret of that name; raises NotFound."""
+        found = await self._records.find_named(name)
+        if found is None:
+            raise NotFound(f"no secret is called {name[:200]}; `benchyard secret list` shows those there are")
+        return found
+
+    async def get_by_id(self, id: str) -> Secret:
+        """The secret of that id; raises NotFound."""
+        return await self._records.get(id)
+
+    async def update(self, id: str, value: str) -> Secret:
+        """Give a secret another value."""
+        new = {"sealed": self._vault.seal(value), "update_time_ms": time.time_ns() // 1_000_000}
+        return await self._records.change(id, lambda secret: secret.model_copy(update=new))
+
+    async def delete(self, id: str) -> None:
+        """Forget a secret; devboxes that have its value keep it."""
+        await self._records.delete(id)
+
+    async def page(self, query: Query) -> Page[Secret]:
+        """Secrets, newest first."""
+        return await self._records.page(query)
+
+    async def value(self, name: str) -> str:
+        """The value of one secret, by its name or id; raises NotFound."""
+        by_id = await self._records.find(name) if name.startswith(SECRET_PREFIX) else None
+        return self._vault.open((by_id or await self.get(name)).sealed)

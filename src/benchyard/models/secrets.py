@@ -1,0 +1,63 @@
+"""Secrets: values that devboxes get by name, and that nobody gets back."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from benchyard.models.base import Columns, Model, Record
+
+SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
+"""What can be the name of an environment variable."""
+
+
+def _without_nul(value: SecretStr) -> SecretStr:
+    if "\0" in value.get_secret_value():
+        raise PydanticCustomError("nul", "must not hold a NUL character")
+    return value
+
+
+SecretValue = Annotated[SecretStr, Field(max_length=65536), AfterValidator(_without_nul)]
+"""What can be the value of an environment variable."""
+
+
+class SecretRequest(Model):
+    """The body of a create call."""
+
+    name: SecretName
+    value: SecretValue
+
+
+class SecretChange(Model):
+    """The body of an update."""
+
+    value: SecretValue
+
+
+class Secret(Record):
+    """A secret as it is kept."""
+
+    name: str
+    sealed: str
+    """The value, encrypted with the server's key."""
+    update_time_ms: int
+
+    def columns(self) -> Columns:
+        return Columns(name=self.name)
+
+
+class SecretView(Model):
+    """A secret as the wire shows it: never its value."""
+
+    id: str
+    name: str
+    create_time_ms: int
+    update_time_ms: int
+
+
+class SecretListView(Model):
+    """The secrets there are."""
+
+    secrets: list[SecretView]
+    has_more: bool
+    total_count: int | None = None
