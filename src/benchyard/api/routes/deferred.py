@@ -34,7 +34,7 @@ _ROOMS = {
 
 def _not_yet(feature: str) -> Callable[[], Awaitable[None]]:
     async def answer() -> None:
-        raise NotYet(f"{feature} are not served yet", feature=feature)
+        raise NotYet(f"not served yet: {feature}", feature=feature)
 
     return answer
 

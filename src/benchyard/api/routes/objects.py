@@ -39,9 +39,8 @@ def _object_query(
     state: ObjectState | None = None,
 ) -> Query:
     asked = {"name": name, "content_type": content_type, "status": state}
-    return replace(
-        query, search=search, where=_PRESENT | {key: value for key, value in asked.items() if value}
-    )
+    where = {**_PRESENT, **{key: value for key, value in asked.items() if value}}
+    return replace(query, search=search, where=where)
 
 
 ObjectQuery = Annotated[Query, Depends(_object_query)]
