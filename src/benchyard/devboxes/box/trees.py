@@ -1,0 +1,303 @@
+"""File trees: copied, removed, measured and synced without following links or leaving their filesystem."""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from benchyard.devboxes.box.place import Place, walk
+
+_NO_COPY_RANGE = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+_NOT_WRITABLE = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL}
+_NOT_LINKABLE = {errno.EMLINK, errno.ENAMETOOLONG}
+_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+
+
+def remove_tree(path: str) -> None:
+    """Remove whatever is at `path`, if anything; directories closed to their owner are opened first."""
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+    except FileNotFoundError:
+        return
+    with Place(path, unlock=True) as place:
+
+        def enter(name: str) -> bool:
+            if not place.down(name):
+                raise OSError(errno.EBUSY, "something is mounted inside the tree to remove", name)
+            return True
+
+        def leave(name: str) -> None:
+            place.up()
+            os.rmdir(name, dir_fd=place.fd)
+
+        walk(lambda: _remove_files(place), enter, leave)
+    os.rmdir(path)
+
+
+def _remove_files(place: Place) -> list[str]:
+    """Remove all but directories, whose names come back."""
+    directories = []
+    with os.scandir(place.fd) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=place.fd)
+    return directories
+
+
+def tree_usage(path: str) -> tuple[int, int]:
+    """Bytes on disk (hard links once) and number of entries below `path`; the tree may change meanwhile."""
+    with Place(path) as place:
+        count = _Count(place)
+        walk(count.visit, count.enter, lambda name: place.up())
+    return count.bytes, count.entries
+
+
+class _Count:
+    """What a walk has seen so far."""
+
+    def __init__(self, place: Place) -> None:
+        self.bytes = 0
+        self.entries = 0
+        self._place = place
+        self._linked: set[tuple[int, int]] = set()
+
+    def visit(self) -> list[str]:
+        directories = []
+        with os.scandir(self._place.fd) as entries:
+            for entry in entries:
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISDIR(status.st_mode):
+                    directories.append(entry.name)
+                self._add(status)
+        return directories
+
+    def enter(self, name: str) -> bool:
+        try:
+            return self._place.down(name)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+
+    def _add(self, status: os.stat_result) -> None:
+        self.entries += 1
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            identity = (status.st_dev, status.st_ino)
+            if identity in self._linked:
+                return
+            self._linked.add(identity)
+        self.bytes += status.st_blocks * 512
+
+
+def sync_tree(path: str) -> None:
+    """Write the filesystem that holds `path` to disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
+            code = ctypes.get_errno()
+            if code != errno.ENOSYS:
+                raise OSError(code, os.strerror(code), path)
+            os.sync()
+    finally:
+        os.close(fd)
+
+
+def copy_tree(source: str, target: str, *, keep_owner: bool = True) -> None:
+    """Copy a tree to `target`, which must not exist, with everything that makes it the same layer.
+
+    The top folder itself keeps the caller as owner and stays open to it, so that it can be moved about. Marks
+    of `trusted.overlay` become those of `user.overlay`. Sockets, device nodes other than whiteouts, and
+    extended attributes that the caller may not write stay behind.
+    """
+    with Place(source) as from_place:
+        os.mkdir(target, 0o700)
+        with Place(target) as to_place:
+            copy = _Copy(from_place, to_place, os.path.abspath(target), keep_owner=keep_owner)
+            walk(copy.visit, copy.enter, copy.leave)
+            copy.finish()
+
+
+class _Copy:
+    """Two places that move through source and target together."""
+
+    def __init__(self, source: Place, target: Place, top: str, *, keep_owner: bool) -> None:
+        self._source = source
+        self._target = target
+        self._top = top
+        self._keep_owner = keep_owner
+        self._linked: dict[tuple[int, int], str] = {}
+
+    def visit(self) -> list[str]:
+        directories = []
+        with os.scandir(self._source.fd) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+                else:
+                    self._copy_entry(entry.name, entry.stat(follow_symlinks=False))
+        return directories
+
+    def enter(self, name: str) -> bool:
+        os.mkdir(name, 0o700, dir_fd=self._target.fd)
+        if self._source.down(name):
+            return self._target.down(name)
+        mounted = os.stat(name, dir_fd=self._source.fd, follow_symlinks=False)
+        os.chmod(name, stat.S_IMODE(mounted.st_mode), dir_fd=self._target.fd)
+        return False
+
+    def leave(self, name: str) -> None:
+        copy_attributes(
+            self._source.fd, self._target.fd, os.fstat(self._source.fd), keep_owner=self._keep_owner
+        )
+        self._source.up()
+        self._target.up()
+
+    def finish(self) -> None:
+        """Give the top folder what it may have of the source's."""
+        copy_attributes(self._source.fd, self._target.fd, os.fstat(self._source.fd), keep_owner=False)
+        os.fchmod(self._target.fd, stat.S_IMODE(os.fstat(self._target.fd).st_mode) | 0o700)
+
+    def _copy_entry(self, name: str, status: os.stat_result) -> None:
+        if status.st_nlink > 1 and self._link(name, status):
+            return
+        if stat.S_ISREG(status.st_mode):
+            self._copy_file(name, status)
+        elif stat.S_ISLNK(status.st_mode):
+            os.symlink(os.readlink(name, dir_fd=self._source.fd), name, dir_fd=self._target.fd)
+            self._settle(name, status)
+        elif stat.S_ISFIFO(status.st_mode):
+            os.mkfifo(name, 0o600, dir_fd=self._target.fd)
+            self._settle(name, status)
+            os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=self._target.fd)
+        elif is_whiteout(status):
+            make_whiteout(name, self._target.fd)
+
+    def _link(self, name: str, status: os.stat_result) -> bool:
+        """Link to the copy already made of the same file; False if this is the first name of it."""
+        identity = (status.st_dev, status.st_ino)
+        first = self._linked.get(identity)
+        if first is not None:
+            try:
+                os.link(first, name, dst_dir_fd=self._target.fd, follow_symlinks=False)
+                return True
+            except OSError as error:
+                if error.errno not in _NOT_LINKABLE:
+                    raise
+        self._linked[identity] = os.path.join(self._top, *self._target.names, name)
+        return False
+
+    def _settle(self, name: str, status: os.stat_result) -> None:
+        if self._keep_owner:
+            os.chown(name, status.st_uid, status.st_gid, dir_fd=self._target.fd, follow_symlinks=False)
+        times = (status.st_atime_ns, status.st_mtime_ns)
+        os.utime(name, ns=times, dir_fd=self._target.fd, follow_symlinks=False)
+
+    def _copy_file(self, name: str, status: os.stat_result) -> None:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        source = os.open(name, flags, dir_fd=self._source.fd)
+        try:
+            target = create_file(name, self._target.fd)
+            try:
+                _copy_content(source, target, status)
+                copy_attributes(source, target, status, keep_owner=self._keep_owner)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+
+def create_file(name: str, parent: int) -> int:
+    """Make a file that was not there, closed to others until its attributes are set."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, 0o600, dir_fd=parent)
+
+
+def is_whiteout(status: os.stat_result) -> bool:
+    """Whether it is overlayfs's mark of a deleted name."""
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def make_whiteout(name: str, parent: int) -> None:
+    """Mark a name as deleted for overlayfs."""
+    try:
+        os.mknod(name, stat.S_IFCHR, 0, dir_fd=parent)
+    except PermissionError as error:
+        message = "this kernel does not let this user mark deleted files (needs Linux 5.8 or root)"
+        raise OSError(errno.EPERM, message, name) from error
+
+
+def copy_attributes(source: int, target: int, status: os.stat_result, *, keep_owner: bool) -> None:
+    """Owner, extended attributes, mode and times, in the order in which they do not undo each other."""
+    if keep_owner:
+        os.fchown(target, status.st_uid, status.st_gid)
+    for name in _xattr_names(source):
+        set_xattr(target, name, os.getxattr(source, name))
+    os.fchmod(target, stat.S_IMODE(status.st_mode))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _xattr_names(fd: int) -> list[str]:
+    try:
+        return os.listxattr(fd)
+    except OSError as error:
+        if error.errno == errno.EOPNOTSUPP:
+            return []
+        raise
+
+
+def set_xattr(fd: int, name: str, value: bytes) -> None:
+    """Set an attribute that belongs to a layer, where the caller may; overlay marks must succeed."""
+    if name.startswith("security.") and name != "security.capability":
+        return
+    if name.startswith("trusted.overlay."):
+        name = "user." + name.removeprefix("trusted.")
+    try:
+        os.setxattr(fd, name, value)
+    except OSError as error:
+        if name.startswith("user.overlay.") or error.errno not in _NOT_WRITABLE:
+            raise
+
+
+def _copy_content(source: int, target: int, status: os.stat_result) -> None:
+    size = status.st_size
+    if status.st_blocks * 512 >= size:
+        _copy_range(source, target, 0, size)
+        return
+    for start, end in _data_ranges(source, size):
+        _copy_range(source, target, start, end)
+    os.ftruncate(target, size)
+
+
+def _data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    offset = 0
+    while offset < size:
+        try:
+            start = os.lseek(fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        offset = os.lseek(fd, start, os.SEEK_HOLE)
+        yield start, min(offset, size)
+
+
+def _copy_range(source: int, target: int, start: int, end: int) -> None:
+    while start < end:
+        try:
+            copied = os.copy_file_range(source, target, end - start, start, start)
+        except OSError as error:
+            if error.errno not in _NO_COPY_RANGE:
+                raise
+            os.lseek(target, start, os.SEEK_SET)
+            copied = os.sendfile(target, source, start, end - start)
+        if copied == 0:
+            return
+        start += copied
