@@ -69,7 +69,7 @@ def _signalled(pidfd: int, number: int) -> bool:
 
 
 def kill_strays(mark: bytes) -> bool:
-    """Kill every process with `mark` in its environment (blocks): all that is left to go by without a keeper."""
+    """Kill every process with `mark` in its environment (blocks): what is left to go by without a keeper."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while strays := [pid for pid in processes.parents() if mark in _environment(pid)]:
         if time.monotonic() > deadline:

@@ -28,7 +28,8 @@ def open_below(root: Path, path: str, request: OpenFile) -> int:
         if request.write:
             _make_parents(place, path)
         flags = os.O_WRONLY | os.O_CREAT if request.write else os.O_RDONLY
-        return _only_regular(_openat2(place, path, flags, request.mode), request)
+        mode = request.mode if request.write else 0
+        return _only_regular(_openat2(place, path, flags, mode), request)
     except OSError as error:
         raise _explained(error, path) from error
     finally:

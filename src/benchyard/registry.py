@@ -1,0 +1,73 @@
+"""Extensions by name: the folder is the list, entry points serve outsiders.
+
+A room's extension is a module that defines the class named after it: `native` defines `NativeDriver`. Modules
+that do not are the room's own business. Outsiders register the class under the entry point group
+`benchyard.<room>`, with the name they want it to have.
+"""
+
+import importlib
+import importlib.metadata
+import pkgutil
+import re
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+from benchyard.errors import NotFound, NotSupported
+
+_KINDS = {"devboxes": "Driver"}
+"""Room -> the contract its extensions implement, which is how their class names end."""
+
+
+def names(room: str) -> list[str]:
+    """The extensions of a room, in order, found without importing any of them."""
+    package = importlib.import_module(f"benchyard.{room}")
+    own = {
+        _shown(module.name)
+        for module in pkgutil.iter_modules(package.__path__)
+        if not module.ispkg and _defines(room, module)
+    }
+    return sorted(own | {entry.name for entry in _entry_points(room)})
+
+
+def load(room: str, name: str) -> type[Any]:
+    """The class of that name; raises NotFound, or NotSupported if it cannot be imported."""
+    if name not in names(room):
+        raise NotFound(f"no {_KINDS[room].lower()} is called {name!r}; there are: {', '.join(names(room))}")
+    try:
+        for entry in _entry_points(room):
+            if entry.name == name:
+                return _checked(entry.load(), name)
+        module = importlib.import_module(f"benchyard.{room}.{name.replace('-', '_')}")
+    except ImportError as error:
+        raise NotSupported(
+            f"{name!r} cannot be loaded: {error}; install what it needs, or choose another of: "
+            f"{', '.join(names(room))}"
+        ) from error
+    return _checked(getattr(module, _class_name(room, name)), name)
+
+
+def _entry_points(room: str) -> importlib.metadata.EntryPoints:
+    return importlib.metadata.entry_points(group=f"benchyard.{room}")
+
+
+def _checked(found: Any, name: str) -> type[Any]:
+    if not isinstance(found, type):
+        raise NotSupported(f"the entry point {name!r} names {found!r}, which is not a class")
+    return found
+
+
+def _shown(module: str) -> str:
+    return module.replace("_", "-")
+
+
+def _class_name(room: str, name: str) -> str:
+    words = re.split("[-_]", name)
+    return "".join(word[:1].upper() + word[1:] for word in words) + _KINDS[room]
+
+
+def _defines(room: str, module: pkgutil.ModuleInfo) -> bool:
+    spec = module.module_finder.find_spec(module.name, None)
+    if not isinstance(spec, ModuleSpec) or spec.loader is None:
+        return False
+    source = getattr(spec.loader, "get_source", lambda _name: None)(module.name)
+    return bool(source and re.search(rf"^class {_class_name(room, module.name)}\b", source, re.MULTILINE))

@@ -1,0 +1,1 @@
+"""Contract suites that authors of extensions run against their own work."""

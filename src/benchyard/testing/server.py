@@ -1,0 +1,129 @@
+"""A real server in a process of its own, for tests."""
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from benchyard.errors import ServerUnreachable
+
+_READY = "benchyard: listening on "
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+
+
+class RunningServer:
+    """`benchyard serve` on a free port and a data folder; use as a context manager.
+
+    `options` are what the command line takes: `RunningServer(tmp_path / "data", ["--driver", "fake"])`.
+    """
+
+    def __init__(
+        self, data: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.data = data
+        self.url = ""
+        self._options = options
+        self._environment = {**os.environ, **(environment or {})}
+        self._port = 0
+        self._log = data.with_name(f"{data.name}.log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.stop()
+
+    @property
+    def key(self) -> str:
+        """The key that the first start made."""
+        return (self.data / "api-key").read_text().strip()
+
+    @property
+    def log(self) -> str:
+        """Everything the server logged."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Start it and wait until it listens; raises ServerUnreachable with its log if it does not."""
+        command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", str(self._port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--data", str(self.data), *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
+            )
+        line = _first_line(self._process)
+        if not line.startswith(_READY):
+            self.kill()
+            raise ServerUnreachable(f"the server did not start:\n{self.log}")
+        self.url = line.removeprefix(_READY)
+        self._port = urlsplit(self.url).port or 0
+
+    def stop(self) -> int:
+        """Ask it to stop and wait; returns its exit status."""
+        process = self._running()
+        process.terminate()
+        return self._reaped(process)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        process = self._running()
+        process.kill()
+        self._reaped(process)
+
+    def restart(self) -> None:
+        """Stop it and start it again on the same port and data."""
+        self.stop()
+        self.start()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServerUnreachable("the server is not running")
+        return self._process
+
+    def _reaped(self, process: subprocess.Popen[bytes]) -> int:
+        try:
+            return process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+            self._process = None
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + _START_SECONDS
+    received = b""
+    if process.stdout is None:
+        return ""
+    descriptor = process.stdout.fileno()
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while b"\n" not in received and selector.select(max(0.0, deadline - time.monotonic())):
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                break
+            received += piece
+    return received.partition(b"\n")[0].decode(errors="replace")

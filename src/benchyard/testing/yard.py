@@ -1,0 +1,240 @@
+"""What contract tests of drivers stand on: a driver, devboxes, commands in them, and no traces after."""
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from benchyard.devboxes.base import (
+    Capability,
+    Command,
+    DevboxSpec,
+    Driver,
+    OpenFile,
+    Rootfs,
+    Status,
+    read_status,
+)
+from benchyard.errors import DevboxError
+
+PATIENCE_SECONDS = 60.0
+"""How long anything may take before a test calls it missing."""
+
+
+class Makes:
+    """What a suite provides: drivers, and a root filesystem for their devboxes."""
+
+    def make_driver(self, folder: Path) -> Driver:
+        """A new driver that keeps its state in `folder`; called again to take up what an earlier one left."""
+        raise NotImplementedError
+
+    async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
+        """What devboxes start from."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command that has ended."""
+
+    stdout: bytes
+    stderr: bytes
+    status: Status
+
+
+class Yard:
+    """A driver under test and everything made with it."""
+
+    def __init__(self, suite: Makes, folder: Path) -> None:
+        self.suite = suite
+        self.folder = folder
+        self.driver = suite.make_driver(folder / "driver")
+        self.rootfs = Rootfs(())
+        self.specs: dict[str, DevboxSpec] = {}
+        self._numbers = itertools.count(1)
+
+    async def open(self) -> None:
+        """Get driver and root filesystem ready; skips where this machine does not allow the driver."""
+        (self.folder / "driver").mkdir(parents=True)
+        try:
+            await self.driver.__aenter__()
+        except DevboxError as error:
+            pytest.skip(f"this machine does not allow it: {error.message}")
+        self.rootfs = await self.suite.make_rootfs(self.driver, self.folder)
+
+    async def close(self) -> None:
+        """Stop every devbox and take its disk away."""
+        for devbox, spec in self.specs.items():
+            await self.driver.stop(devbox)
+            await self.driver.trees.remove(spec.folder)
+        await self.driver.__aexit__(None, None, None)
+
+    def need(self, *capabilities: Capability) -> None:
+        """Skip the test, saying why, if the driver lacks one of these."""
+        lacking = [one.value for one in capabilities if one not in self.driver.capabilities]
+        if lacking:
+            pytest.skip(f"the driver cannot do this here: it lacks {', '.join(lacking)}")
+
+    def spec(self, **changes: Any) -> DevboxSpec:
+        """A devbox that could be started."""
+        name = changes.pop("id", f"dbx_{next(self._numbers)}")
+        folder = self.folder / "devboxes" / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spec = DevboxSpec(id=name, folder=folder, rootfs=changes.pop("rootfs", self.rootfs), **changes)
+        self.specs[name] = spec
+        return spec
+
+    async def devbox(self, **changes: Any) -> str:
+        """Start a devbox; its id."""
+        spec = self.spec(**changes)
+        await self.driver.start(spec)
+        return spec.id
+
+    async def begin(self, devbox: str, script: str = "", **changes: Any) -> Command:
+        """Start `sh -c script` (or `argv`)."""
+        name = f"exec_{next(self._numbers)}"
+        folder = self.specs[devbox].folder / "executions" / name
+        folder.mkdir(parents=True)
+        argv = changes.pop("argv", ("/bin/sh", "-c", script))
+        command = Command(id=name, argv=argv, folder=folder, **changes)
+        await self.driver.exec(devbox, command)
+        return command
+
+    async def finish(self, command: Command) -> Result:
+        """Wait for a command's end."""
+        await eventually(lambda: read_status(command.folder) is not None, f"the end of {command.argv}")
+        status = read_status(command.folder)
+        assert status is not None
+        streams = [(command.folder / name).read_bytes() for name in ("stdout", "stderr")]
+        return Result(streams[0], streams[1], status)
+
+    async def run(self, devbox: str, script: str = "", **changes: Any) -> Result:
+        """Run `sh -c script` (or `argv`) to its end."""
+        return await self.finish(await self.begin(devbox, script, **changes))
+
+    async def text(self, devbox: str, script: str, **changes: Any) -> str:
+        """What a script that succeeds prints."""
+        result = await self.run(devbox, script, **changes)
+        assert result.status.exit_status == 0, result
+        return result.stdout.decode().strip()
+
+    async def shows(self, command: Command, text: bytes) -> None:
+        """Wait until a running command has printed this."""
+        await eventually(lambda: text in (command.folder / "stdout").read_bytes(), f"{text!r} on stdout")
+
+    async def write(self, devbox: str, path: str, data: bytes, **changes: Any) -> None:
+        """Write a file of the devbox."""
+        descriptor = await self.driver.open_file(devbox, OpenFile(path, write=True, **changes))
+        await asyncio.to_thread(_write_all, descriptor, data)
+
+    async def read(self, devbox: str, path: str, **changes: Any) -> bytes:
+        """Read a file of the devbox."""
+        descriptor = await self.driver.open_file(devbox, OpenFile(path, **changes))
+        return await asyncio.to_thread(_read_all, descriptor)
+
+    async def renew(self) -> None:
+        """Drop the driver as a server that ends does, and make it anew."""
+        await self.driver.__aexit__(None, None, None)
+        self.driver = self.suite.make_driver(self.folder / "driver")
+        await self.driver.__aenter__()
+
+    async def layer(self, devbox: str) -> Path:
+        """A copy of what a running devbox has changed so far, as a layer."""
+        target = self.folder / f"layer_{next(self._numbers)}"
+        await self.driver.freeze(devbox)
+        try:
+            await self.driver.trees.copy(self.specs[devbox].changes, target)
+        finally:
+            await self.driver.thaw(devbox)
+        return target
+
+    def on_top(self, *layers: Path) -> Rootfs:
+        """The root filesystem with more layers on it, topmost first."""
+        return Rootfs((*layers, *self.rootfs.layers), self.rootfs.host_dirs)
+
+    def marker(self) -> str:
+        """A number of seconds nobody else sleeps: processes that do are found by it."""
+        return f"{1000 + next(self._numbers)}.{os.getpid()}{time.monotonic_ns() % 10**9}"
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _read_all(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+async def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds, or fail naming it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    delay = 0.002
+    while not holds():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS} s for {what}"
+        await asyncio.sleep(delay)
+        delay = min(delay * 1.5, 0.05)
+
+
+def processes_with(text: str) -> list[int]:
+    """The processes of this machine with `text` in their command line."""
+    return [pid for pid in _pids() if text.encode() in _read(f"/proc/{pid}/cmdline")]
+
+
+def holders(folder: Path) -> list[int]:
+    """The processes, our own left out, that name `folder` in their command line, mounts or open files."""
+    return [pid for pid in _pids() if pid != os.getpid() and _holds(pid, str(folder))]
+
+
+def _holds(pid: int, path: str) -> bool:
+    if any(path.encode() in _read(f"/proc/{pid}/{name}") for name in ("cmdline", "mountinfo")):
+        return True
+    try:
+        return any(path in str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+Suite = TypeVar("Suite", bound=Makes)
+
+
+def contract(
+    *capabilities: Capability,
+) -> Callable[[Callable[[Suite, Yard], Awaitable[None]]], Callable[[Suite, Path], None]]:
+    """Make an async test over a yard into one that pytest runs, skipped unless the driver can do all that."""
+
+    def made(test: Callable[[Suite, Yard], Awaitable[None]]) -> Callable[[Suite, Path], None]:
+        async def live(suite: Suite, folder: Path) -> None:
+            yard = Yard(suite, folder)
+            await yard.open()
+            try:
+                yard.need(*capabilities)
+                await test(suite, yard)
+            finally:
+                await yard.close()
+
+        def run(self: Suite, tmp_path: Path) -> None:
+            asyncio.run(live(self, tmp_path))
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return made
