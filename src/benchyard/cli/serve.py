@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import click
+import uvloop
 
-from benchyard.settings import DEFAULT_PORT
+from benchyard.api.server import run
+from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
 _EXAMPLES = """\b
 Examples:
@@ -57,11 +59,6 @@ def serve(
     public_url: str | None,
 ) -> None:
     """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
-    import uvloop
-
-    from benchyard.api.server import run
-    from benchyard.settings import Settings, default_data_folder
-
     options = _parsed(driver_options)
     if not _is_loopback(host):
         click.echo(

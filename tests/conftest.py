@@ -1,0 +1,59 @@
+"""Fixtures that all tests share: servers and databases, real ones."""
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from benchyard.store.database import async_url
+from benchyard.testing.server import RunningServer
+from tests.postgres import running_postgres
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with the native driver."""
+    with RunningServer(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def fake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with the fake driver, for what needs no isolation."""
+    with RunningServer(tmp_path_factory.mktemp("server") / "data", ["--driver", "fake"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a Postgres server's first database."""
+    with running_postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> str:
+    """The URL of a new, empty Postgres database."""
+    name = f"t{secrets.token_hex(8)}"
+
+    async def create() -> None:
+        engine = create_async_engine(async_url(postgres_url), isolation_level="AUTOCOMMIT")
+        async with engine.connect() as connection:
+            await connection.execute(text(f"CREATE DATABASE {name}"))
+        await engine.dispose()
+
+    asyncio.run(create())
+    return postgres_url.rpartition("/")[0] + "/" + name
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new, empty database, of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'benchyard.db'}"
+    url: str = request.getfixturevalue("postgres_database")
+    return url
