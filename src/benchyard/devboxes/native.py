@@ -40,6 +40,7 @@ from benchyard.devboxes.box import ids
 from benchyard.devboxes.parts import cgroups, running
 from benchyard.devboxes.parts.mapped import MappedTrees
 from benchyard.devboxes.parts.zygote import ZygoteProcess, close_all, failure
+from benchyard.devboxes.trees import LocalTrees
 from benchyard.errors import DevboxGone, StartFailed, UsageError
 
 _ALWAYS = {
@@ -104,13 +105,16 @@ class NativeDriver(Driver):
 
     def _settle(self, mode: str) -> None:
         self.mode = mode
-        self.trees = MappedTrees(self._zygote, mode)
+        self.trees = self._trees(mode)
         found = set(_ALWAYS) | self._cgroups.capabilities
         if mode != ids.ROOTLESS_SINGLE:
             found.add(Capability.USERS)
         if mode in (ids.ROOT_IDMAP, ids.ROOT) and Path("/usr/bin/sudo").exists():
             found.add(Capability.SUDO)
         self.capabilities = frozenset(found)
+
+    def _trees(self, mode: str) -> Trees:
+        return LocalTrees() if mode in (ids.ROOT_IDMAP, ids.ROOT) else MappedTrees(self._zygote, mode)
 
     async def _try(self, mode: str) -> None:
         """Start and stop a devbox with an empty root: every step of a start, for real."""
@@ -126,7 +130,7 @@ class NativeDriver(Driver):
             await self.start(spec)
         finally:
             await self.stop("probe")
-            await MappedTrees(self._zygote, mode).remove(folder)
+            await self._trees(mode).remove(folder)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -161,6 +165,7 @@ class NativeDriver(Driver):
         slot = next(number for number in range(len(self._slots) + 1) if number not in self._slots)
         self._slots.add(slot)
         started = False
+        warming = asyncio.ensure_future(asyncio.to_thread(self._cgroups.warm))
         try:
             _prepare(spec)
             groups = self._cgroups.create(spec.id, spec.limits)
@@ -177,6 +182,7 @@ class NativeDriver(Driver):
                 close_all(answer.descriptors)
                 raise failure(answer, f"starting devbox {spec.id}")
         finally:
+            await warming
             if not started:
                 await asyncio.to_thread(self._cgroups.remove, spec.id)
                 self._slots.discard(slot)
@@ -252,7 +258,7 @@ class NativeDriver(Driver):
         await asyncio.to_thread(self._cgroups.remove, devbox.spec.id)
         for name in ("box.json", "agent.sock"):
             (devbox.spec.folder / name).unlink(missing_ok=True)
-        await MappedTrees(self._zygote, devbox.held.mode).remove(devbox.spec.folder / "work")
+        await self._trees(devbox.held.mode).remove(devbox.spec.folder / "work")
         self._slots.discard(devbox.held.slot)
 
     def _command_ended(self, devbox_id: str, execution_id: str) -> None:

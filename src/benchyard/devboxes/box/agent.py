@@ -35,6 +35,8 @@ class Agent:
     def run(self) -> None:
         """Serve for ever."""
         while True:
+            if self.spare is None:
+                self.spare = self._fork_supervisor()
             for descriptor, _event in self.poll.poll():
                 if descriptor == self.wakeup:
                     os.read(self.wakeup, 512)
@@ -45,8 +47,6 @@ class Agent:
                     self._request(self.connections[descriptor])
                 elif descriptor in self.supervisors:
                     self._heard(descriptor)
-            if self.spare is None:
-                self.spare = self._fork_supervisor()
 
     def _accept(self) -> None:
         connection, _address = self.listener.accept()

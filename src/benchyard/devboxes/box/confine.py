@@ -26,10 +26,11 @@ def confine(request: dict[str, Any]) -> None:
         with step("loopback"):
             _raise_loopback()
     _limit_open_files()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with step("seccomp"):
         if request["no_new_privileges"]:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-        seccomp.install()
+        seccomp.install(request["filter"])
     with step("capabilities"):
         syscalls.limit_capabilities(_KEPT_CAPABILITIES)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)

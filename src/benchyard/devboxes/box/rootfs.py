@@ -17,8 +17,11 @@ _DEVICE_LINKS = (
     ("/proc/self/fd/2", "stderr"),
     ("pts/ptmx", "ptmx"),
 )
-_HIDDEN = ("kcore", "keys", "sysrq-trigger", "timer_list", "kmsg", "kallsyms", "latency_stats")
-_READ_ONLY = ("sys", "irq", "bus", "fs", "acpi", "scsi")
+_HIDDEN = ("kcore", "keys", "sysrq-trigger", "timer_list")
+_READ_ONLY = ("sys",)
+# Where root inside is not root outside, the kernel itself refuses these.
+_HIDDEN_FROM_ROOT = ("kmsg", "kallsyms", "latency_stats", "sched_debug")
+_READ_ONLY_FOR_ROOT = ("irq", "bus", "fs", "acpi", "scsi")
 
 
 def shift_ids(request: dict[str, Any], user_namespace: int) -> None:
@@ -67,7 +70,10 @@ def enter(request: dict[str, Any]) -> None:
         syscalls.unmount(".")
         os.chdir("/")
     with step("masks"):
-        _mask_proc()
+        if request["mode"] == "root":
+            _mask_proc(_HIDDEN + _HIDDEN_FROM_ROOT, _READ_ONLY + _READ_ONLY_FOR_ROOT)
+        else:
+            _mask_proc(_HIDDEN, _READ_ONLY)
 
 
 def _overlay_host_dir(request: dict[str, Any], name: str, place: str) -> None:
@@ -113,11 +119,11 @@ def _share_resolver() -> None:
         syscalls.mount("/etc/resolv.conf", "etc/resolv.conf", None, MS_BIND)
 
 
-def _mask_proc() -> None:
-    for name in _HIDDEN:
+def _mask_proc(hidden: tuple[str, ...], read_only: tuple[str, ...]) -> None:
+    for name in hidden:
         if os.path.exists(f"/proc/{name}"):
             syscalls.mount("/dev/null", f"/proc/{name}", None, MS_BIND)
-    for name in _READ_ONLY:
+    for name in read_only:
         path = f"/proc/{name}"
         if os.path.isdir(path):
             syscalls.mount(path, path, None, MS_BIND)

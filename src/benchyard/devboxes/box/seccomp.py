@@ -127,12 +127,16 @@ def program(machine: str) -> bytes:
     return b"".join(code)
 
 
-def install() -> None:
-    """Put the filter on this process and all it starts; needs CAP_SYS_ADMIN or no-new-privileges."""
+def program_here() -> bytes:
+    """The filter for this machine; empty where none is known."""
     machine = platform.machine()
-    if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, "no system call filter is known for this architecture", machine)
-    code = program(machine)
+    return program(machine) if machine in _ARCHITECTURES else b""
+
+
+def install(code: bytes) -> None:
+    """Put the filter on this process and all it starts; needs CAP_SYS_ADMIN or no-new-privileges."""
+    if not code:
+        raise OSError(errno.ENOSYS, "no system call filter is known for this architecture", "seccomp")
     buffer = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer))
     libc = ctypes.CDLL(None, use_errno=True)

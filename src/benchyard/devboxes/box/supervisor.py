@@ -52,9 +52,11 @@ class Supervisor:
             inner = self._terminal(request, stdout)
         else:
             inner = self._pipes(request, (stdout, stderr))
-        self.child = os.fork()
-        if self.child == 0:
-            launch.run(request, launch.Streams(*inner, extra))
+        try:
+            self.child = launch.start(request, launch.Streams(*inner, extra))
+        except launch.CannotStart as error:
+            self.exit_status = error.status
+            os.write(inner[2], f"benchyard: cannot start: {error}\n".encode(errors="replace"))
         for descriptor in {*inner, *extra}:
             os.close(descriptor)
         timeout = request.get("timeout")
@@ -91,8 +93,6 @@ class Supervisor:
     def run(self) -> None:
         """Serve until the command and all its descendants are gone."""
         while True:
-            for descriptor, _event in self.poll.poll(self._wait_ms()):
-                self._serve(descriptor)
             alive = self._reap()
             if self.exit_status is not None and not self.reported:
                 self._drain()
@@ -100,6 +100,8 @@ class Supervisor:
                 return
             if not self.reported and self.deadline is not None and time.monotonic() >= self.deadline:
                 self._bell()
+            for descriptor, _event in self.poll.poll(self._wait_ms()):
+                self._serve(descriptor)
 
     def _serve(self, descriptor: int) -> None:
         if descriptor == self.wakeup:

@@ -35,6 +35,21 @@ class User(NamedTuple):
             os.setresgid(self.gid, self.gid, self.gid)
             os.setresuid(self.uid, self.uid, self.uid)
 
+    def wear(self, *, can_change: bool) -> None:
+        """Act as the user for a while; what is spawned meanwhile is the user for good."""
+        if can_change:
+            os.setgroups(self.groups)
+            os.setresgid(self.gid, self.gid, 0)
+            os.setresuid(self.uid, self.uid, 0)
+
+    @staticmethod
+    def take_off(*, can_change: bool) -> None:
+        """Be root again after `wear`."""
+        if can_change:
+            os.setresuid(0, 0, 0)
+            os.setresgid(0, 0, 0)
+            os.setgroups([])
+
 
 def _rows(path: str) -> list[list[str]]:
     try:

@@ -10,21 +10,21 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from benchyard.devboxes.box import agent, confine, ids, processes, rootfs, syscalls, wire
+from benchyard.devboxes.box import agent, confine, ids, processes, rootfs, seccomp, syscalls, trees, wire
 from benchyard.devboxes.box.steps import StepFailed, step
 
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWPID
-_ROOM = "benchyard.devboxes.box"
-_TREE_CALLS = {
-    "copy": ("trees", "copy_tree"),
-    "remove": ("trees", "remove_tree"),
-    "usage": ("trees", "tree_usage"),
-    "sync": ("trees", "sync_tree"),
-    "unpack": ("unpack", "unpack_layer"),
+_TREE_CALLS: dict[str, Callable[..., Any]] = {
+    "copy": trees.copy_tree,
+    "remove": trees.remove_tree,
+    "usage": trees.tree_usage,
+    "sync": trees.sync_tree,
 }
-"""Imported by the child that needs them, so that devboxes do not carry them."""
+_UNPACK = "benchyard.devboxes.box.unpack"
+"""Imported by the child that needs it, so that devboxes do not carry what it imports."""
 
 
 class Zygote:
@@ -33,6 +33,7 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.namespaces = ids.Namespaces()
+        self.filter = seccomp.program_here()
 
     def run(self) -> None:
         """Serve until the other side closes."""
@@ -57,7 +58,7 @@ class Zygote:
             if pid == 0:
                 self.control.close()
                 if message["op"] == "start":
-                    _start(message, descriptors, namespace)
+                    _start({**message, "filter": self.filter}, descriptors, namespace)
                 _call(message, answer, namespace)
 
 
@@ -74,8 +75,8 @@ def _call(message: dict[str, Any], answer: socket.socket, namespace: int | None)
         if namespace is not None and message["mode"] != ids.ROOT_IDMAP:
             with step("user namespace"):
                 ids.enter(namespace, can_change_user=message["can_change_user"])
-        module, name = _TREE_CALLS[message["call"]]
-        result = getattr(importlib.import_module(f"{_ROOM}.{module}"), name)(*message["arguments"])
+        call = _TREE_CALLS.get(message["call"]) or importlib.import_module(_UNPACK).unpack_layer
+        result = call(*message["arguments"], **message["options"])
         wire.send(answer, {"result": result})
     except (OSError, ValueError, StepFailed) as error:
         _complain(answer, error)

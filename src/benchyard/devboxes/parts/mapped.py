@@ -18,12 +18,13 @@ class MappedTrees(Trees):
         self._zygote = zygote
         self._mode = mode
 
-    async def _call(self, name: str, *arguments: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any, **options: Any) -> Any:
         can_change_user = self._mode != ids.ROOTLESS_SINGLE
         request = {
             "op": "call",
             "call": name,
             "arguments": arguments,
+            "options": options,
             "mode": self._mode,
             "slot": 0,
             "can_change_user": can_change_user,
