@@ -1,0 +1,1 @@
+"""The `benchyard` command: one file per noun, one function per verb."""

@@ -1,0 +1,57 @@
+"""Gets a command its client: of the configured server, else of this user's own, started if need be."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+import click
+
+from benchyard.client.client import AsyncClient, Client
+from benchyard.client.core import Server
+from benchyard.client.local import start
+from benchyard.client.locate import configured_server, running_server
+from benchyard.settings import default_data_folder
+
+PATIENCE_SECONDS = 2.0
+
+
+def connect() -> Client:
+    """A blocking client; use it in a `with` block."""
+    return Client(find_or_start(os.environ))
+
+
+def connect_async() -> AsyncClient:
+    """A client for an event loop; use it in an `async with` block."""
+    return AsyncClient(find_or_start(os.environ))
+
+
+def find_or_start(environ: Mapping[str, str]) -> Server:
+    """The server to use; starts one on loopback where none is configured and none runs, and says so."""
+    configured = configured_server(environ)
+    if configured is not None:
+        return configured
+    data = default_data_folder(environ).absolute()
+    running = running_server(data)
+    if running is not None:
+        return running
+    server = start(data, _Patience().look)
+    click.echo(
+        f"benchyard: started a server for you at {server.url} (data in {data}); "
+        "`benchyard server stop` ends it",
+        err=True,
+    )
+    return server
+
+
+class _Patience:
+    """Says once that a start takes long, and then shows that it goes on."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._said = False
+
+    def look(self) -> None:
+        if not self._said and time.monotonic() - self._begin > PATIENCE_SECONDS and sys.stderr.isatty():
+            self._said = True
+            click.echo("benchyard: starting a server for you on this machine...", err=True)

@@ -1,0 +1,213 @@
+"""`benchyard devbox`: create, use and end devboxes."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.devbox_copy import cp
+from benchyard.cli.devbox_create import create
+from benchyard.cli.devbox_exec import exec_
+from benchyard.cli.devbox_shell import shell
+from benchyard.cli.names import devbox_named
+from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
+from benchyard.client.client import Client
+from benchyard.client.lifecycle import ENDED, why_ended
+from benchyard.errors import UsageError
+from benchyard.models.devboxes import DevboxStatus, DevboxView
+from benchyard.models.executions import LogLine
+from benchyard.models.snapshots import SnapshotRequest
+
+FOLLOW_SECONDS = 1.0
+COLUMNS: Mapping[str, Callable[[DevboxView], object]] = {
+    "ID": lambda view: view.id,
+    "NAME": lambda view: view.name,
+    "STATUS": lambda view: view.status.value,
+    "AGE": lambda view: age(view.create_time_ms),
+    "FROM": lambda view: view.snapshot_id or view.blueprint_id or "host",
+}
+
+
+@click.group()
+def devbox() -> None:
+    """Create, use and end devboxes.
+
+    \b
+      benchyard devbox create --name box
+      benchyard devbox exec box -- 'uname -a'
+      benchyard devbox shutdown box
+    """
+
+
+devbox.add_command(create)
+
+
+@devbox.command("list")
+@click.option("--status", type=click.Choice([each.value for each in DevboxStatus]), help="Only these.")
+@click.option("--all", "show_all", is_flag=True, help="Those that have ended, too.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@output_option
+def list_(status: str | None, show_all: bool, limit: int, output: str) -> None:
+    """List devboxes, newest first; those that have ended only with --all or --status.
+
+    \b
+      benchyard devbox list
+      benchyard devbox list --status running -o json
+    """
+    with connect() as client:
+        wanted = DevboxStatus(status) if status else None
+        found = client.devboxes.list(wanted, limit)
+        living = (view for view in found if show_all or wanted or view.status not in ENDED)
+        show_many(living, output, COLUMNS, none="no devboxes; make one with `benchyard devbox create`")
+
+
+@devbox.command("show")
+@click.argument("id")
+@output_option
+def show_(id: str, output: str) -> None:
+    """Show one devbox, by id or by name.
+
+    \b
+      benchyard devbox show box
+      benchyard devbox show box -o yaml
+    """
+    with connect() as client:
+        view = devbox_named(client, id)
+    show(view, output, _described(view))
+
+
+devbox.add_command(exec_)
+devbox.add_command(shell)
+devbox.add_command(cp)
+
+
+@devbox.command("logs")
+@click.argument("id")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the devbox has ended.")
+@click.option("--execution", help="Only those of one execution.")
+@click.option("--shell", "shell_name", help="Only those of one named shell.")
+@output_option
+def logs(id: str, follow: bool, execution: str | None, shell_name: str | None, output: str) -> None:
+    """Print the log of a devbox, oldest line first.
+
+    \b
+      benchyard devbox logs box
+      benchyard devbox logs box -f
+    """
+    if follow and output != "text":
+        raise UsageError("--follow prints text only; leave out -o")
+    with connect() as client:
+        view = devbox_named(client, id)
+        lines = client.logs.list(view.id, execution, shell_name)
+        if output == "text":
+            _print_lines(lines)
+        else:
+            show_many(lines, output, {})
+        while follow and client.devboxes.get(view.id).status not in ENDED:
+            time.sleep(FOLLOW_SECONDS)
+            later = client.logs.list(view.id, execution, shell_name)
+            _print_lines(later[len(lines) :])
+            lines = later
+
+
+@devbox.command("snapshot")
+@click.argument("id")
+@click.option("--name", help="A name for it.")
+@click.option("--message", help="What it is.")
+@output_option
+def snapshot(id: str, name: str | None, message: str | None, output: str) -> None:
+    """Keep the disk of a devbox, so that others can start from it.
+
+    \b
+      benchyard devbox snapshot box --name ready
+      benchyard devbox create --snapshot snp_...
+    """
+    with connect() as client:
+        view = devbox_named(client, id)
+        made = client.snapshots.create(view.id, SnapshotRequest(name=name, commit_message=message))
+    show(made, output, f"{made.id}  {size(made.size_bytes)}".rstrip())
+
+
+@devbox.command("suspend")
+@click.argument("id")
+@output_option
+def suspend(id: str, output: str) -> None:
+    """Stop all processes of a devbox and keep its disk.
+
+    \b
+      benchyard devbox suspend box
+    """
+    with connect() as client:
+        _show_status(client.devboxes.suspend(devbox_named(client, id).id), output)
+
+
+@devbox.command("resume")
+@click.argument("id")
+@output_option
+def resume(id: str, output: str) -> None:
+    """Start a suspended devbox again; its processes must be started anew.
+
+    \b
+      benchyard devbox resume box
+    """
+    with connect() as client:
+        _show_status(client.devboxes.resume(devbox_named(client, id).id), output)
+
+
+@devbox.command("shutdown")
+@click.argument("ids", nargs=-1, metavar="ID...")
+@click.option("--all", "every", is_flag=True, help="All devboxes of this server that have not ended.")
+@click.option("--force", is_flag=True, help="Even while a snapshot is being made.")
+@output_option
+def shutdown(ids: Sequence[str], every: bool, force: bool, output: str) -> None:
+    """End devboxes and remove their disks.
+
+    \b
+      benchyard devbox shutdown box
+      benchyard devbox shutdown --all
+    """
+    if bool(ids) == every:
+        raise UsageError("give the ids of the devboxes to end, or --all")
+    with connect() as client:
+        chosen = _living(client) if every else [devbox_named(client, id) for id in ids]
+        ended = [client.devboxes.shutdown(view.id, force=force) for view in chosen]
+    show_many(ended, output, {"ID": COLUMNS["ID"], "STATUS": COLUMNS["STATUS"]}, none="no devbox was running")
+
+
+def _living(client: Client) -> list[DevboxView]:
+    return [view for view in client.devboxes.list() if view.status not in ENDED]
+
+
+def _show_status(view: DevboxView, output: str) -> None:
+    show(view, output, f"{view.id}  {view.status.value}")
+
+
+def _print_lines(lines: Sequence[LogLine]) -> None:
+    for line in lines:
+        where = f"{line.source}[{line.shell_name}]" if line.shell_name else line.source
+        said = line.message if line.message is not None else f"$ {line.cmd or ''}"
+        code = "" if line.exit_code is None else f" (exit {line.exit_code})"
+        click.echo(f"{when(line.timestamp_ms)} {clean(where)}: {clean(said)}{code}")
+
+
+def _described(view: DevboxView) -> str:
+    launch = view.launch_parameters
+    resources = launch.resource_size_request
+    user = launch.user_parameters
+    return facts(
+        {
+            "id": view.id,
+            "name": view.name,
+            "status": view.status.value,
+            "why": why_ended(view) if view.status in ENDED else None,
+            "created": when(view.create_time_ms),
+            "ended": when(view.end_time_ms),
+            "image": view.blueprint_id,
+            "snapshot": view.snapshot_id,
+            "size": resources.value if resources else None,
+            "user": user.username if user else None,
+            "keep alive": f"{launch.keep_alive_time_seconds} s" if launch.keep_alive_time_seconds else None,
+            "metadata": pairs(view.metadata),
+        }
+    )

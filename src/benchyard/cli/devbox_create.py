@@ -1,0 +1,125 @@
+"""`benchyard devbox create`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.options import local_remote, name_values
+from benchyard.cli.render import output_option, show
+from benchyard.client.client import Client
+from benchyard.client.lifecycle import await_running
+from benchyard.errors import StartFailed, UsageError
+from benchyard.models.devboxes import DevboxRequest, DevboxView
+from benchyard.models.launch import LaunchParameters, Size, UserParameters
+
+NETWORK_KEY = "benchyard.network"
+DEFAULT_UID = 1000
+
+
+class CreateOptions(TypedDict):
+    """What the options of `create` say."""
+
+    name: str | None
+    image: str | None
+    snapshot: str | None
+    size: str | None
+    env: Sequence[str]
+    secret: Sequence[str]
+    metadata: Sequence[str]
+    file: Sequence[str]
+    launch: Sequence[str]
+    user: str | None
+    network: str | None
+    keep_alive: int | None
+    wait: bool
+    output: str
+
+
+@click.command()
+@click.option("--name", help="A name to find it by.")
+@click.option("--image", help="Start from this image (id or name) instead of the host's own system.")
+@click.option("--snapshot", help="Start from this snapshot.")
+@click.option("--size", type=click.Choice([each.value for each in Size]), help="Cpu, memory and disk.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable; repeatable.")
+@click.option(
+    "--secret", multiple=True, metavar="NAME=SECRET", help="A variable with a secret's value; repeatable."
+)
+@click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
+@click.option("--file", multiple=True, metavar="LOCAL:REMOTE", help="Copy a file into it; repeatable.")
+@click.option(
+    "--launch", multiple=True, metavar="COMMAND", help="Run this before it counts as running; repeatable."
+)
+@click.option("--user", metavar="NAME[:UID]", help="Who runs commands: `user` unless you say `root`.")
+@click.option(
+    "--network", type=click.Choice(["none", "host"]), help="What it can reach; the server's default else."
+)
+@click.option("--keep-alive", type=click.IntRange(min=1), metavar="SECONDS", help="End it after so long.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it runs (the default).")
+@output_option
+def create(**options: Unpack[CreateOptions]) -> None:
+    """Make a devbox and wait until it runs.
+
+    \b
+      benchyard devbox create --name box
+      benchyard devbox create --image bookworm --size MEDIUM --user root
+      benchyard devbox create --snapshot snp_... --env MODE=test --file notes.txt:/tmp/notes.txt
+      benchyard devbox create --secret TOKEN=my-token --network host --launch 'pip install pytest'
+    """
+    files = local_remote(options["file"], "--file")
+    request = request_from(options)
+    with connect() as client:
+        made = client.devboxes.create(request)
+        if options["wait"] or files:
+            made = _filled(client, made, files)
+    show(made, options["output"], f"{made.id}  {made.status.value}")
+
+
+def request_from(options: CreateOptions) -> DevboxRequest:
+    """The request the options stand for."""
+    if options["image"] and options["snapshot"]:
+        raise UsageError("a devbox starts from --image or from --snapshot, not from both")
+    metadata = name_values(options["metadata"], "--metadata")
+    if options["network"]:
+        metadata[NETWORK_KEY] = options["network"]
+    return DevboxRequest(
+        name=options["name"],
+        blueprint_name=options["image"],
+        snapshot_id=options["snapshot"],
+        environment_variables=name_values(options["env"], "--env") or None,
+        secrets=name_values(options["secret"], "--secret") or None,
+        metadata=metadata or None,
+        launch_parameters=LaunchParameters(
+            resource_size_request=Size(options["size"]) if options["size"] else None,
+            launch_commands=list(options["launch"]) or None,
+            keep_alive_time_seconds=options["keep_alive"],
+            user_parameters=_user(options["user"]),
+        ),
+    )
+
+
+def _user(given: str | None) -> UserParameters | None:
+    if given is None:
+        return None
+    name, _, number = given.partition(":")
+    if number and not number.isdigit():
+        raise click.BadParameter(f"{number!r} is not a user id", param_hint="--user")
+    uid = int(number) if number else 0 if name == "root" else DEFAULT_UID
+    return UserParameters(username=name, uid=uid)
+
+
+def _filled(client: Client, made: DevboxView, files: Sequence[tuple[Path, str]]) -> DevboxView:
+    """Wait until it runs and copy the files in; one that is given up on the way is not left behind."""
+    try:
+        running = client.session.run(await_running(made, None))
+        for local, remote in files:
+            client.files.upload(made.id, remote, local)
+    except StartFailed as error:
+        error.details["remedy"] = f"`benchyard devbox logs {made.id}` may tell more"
+        raise
+    except BaseException:
+        client.devboxes.shutdown(made.id, force=True)
+        raise
+    return running

@@ -1,0 +1,144 @@
+"""`benchyard image`: what devboxes start from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from benchyard.cli.archive import packed
+from benchyard.cli.connect import connect
+from benchyard.cli.progress import Meter, spinner
+from benchyard.cli.render import age, facts, output_option, show, show_many, size, when
+from benchyard.client.bodies import Source, size_of
+from benchyard.client.client import Client
+from benchyard.models.images import DebianImageRequest, ImageView
+
+COLUMNS: Mapping[str, Callable[[ImageView], object]] = {
+    "ID": lambda view: view.id,
+    "NAME": lambda view: view.name,
+    "KIND": lambda view: view.kind,
+    "LAYERS": lambda view: view.layers,
+    "SIZE": lambda view: size(view.size_bytes),
+    "AGE": lambda view: age(view.create_time_ms),
+}
+SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tgz", ".tar", ".oci")
+
+
+@click.group()
+def image() -> None:
+    """Import and list what devboxes start from; the default, `host`, is this machine's own system.
+
+    \b
+      benchyard image debian --name bookworm
+      benchyard devbox create --image bookworm
+    """
+
+
+@image.command("list")
+@output_option
+def list_(output: str) -> None:
+    """List images, newest first.
+
+    \b
+      benchyard image list
+    """
+    with connect() as client:
+        show_many(client.images.list(), output, COLUMNS)
+
+
+@image.command("show")
+@click.argument("id")
+@output_option
+def show_(id: str, output: str) -> None:
+    """Show one image, by id or by name.
+
+    \b
+      benchyard image show host
+    """
+    with connect() as client:
+        _show(client.images.get(id), output)
+
+
+@image.command("import")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--name", help="What to call it; the file's own name if not given.")
+@output_option
+def import_(path: Path, name: str | None, output: str) -> None:
+    """Make an image of a root filesystem folder, a tarball of one, or an OCI or docker archive.
+
+    \b
+      benchyard image import rootfs.tar.xz --name mine
+      docker save python:3.12 -o python.tar && benchyard image import python.tar --name python
+    """
+    chosen = name or _stem(path)
+    with connect() as client:
+        if _is_here(client):
+            with spinner(f"importing {path}"):
+                made = client.images.import_path(str(path.resolve()), chosen)
+        elif path.is_dir():
+            with packed(path) as tar:
+                made = _upload(client, tar, chosen, path)
+        else:
+            made = _upload(client, path, chosen, path)
+    _show(made, output)
+
+
+@image.command()
+@click.option("--suite", default="bookworm", show_default=True, help="Which Debian.")
+@click.option("--name", help="What to call it; the suite's name if not given.")
+@output_option
+def debian(suite: str, name: str | None, output: str) -> None:
+    """Make an image of a fresh Debian; takes minutes and needs the network.
+
+    \b
+      benchyard image debian
+      benchyard image debian --suite trixie --name trixie
+    """
+    with connect() as client, spinner(f"making Debian {suite}"):
+        made = client.images.make_debian(DebianImageRequest(suite=suite, name=name))
+    _show(made, output)
+
+
+@image.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+def delete(ids: Sequence[str]) -> None:
+    """Remove images that nothing is built on.
+
+    \b
+      benchyard image delete mine
+    """
+    with connect() as client:
+        for id in ids:
+            client.images.delete(client.images.get(id).id)
+            click.echo(f"{id}  deleted")
+
+
+def _upload(client: Client, source: Source, name: str, path: Path) -> ImageView:
+    with Meter(str(path), size_of(source)) as meter:
+        return client.images.import_archive(source, name, meter.add)
+
+
+def _is_here(client: Client) -> bool:
+    """Whether the server runs on this machine and can read the path itself."""
+    return urlsplit(client.server.url).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def _stem(path: Path) -> str:
+    name = path.resolve().name
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _show(view: ImageView, output: str) -> None:
+    described = {
+        "id": view.id,
+        "name": view.name,
+        "kind": view.kind,
+        "layers": view.layers,
+        "size": size(view.size_bytes),
+        "created": when(view.create_time_ms),
+        "built on": view.parent,
+    }
+    show(view, output, facts(described))

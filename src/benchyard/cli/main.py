@@ -1,0 +1,94 @@
+"""The `benchyard` command: where it starts, and how it ends when something goes wrong."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from benchyard.cli.lazy import Entry, LazyGroup
+from benchyard.errors import BenchyardError
+
+COMMANDS = {
+    "devbox": Entry("benchyard.cli.devbox:devbox", "Create, use and end devboxes."),
+    "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
+    "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),
+    "secret": Entry("benchyard.cli.secret:secret", "Keep values that devboxes get as environment."),
+    "object": Entry("benchyard.cli.object:object_", "Store files on the server."),
+    "key": Entry("benchyard.cli.key:key", "Make and revoke API keys."),
+    "serve": Entry("benchyard.cli.serve:serve", "Run a server in the foreground."),
+    "server": Entry("benchyard.cli.server:server", "Look at or stop the server of this user."),
+    "doctor": Entry(
+        "benchyard.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
+    ),
+    "version": Entry("benchyard.cli.version:version", "Print the version."),
+}
+
+HELP = """Run AI agents on benchmarks, in devboxes that start in milliseconds.
+
+\b
+  benchyard devbox create --name box
+  benchyard devbox exec box -- echo hello
+  benchyard devbox shell box
+
+With no server configured, a command starts one for you on this machine. Another server is chosen by
+BENCHYARD_URL and BENCHYARD_API_KEY.
+"""
+
+INTERRUPTED = 128 + signal.SIGINT
+BROKEN_PIPE = 128 + 13
+
+cli = LazyGroup(
+    COMMANDS,
+    name="benchyard",
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; every error becomes one clear message and an exit status."""
+    try:
+        status = cli.main(arguments, prog_name="benchyard", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return BROKEN_PIPE
+    except BenchyardError as error:
+        return _fail(error)
+
+
+def _fail(error: BenchyardError) -> int:
+    if os.environ.get("BENCHYARD_DEBUG") == "1":
+        raise error
+    click.echo(f"benchyard: {error.message}", err=True)
+    remedy = error.details.get("remedy")
+    if isinstance(remedy, str):
+        click.echo(f"  {remedy}", err=True)
+    return error.exit_code
+
+
+def _abandon_stdout() -> None:
+    """The reader is gone: let nothing be written to it when Python flushes at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    main()

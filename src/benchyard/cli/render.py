@@ -1,0 +1,121 @@
+"""Shows what came back: as text for people, or as the wire's own view in JSON or YAML."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+import yaml
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+M = TypeVar("M", bound=BaseModel)
+F = TypeVar("F", bound=Callable[..., Any])
+
+UNLIMITED = 10_000
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to print.",
+)
+
+
+def show(view: BaseModel | Mapping[str, Any], output: str, text: str) -> None:
+    """Print one thing: the given text, or the thing itself."""
+    if output == "text":
+        click.echo(text)
+    else:
+        click.echo(_dump(wire(view), output), nl=False)
+
+
+def show_many(
+    views: Iterable[M], output: str, columns: Mapping[str, Callable[[M], object]], *, none: str = "none"
+) -> None:
+    """Print several things: a table with these columns, or a list of the things themselves."""
+    found = list(views)
+    if output != "text":
+        click.echo(_dump([wire(view) for view in found], output), nl=False)
+    elif not found:
+        click.echo(none, err=True)
+    else:
+        print_table(list(columns), [[clean(cell(view)) for cell in columns.values()] for view in found])
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print aligned columns; nothing is cut when the output is not a terminal."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else UNLIMITED, highlight=False)
+    console.print(table, soft_wrap=not sys.stdout.isatty())
+
+
+def facts(pairs: Mapping[str, object]) -> str:
+    """Lines of `name: value`, aligned; what is None or empty is left out."""
+    kept = {name: clean(value) for name, value in pairs.items() if value not in (None, "", [], {})}
+    width = max((len(name) for name in kept), default=0) + 1
+    return "\n".join(f"{name + ':':<{width}} {value}" for name, value in kept.items())
+
+
+def wire(view: BaseModel | Mapping[str, Any]) -> Any:
+    """The plain values of a view, as the wire shows them."""
+    if isinstance(view, BaseModel):
+        return view.model_dump(mode="json", exclude_none=True, by_alias=True)
+    return dict(view)
+
+
+def clean(value: object) -> str:
+    """Text that cannot steer a terminal, whatever a devbox or another client put into it."""
+    text = "" if value is None else str(value)
+    return "".join(char if char.isprintable() else "\ufffd" for char in text.replace("\t", " "))
+
+
+def size(count: int | None) -> str:
+    """Bytes for people."""
+    if count is None:
+        return ""
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {UNITS[unit]}" if unit == 0 else f"{amount:.1f} {UNITS[unit]}"
+
+
+def when(time_ms: int | None) -> str:
+    """A time for people, to the second, in UTC."""
+    if time_ms is None:
+        return ""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def age(time_ms: int | None) -> str:
+    """How long ago, in the largest unit that says something."""
+    if time_ms is None:
+        return ""
+    seconds = max(0, int(time.time() - time_ms / 1000))
+    for length, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def pairs(values: Mapping[str, str]) -> str:
+    """`a=1, b=2`."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _dump(value: Any, output: str) -> str:
+    if output == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,81 @@
+"""`benchyard secret`: values that devboxes get as environment, and that nobody gets back."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.render import age, output_option, show, show_many
+from benchyard.errors import UsageError
+from benchyard.models.secrets import SecretView
+
+COLUMNS: Mapping[str, Callable[[SecretView], object]] = {
+    "NAME": lambda view: view.name,
+    "ID": lambda view: view.id,
+    "CHANGED": lambda view: f"{age(view.update_time_ms)} ago",
+}
+
+
+@click.group()
+def secret() -> None:
+    """Keep values that devboxes get as environment variables.
+
+    \b
+      benchyard secret set GITHUB_TOKEN
+      benchyard devbox create --secret GH_TOKEN=GITHUB_TOKEN
+    """
+
+
+@secret.command("set")
+@click.argument("name")
+@click.option("--value", help="The value; others on this machine may see it while this runs.")
+@output_option
+def set_(name: str, value: str | None, output: str) -> None:
+    """Make a secret, or change its value; asks for the value, or reads it from a pipe.
+
+    \b
+      benchyard secret set GITHUB_TOKEN
+      pass show github | benchyard secret set GITHUB_TOKEN
+    """
+    given = value if value is not None else _asked(name)
+    if not given:
+        raise UsageError("the value is empty; nothing was changed")
+    with connect() as client:
+        view = client.secrets.set(name, given)
+    show(view, output, f"{view.name}  {view.id}")
+
+
+@secret.command("list")
+@output_option
+def list_(output: str) -> None:
+    """List secrets, without their values.
+
+    \b
+      benchyard secret list
+    """
+    with connect() as client:
+        show_many(
+            client.secrets.list(), output, COLUMNS, none="no secrets; make one with `benchyard secret set`"
+        )
+
+
+@secret.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def delete(names: Sequence[str]) -> None:
+    """Remove secrets.
+
+    \b
+      benchyard secret delete GITHUB_TOKEN
+    """
+    with connect() as client:
+        for name in names:
+            client.secrets.delete(name)
+            click.echo(f"{name}  deleted")
+
+
+def _asked(name: str) -> str:
+    if sys.stdin.isatty():
+        prompted: str = click.prompt(f"value of {name}", hide_input=True, err=True)
+        return prompted
+    return sys.stdin.read().removesuffix("\n")

@@ -1,0 +1,11 @@
+"""`benchyard version`."""
+
+from importlib.metadata import version as installed_version
+
+import click
+
+
+@click.command()
+def version() -> None:
+    """Print the version of Benchyard."""
+    click.echo(installed_version("benchyard"))

@@ -1,0 +1,97 @@
+"""The two clients: the same nouns and verbs, one blocking, one to be awaited."""
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from benchyard.client.core import Request, Server, Steps, send
+from benchyard.client.devboxes import Devboxes
+from benchyard.client.executions import Executions
+from benchyard.client.files import Files
+from benchyard.client.images import Images
+from benchyard.client.keys import Keys
+from benchyard.client.locate import find_server
+from benchyard.client.logs import Logs
+from benchyard.client.objects import Objects
+from benchyard.client.pty import Pty
+from benchyard.client.secrets import Secrets
+from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.snapshots import Snapshots
+from benchyard.client.verbs import Group, S, call
+
+
+class Nouns(Group[S], Generic[S]):
+    """Everything a server has, by noun."""
+
+    def __init__(self, session: S) -> None:
+        super().__init__(session)
+        self.devboxes: Devboxes[S] = Devboxes(session)
+        self.executions: Executions[S] = Executions(session)
+        self.files: Files[S] = Files(session)
+        self.images: Images[S] = Images(session)
+        self.keys: Keys[S] = Keys(session)
+        self.logs: Logs[S] = Logs(session)
+        self.objects: Objects[S] = Objects(session)
+        self.pty: Pty[S] = Pty(session)
+        self.secrets: Secrets[S] = Secrets(session)
+        self.snapshots: Snapshots[S] = Snapshots(session)
+
+    @property
+    def server(self) -> Server:
+        """The server this client talks to."""
+        return self.session.server
+
+    @call
+    def doctor(self) -> Steps[Mapping[str, Any]]:
+        """What works on the server's machine, and what to do about the rest."""
+        found: Mapping[str, Any] = (yield from send(Request("GET", "/v1/doctor"))).data()
+        return found
+
+
+class Client(Nouns[SyncSession]):
+    """A blocking client; use it in a `with` block, or close it."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(SyncSession(server))
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """A client of the server that is configured, else of this user's own; raises ServerUnreachable."""
+        return cls(find_server(os.environ if environ is None else environ))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(Nouns[AsyncSession]):
+    """A client for an event loop; use it in an `async with` block, or close it."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(AsyncSession(server))
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """A client of the server that is configured, else of this user's own; raises ServerUnreachable."""
+        return cls(find_server(os.environ if environ is None else environ))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

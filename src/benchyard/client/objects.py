@@ -1,0 +1,52 @@
+"""Stored objects: upload, download, list and remove them."""
+
+from benchyard.client.bodies import Progress, Source, Target, body_from, silent
+from benchyard.client.core import TRANSFER_TIMEOUT, Flow, Request, Steps, at, fetch, send
+from benchyard.client.files import download
+from benchyard.client.pages import pages
+from benchyard.client.verbs import Group, S, call, items
+from benchyard.errors import BenchyardError
+from benchyard.models.objects import ObjectDownloadView, ObjectRequest, ObjectView
+
+
+class Objects(Group[S]):
+    """The stored objects of a server."""
+
+    @call
+    def upload(
+        self, source: Source, request: ObjectRequest, progress: Progress = silent
+    ) -> Steps[ObjectView]:
+        """Store a file, bytes or an open file to its end."""
+        return (yield from upload(source, request, progress))
+
+    @call
+    def download(self, id: str, target: Target, progress: Progress = silent) -> Steps[int]:
+        """Fetch one; a path is made only when all of it came. Returns the size."""
+        link = yield from fetch(Request("GET", at("/v1/objects/{}/download", id)), ObjectDownloadView)
+        request = Request("GET", link.download_url, timeout=TRANSFER_TIMEOUT)
+        return (yield from download(request, target, progress))
+
+    @call
+    def get(self, id: str) -> Steps[ObjectView]:
+        """Look one up; raises NotFound."""
+        return (yield from fetch(Request("GET", at("/v1/objects/{}", id)), ObjectView))
+
+    @items
+    def list(self, name: str | None = None, limit: int | None = None) -> Flow[ObjectView]:
+        """Newest first, all or those of one name."""
+        yield from pages(Request("GET", "/v1/objects", {"name": name}), "objects", ObjectView, limit)
+
+    @call
+    def delete(self, id: str) -> Steps[ObjectView]:
+        """Remove one."""
+        return (yield from fetch(Request("POST", at("/v1/objects/{}/delete", id)), ObjectView))
+
+
+def upload(source: Source, request: ObjectRequest, progress: Progress = silent) -> Steps[ObjectView]:
+    """Make the object, put its bytes behind the signed link, and complete it."""
+    made = yield from fetch(Request("POST", "/v1/objects", json=request), ObjectView)
+    if made.upload_url is None:
+        raise BenchyardError(f"the server gave no link to upload object {made.id} to")
+    body = body_from(source, progress)
+    yield from send(Request("PUT", made.upload_url, body=body, timeout=TRANSFER_TIMEOUT))
+    return (yield from fetch(Request("POST", at("/v1/objects/{}/complete", made.id)), ObjectView))

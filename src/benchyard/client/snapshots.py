@@ -1,0 +1,69 @@
+"""Disk snapshots: make, find and remove them."""
+
+from benchyard.client.core import Flow, Request, Steps, at, fetch, pause, send
+from benchyard.client.pages import pages
+from benchyard.client.verbs import Group, S, call, items
+from benchyard.errors import DevboxError
+from benchyard.models.snapshots import SnapshotRequest, SnapshotStatus, SnapshotStatusView, SnapshotView
+
+FIRST_LOOK_SECONDS = 0.05
+LATER_LOOKS_SECONDS = 1.0
+
+
+class Snapshots(Group[S]):
+    """The disk snapshots of a server."""
+
+    @call
+    def create(self, devbox_id: str, request: SnapshotRequest | None = None) -> Steps[SnapshotView]:
+        """Keep a devbox's disk and wait until it is safe on the server's disk."""
+        return (yield from create(devbox_id, request or SnapshotRequest()))
+
+    @call
+    def status(self, id: str) -> Steps[SnapshotStatusView]:
+        """How far one is; raises NotFound."""
+        return (yield from _status(id))
+
+    @items
+    def list(self, devbox_id: str | None = None, limit: int | None = None) -> Flow[SnapshotView]:
+        """Newest first, all or those of one devbox."""
+        request = Request("GET", "/v1/devboxes/disk_snapshots", {"devbox_id": devbox_id})
+        yield from pages(request, "snapshots", SnapshotView, limit)
+
+    @call
+    def update(self, id: str, change: SnapshotRequest) -> Steps[SnapshotView]:
+        """Change its name, message or metadata."""
+        return (
+            yield from fetch(
+                Request("POST", at("/v1/devboxes/disk_snapshots/{}", id), json=change), SnapshotView
+            )
+        )
+
+    @call
+    def delete(self, id: str) -> Steps[None]:
+        """Remove it; raises Conflict while it is being made."""
+        yield from send(Request("POST", at("/v1/devboxes/disk_snapshots/{}/delete", id)))
+
+
+def create(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
+    """Begin a snapshot and look until it is complete."""
+    path = at("/v1/devboxes/{}/snapshot_disk_async", devbox_id)
+    view = yield from fetch(Request("POST", path, json=request), SnapshotView)
+    return (yield from _await_complete(view.id))
+
+
+def _status(id: str) -> Steps[SnapshotStatusView]:
+    return (
+        yield from fetch(Request("GET", at("/v1/devboxes/disk_snapshots/{}/status", id)), SnapshotStatusView)
+    )
+
+
+def _await_complete(id: str) -> Steps[SnapshotView]:
+    delay = FIRST_LOOK_SECONDS
+    while True:
+        view = yield from _status(id)
+        if view.status == SnapshotStatus.COMPLETE and view.snapshot is not None:
+            return view.snapshot
+        if view.status != SnapshotStatus.IN_PROGRESS:
+            raise DevboxError(f"snapshot {id} was not made: {view.error_message or view.status.value}")
+        yield from pause(delay)
+        delay = min(delay * 2, LATER_LOOKS_SECONDS)
