@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
+from benchyard.engine.engine import Engine
 from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
@@ -29,6 +30,7 @@ class Services:
     objects: Objects
     images: ImageStore
     host: Host
+    engine: Engine
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server begins to stop: long-polls and streams end soon after."""
 

@@ -18,12 +18,19 @@ from benchyard.api.deps import Services
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.protocol import BoundedHttp
 from benchyard.devboxes.base import Driver
+from benchyard.engine.engine import open_engine
+from benchyard.engine.journal import Journal
 from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
+from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import Work
 from benchyard.errors import Conflict, UsageError
 from benchyard.hosts.host import Host
 from benchyard.images.store import ImageStore
+from benchyard.models.devboxes import Devbox
+from benchyard.models.snapshots import Snapshot
 from benchyard.settings import Settings
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
@@ -58,15 +65,28 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         await images.open()
         host = Host(settings.data / "host", driver, images)
         await stack.enter_async_context(host)
+        tools = Tools(
+            settings=settings,
+            host=host,
+            images=images,
+            roster=Roster(store.collection("devboxes", Devbox)),
+            work=Work(),
+            journal=Journal(settings.data / "logs"),
+            vault=vault,
+            secrets=Secrets(store, vault),
+            objects=objects,
+        )
+        snapshots = store.collection("snapshots", Snapshot)
         yield Services(
             settings=settings,
             store=store,
             vault=vault,
             keys=keys,
-            secrets=Secrets(store, vault),
+            secrets=tools.secrets,
             objects=objects,
             images=images,
             host=host,
+            engine=await stack.enter_async_context(open_engine(tools, snapshots)),
         )
 
 

@@ -9,7 +9,7 @@ from benchyard.engine.sizes import resources
 from benchyard.errors import NotYet, UsageError
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import AgentMount, BrokerMount, CodeMount, FileMount, Mount
+from benchyard.models.mounts import AgentMount, BrokerMount, FileMount, Mount
 
 NETWORK_KEY = "benchyard.network"
 NETWORKS = tuple(network.value for network in Network)
@@ -52,14 +52,6 @@ def all_mounts(request: DevboxRequest) -> list[Mount]:
             f"file mounts hold {size} bytes, more than {MAX_FILE_MOUNT_BYTES}; mount an object instead"
         )
     return mounts
-
-
-def without_tokens(mounts: list[Mount]) -> list[Mount]:
-    """The mounts as they may be stored: a token becomes an empty one, which says that there was one."""
-    return [
-        mount.model_copy(update={"token": ""}) if isinstance(mount, CodeMount) and mount.token else mount
-        for mount in mounts
-    ]
 
 
 def network(metadata: Mapping[str, str], default: Network) -> Network:

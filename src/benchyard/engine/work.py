@@ -32,10 +32,21 @@ class Work:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def settle(self, key: str) -> None:
-        """Wait until nothing is under way for this key."""
-        while tasks := self._tasks.get(key):
-            await asyncio.wait(tasks)
+    def under_way(self, prefix: str) -> list[str]:
+        """The keys that begin so and have a job."""
+        return [key for key in self._tasks if key.startswith(prefix)]
+
+    async def settle(self, prefix: str) -> None:
+        """Wait until nothing is under way for keys that begin so."""
+        while keys := self.under_way(prefix):
+            await asyncio.wait(set[asyncio.Task[None]]().union(*(self._tasks[key] for key in keys)))
+
+    async def cancel(self, prefix: str) -> None:
+        """Cancel what is under way for keys that begin so, and wait for it to end."""
+        for key in self.under_way(prefix):
+            for task in self._tasks[key]:
+                task.cancel()
+        await self.settle(prefix)
 
     async def close(self) -> None:
         """Give what must finish its time, then cancel everything and wait for it to end."""

@@ -126,6 +126,14 @@ class DevboxView(Model):
     initiator_id: str | None = None
 
 
+class DevboxListView(Model):
+    """One page of devboxes."""
+
+    devboxes: list[DevboxView]
+    has_more: bool
+    total_count: int | None = None
+
+
 class DevboxUsageView(Model):
     """What a devbox has used since it was made."""
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from benchyard.models.base import Model, WireBool, WireFloat, WireInt
 
 ExecutionStatus = Literal["queued", "running", "completed"]
+LogSource = Literal["setup_commands", "entrypoint", "exec", "files", "stats", "kmsg"]
 StreamName = Literal["stdout", "stderr"]
 ShellName = r"^[^\x00/]{1,128}$"
 
@@ -95,7 +96,7 @@ class LogLine(Model):
     """One line of a devbox's log."""
 
     level: str = "info"
-    source: Literal["setup_commands", "entrypoint", "exec", "files", "stats", "kmsg"]
+    source: LogSource
     timestamp_ms: int
     message: str | None = None
     cmd: str | None = None

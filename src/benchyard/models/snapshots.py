@@ -66,3 +66,11 @@ class SnapshotStatusView(Model):
     status: SnapshotStatus
     error_message: str | None = None
     snapshot: SnapshotView | None = None
+
+
+class SnapshotListView(Model):
+    """One page of snapshots."""
+
+    snapshots: list[SnapshotView]
+    has_more: bool
+    total_count: int | None = None

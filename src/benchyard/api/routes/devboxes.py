@@ -1,0 +1,119 @@
+"""Devboxes: create, wait, list, change, suspend, resume, end."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+
+from benchyard.api.deps import ServicesDep
+from benchyard.api.holding import held
+from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.pages import PageQuery
+from benchyard.engine.devboxes import Asked
+from benchyard.models.devboxes import (
+    DevboxChange,
+    DevboxListView,
+    DevboxRequest,
+    DevboxStatus,
+    DevboxUsageView,
+    DevboxView,
+    WaitRequest,
+)
+from benchyard.models.pages import MetadataKeys, MetadataValues
+
+router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"])
+
+DEVBOX_PREFIX = "dbx_"
+
+
+def _asked(request: Request, identity: Identity) -> Asked:
+    return Asked(identity.new_id(DEVBOX_PREFIX), identity.body_hash, request.state.key_id)
+
+
+@router.post("")
+async def create(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: DevboxRequest | None = None
+) -> DevboxView:
+    """Make a devbox and answer at once; it comes up in the background."""
+    devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
+    return devbox.view()
+
+
+@router.post("/create_and_await_running")
+async def create_and_await_running(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: DevboxRequest | None = None
+) -> DevboxView:
+    """Make a devbox and answer once it runs, or as it is after 25 seconds."""
+    devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
+    return (await held(services, services.engine.devboxes.booted(devbox.id))).view()
+
+
+@router.get("")
+async def list_devboxes(
+    services: ServicesDep, query: PageQuery, status: DevboxStatus | None = None
+) -> DevboxListView:
+    """List devboxes, newest first."""
+    where = {"status": status.value} if status else {}
+    page = await services.engine.devboxes.records.page(replace(query, where=where))
+    devboxes = [devbox.view() for devbox in page.items]
+    return DevboxListView(devboxes=devboxes, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.get("/metadata/keys")
+async def metadata_keys(services: ServicesDep) -> MetadataKeys:
+    """List the metadata keys in use."""
+    return MetadataKeys(keys=await services.engine.devboxes.records.metadata_keys({}))
+
+
+@router.get("/metadata/keys/{key}/values")
+async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
+    """List the values in use for a metadata key."""
+    return MetadataValues(key=key, values=await services.engine.devboxes.records.metadata_values(key, {}))
+
+
+@router.get("/{id}")
+async def retrieve(id: str, services: ServicesDep) -> DevboxView:
+    """Look a devbox up."""
+    return (await services.engine.devboxes.get(id)).view()
+
+
+@router.post("/{id}")
+async def update(id: str, services: ServicesDep, body: DevboxChange) -> DevboxView:
+    """Change a devbox's name or metadata."""
+    return (await services.engine.devboxes.update(id, body)).view()
+
+
+@router.post("/{id}/wait_for_status")
+async def wait_for_status(id: str, services: ServicesDep, body: WaitRequest) -> DevboxView:
+    """Answer once the devbox has one of the statuses; 408 after at most 30 seconds."""
+    return (await held(services, services.engine.devboxes.wait(id, body))).view()
+
+
+@router.post("/{id}/shutdown")
+async def shutdown(id: str, services: ServicesDep, *, force: bool = False) -> DevboxView:
+    """End a devbox; its disk goes with it."""
+    return (await services.engine.devboxes.shutdown(id, force=force)).view()
+
+
+@router.post("/{id}/suspend")
+async def suspend(id: str, services: ServicesDep) -> DevboxView:
+    """End a devbox's processes and keep its disk."""
+    return (await services.engine.devboxes.suspend(id)).view()
+
+
+@router.post("/{id}/resume")
+async def resume(id: str, services: ServicesDep) -> DevboxView:
+    """Bring a suspended devbox up again."""
+    return (await services.engine.devboxes.resume(id)).view()
+
+
+@router.post("/{id}/keep_alive")
+async def keep_alive(id: str, services: ServicesDep) -> dict[str, str]:
+    """Start the idle clock anew."""
+    await services.engine.devboxes.keep_alive(id)
+    return {}
+
+
+@router.get("/{id}/usage")
+async def usage(id: str, services: ServicesDep) -> DevboxUsageView:
+    """Tell what a devbox has used since it was made."""
+    return await services.engine.devboxes.usage(id)

@@ -1,0 +1,136 @@
+"""Terminals of a devbox: a pass, a session, and the socket that carries its bytes."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, WebSocket
+from fastapi import Query as Parameter
+from fastapi.requests import HTTPConnection
+from starlette.websockets import WebSocketDisconnect
+
+from benchyard.api.deps import Services, ServicesDep, services_of
+from benchyard.api.errors import error_response
+from benchyard.engine.passes import check_pass, make_pass
+from benchyard.engine.pty import IDLE_TTL_SECONDS, Session, valid_size
+from benchyard.errors import BenchyardError, Unauthorized, UsageError
+from benchyard.models.pty import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
+
+router = APIRouter(tags=["pty"])
+
+TUNNEL_SECONDS = 24 * 3600
+TICKET_SECONDS = 300
+_TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
+
+
+def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None, Parameter()] = None) -> str:
+    header = connection.headers.get("x-runloop-tunnel-authorization", "")
+    if header:
+        return check_pass(services_of(connection).vault, _TUNNEL, header.removeprefix("Bearer ").strip())
+    if connection.state.key_id is None:
+        raise Unauthorized("send X-Runloop-Tunnel-Authorization, or an API key and devbox_id")
+    if not devbox_id:
+        raise UsageError(
+            "which devbox? send X-Runloop-Tunnel-Authorization (from create_pty_tunnel) or devbox_id"
+        )
+    return devbox_id
+
+
+DevboxOf = Annotated[str, Depends(_devbox_of)]
+
+
+@router.post("/v1/devboxes/{devbox_id}/create_pty_tunnel")
+async def create_pty_tunnel(devbox_id: str, services: ServicesDep) -> PtyTunnelView:
+    """Get a pass to a devbox's terminals."""
+    await services.engine.devboxes.running(devbox_id)
+    token = make_pass(services.vault, _TUNNEL, devbox_id, TUNNEL_SECONDS)
+    return PtyTunnelView(auth_token=token, tunnel_key=services.vault.derive("pty-key", devbox_id).hex()[:32])
+
+
+@router.get("/pty/{session_name}")
+async def connect(
+    session_name: str,
+    services: ServicesDep,
+    devbox_id: DevboxOf,
+    cols: Annotated[int | None, Parameter()] = None,
+    rows: Annotated[int | None, Parameter()] = None,
+) -> PtyConnectView:
+    """Find or make a terminal session; its bytes go over the socket at `connect_url`."""
+    session, is_new = await services.engine.ptys.connect(devbox_id, session_name, valid_size(cols, rows))
+    ticket = make_pass(services.vault, _TICKET, f"{devbox_id}/{session_name}", TICKET_SECONDS)
+    return PtyConnectView(
+        session_name=session_name,
+        status="created" if is_new else "connected",
+        created=is_new,
+        attached=session.is_attached,
+        cols=session.size[0],
+        rows=session.size[1],
+        connect_url=f"/pty/{quote(session_name)}/ws?ticket={ticket}",
+        idle_ttl_seconds=IDLE_TTL_SECONDS,
+    )
+
+
+@router.post("/pty/{session_name}/control")
+async def control(
+    session_name: str, services: ServicesDep, devbox_id: DevboxOf, body: PtyControlRequest
+) -> PtyControlResultView:
+    """Resize, signal or close a terminal session."""
+    status = await services.engine.ptys.control(devbox_id, session_name, body)
+    return PtyControlResultView(session_name=session_name, status=status)
+
+
+@router.websocket("/pty/{session_name}/ws")
+async def attach(socket: WebSocket, session_name: str) -> None:
+    """Carry a terminal's bytes both ways; a second client is refused before the upgrade."""
+    services = services_of(socket)
+    async with AsyncExitStack() as stack:
+        try:
+            devbox_id = _ticket_holder(socket, session_name)
+            session = await stack.enter_async_context(services.engine.ptys.attached(devbox_id, session_name))
+        except BenchyardError as error:
+            await socket.send_denial_response(error_response(error))
+            return
+        await socket.accept()
+        await _carry(services, socket, session)
+
+
+def _ticket_holder(socket: WebSocket, session_name: str) -> str:
+    ticket = socket.query_params.get("ticket")
+    if not ticket:
+        return _devbox_of(socket, socket.query_params.get("devbox_id"))
+    devbox_id, _, name = check_pass(services_of(socket).vault, _TICKET, ticket).partition("/")
+    if name != session_name:
+        raise Unauthorized("this ticket is for another terminal session")
+    return devbox_id
+
+
+async def _carry(services: Services, socket: WebSocket, session: Session) -> None:
+    jobs = [
+        asyncio.ensure_future(_send_output(services, socket, session)),
+        asyncio.ensure_future(_take_input(services, socket, session)),
+        asyncio.ensure_future(services.stopping.wait()),
+    ]
+    await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+    for job in jobs:
+        job.cancel()
+    ended = await asyncio.gather(*jobs, return_exceptions=True)
+    if not any(isinstance(each, WebSocketDisconnect) for each in ended):
+        await socket.close()
+
+
+async def _send_output(services: Services, socket: WebSocket, session: Session) -> None:
+    async for data in services.engine.ptys.output(session):
+        await socket.send_bytes(data)
+
+
+async def _take_input(services: Services, socket: WebSocket, session: Session) -> None:
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        data = message.get("bytes")
+        if not await services.engine.ptys.type(
+            session, (message.get("text") or "").encode() if data is None else data
+        ):
+            return

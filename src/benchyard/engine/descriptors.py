@@ -1,0 +1,74 @@
+"""Bytes through descriptors of devbox files, in threads and in bounded pieces."""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from benchyard.errors import DevboxError, TooLarge, UsageError
+
+PIECE_BYTES = 1024**2
+Pieces = AsyncIterator[bytes] | Iterator[bytes]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@contextmanager
+def file_errors(path: str) -> Iterator[None]:
+    """Turn what the kernel says about a devbox's file into our own errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise UsageError(
+                f"the devbox's disk is full ({path}); remove files or take a larger size"
+            ) from error
+        raise DevboxError(f"{path}: {os.strerror(error.errno or 0)}") from error
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes; blocks."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+async def write_pieces(descriptor: int, path: str, pieces: Pieces) -> int:
+    """Write pieces to a devbox's file and close it; returns how many bytes there were."""
+    total = 0
+    try:
+        with file_errors(path):
+            async for piece in _each(pieces):
+                await asyncio.to_thread(write_all, descriptor, piece)
+                total += len(piece)
+    finally:
+        os.close(descriptor)
+    return total
+
+
+async def read_all(descriptor: int, path: str, limit: int) -> bytes:
+    """Read a devbox's file to its end and close it; raises TooLarge above the limit."""
+    try:
+        with file_errors(path):
+            return await asyncio.to_thread(_read_all, descriptor, path, limit)
+    finally:
+        os.close(descriptor)
+
+
+async def _each(pieces: Pieces) -> AsyncIterator[bytes]:
+    if isinstance(pieces, AsyncIterator):
+        async for piece in pieces:
+            yield piece
+    else:
+        while piece := await asyncio.to_thread(next, pieces, b""):
+            yield piece
+
+
+def _read_all(descriptor: int, path: str, limit: int) -> bytes:
+    pieces = bytearray()
+    while piece := os.read(descriptor, PIECE_BYTES):
+        pieces += piece
+        if len(pieces) > limit:
+            raise TooLarge(f"{path} is larger than {limit} bytes; use download_file")
+    return bytes(pieces)

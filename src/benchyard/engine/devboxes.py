@@ -1,0 +1,208 @@
+"""Devboxes as the API sees them."""
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from benchyard.devboxes.base import Network
+from benchyard.engine.journal import now_ms
+from benchyard.engine.keeper import Keeper
+from benchyard.engine.launch import all_mounts, check_request, network
+from benchyard.engine.lifecycle import Lifecycle
+from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move
+from benchyard.engine.tools import Tools, snapshot_keys
+from benchyard.engine.usage import usage
+from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
+from benchyard.models.devboxes import (
+    Devbox,
+    DevboxChange,
+    DevboxRequest,
+    DevboxStatus,
+    DevboxUsageView,
+    StateTransition,
+    WaitRequest,
+)
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.mounts import CodeMount, Mount, ObjectMount
+from benchyard.models.snapshots import Snapshot, SnapshotStatus
+from benchyard.store.collection import Collection
+
+HOLD_CREATE_SECONDS = 25.0
+HOLD_WAIT_SECONDS = 30.0
+DEFAULT_IMAGE = "host"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who asks: the id the new thing gets, the hash of the request, and the key it came with."""
+
+    id: str
+    request_hash: str | None = None
+    key_id: str | None = None
+
+
+class Devboxes:
+    """All devboxes of this server. Use as an async context manager."""
+
+    def __init__(self, tools: Tools, snapshots: Collection[Snapshot]) -> None:
+        self.records = tools.roster.records
+        self._tools = tools
+        self._snapshots = snapshots
+        self._lifecycle = Lifecycle(tools)
+        self._keeper = Keeper(tools, self._lifecycle)
+
+    async def __aenter__(self) -> Self:
+        self._tools.journal.open()
+        await self._tools.roster.load()
+        await self._keeper.reconcile()
+        self._tools.work.start("keeper/watch", self._keeper.watch)
+        self._tools.work.start("keeper/listen", self._keeper.listen)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._tools.work.close()
+
+    async def create(self, asked: Asked, request: DevboxRequest) -> Devbox:
+        """Record a devbox and bring it up in the background; the same request again returns what it made."""
+        try:
+            devbox = await self._planned(asked, request)
+        except UsageError:
+            # What it was made from may be gone by the time the same request comes again.
+            existing = await self.records.find(asked.id)
+            if existing is None or existing.request_hash != asked.request_hash:
+                raise
+            return existing
+        devbox, is_new = await self._tools.roster.add(devbox)
+        if is_new:
+            self._lifecycle.start(devbox.id)
+        return devbox
+
+    async def get(self, devbox_id: str) -> Devbox:
+        """The devbox of that id; raises NotFound."""
+        return await self._tools.roster.get(devbox_id)
+
+    async def running(self, devbox_id: str) -> Devbox:
+        """A devbox that can be worked in, noted as used.
+
+        Raises NotFound, StillWaiting while it comes up, and Conflict when it rests or has ended.
+        """
+        devbox = await self._tools.roster.get(devbox_id)
+        if devbox.status in BOOTING:
+            raise StillWaiting(f"devbox {devbox_id} is still {devbox.status}; wait until it is running")
+        if devbox.status in SUSPENDED:
+            raise Conflict(f"devbox {devbox_id} is {devbox.status}; resume it first", status=devbox.status)
+        if devbox.status in ENDED:
+            raise Conflict(f"devbox {devbox_id} has ended; create another", status=devbox.status)
+        self._keeper.touch(devbox_id)
+        return devbox
+
+    async def booted(self, devbox_id: str) -> Devbox:
+        """The devbox once it no longer comes up, or as it is after a while."""
+        return await self._tools.roster.wait(
+            devbox_id, lambda record: record.status not in BOOTING, HOLD_CREATE_SECONDS
+        )
+
+    async def wait(self, devbox_id: str, request: WaitRequest) -> Devbox:
+        """The devbox once it has one of the statuses; raises StillWaiting when the time is over."""
+        seconds = HOLD_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
+        devbox = await self._tools.roster.wait(
+            devbox_id, lambda record: record.status in request.statuses, min(seconds, HOLD_WAIT_SECONDS)
+        )
+        if devbox.status not in request.statuses:
+            raise StillWaiting(f"devbox {devbox_id} is {devbox.status}; ask again", status=devbox.status)
+        return devbox
+
+    async def update(self, devbox_id: str, change: DevboxChange) -> Devbox:
+        """Change name or metadata; None leaves them, empty clears them."""
+        if change.metadata is not None:
+            network(change.metadata, Network.NONE)
+
+        def apply(devbox: Devbox) -> Devbox:
+            fields: dict[str, object] = {}
+            if change.name is not None:
+                fields["name"] = change.name or None
+            if change.metadata is not None:
+                fields["metadata"] = change.metadata
+            return devbox.model_copy(update=fields) if fields else devbox
+
+        return await self._tools.roster.change(devbox_id, apply)
+
+    async def shutdown(self, devbox_id: str, *, force: bool) -> Devbox:
+        """End a devbox; raises Conflict while a snapshot of it is being taken, unless forced."""
+        if self._tools.work.under_way(snapshot_keys(devbox_id)) and not force:
+            raise Conflict(f"a snapshot of devbox {devbox_id} is in progress; wait for it or give force=true")
+        return await self._lifecycle.end(devbox_id, Move(DevboxStatus.SHUTDOWN, shutdown="api_shutdown"))
+
+    async def suspend(self, devbox_id: str) -> Devbox:
+        """Begin to suspend a devbox: its processes end, its disk is kept."""
+        return await self._lifecycle.suspend(devbox_id)
+
+    async def resume(self, devbox_id: str) -> Devbox:
+        """Begin to resume a suspended devbox; its launch commands and entrypoint run again."""
+        return await self._lifecycle.resume(devbox_id)
+
+    async def keep_alive(self, devbox_id: str) -> None:
+        """Start the idle clock anew."""
+        await self.running(devbox_id)
+
+    async def usage(self, devbox_id: str) -> DevboxUsageView:
+        """What a devbox has used since it was made."""
+        return usage(await self._tools.roster.get(devbox_id), now_ms())
+
+    async def _planned(self, asked: Asked, request: DevboxRequest) -> Devbox:
+        check_request(request)
+        mounts = [await self._checked(mount) for mount in all_mounts(request)]
+        await self._check_secrets(request)
+        now = now_ms()
+        return Devbox(
+            id=asked.id,
+            create_time_ms=now,
+            request_hash=asked.request_hash,
+            name=request.name or None,
+            metadata=request.metadata or {},
+            image=await self._image(request),
+            blueprint_id=request.blueprint_id,
+            snapshot_id=request.snapshot_id,
+            launch_parameters=request.launch_parameters or LaunchParameters(),
+            environment_variables=request.environment_variables or {},
+            secrets=request.secrets or {},
+            entrypoint=request.entrypoint or None,
+            mounts=mounts,
+            state_transitions=[StateTransition(status=DevboxStatus.PROVISIONING, transition_time_ms=now)],
+            initiator_id=asked.key_id,
+        )
+
+    async def _image(self, request: DevboxRequest) -> str:
+        if request.snapshot_id is not None:
+            return await self._snapshot_image(request.snapshot_id)
+        named = request.blueprint_id or request.blueprint_name
+        if named is None:
+            return DEFAULT_IMAGE
+        try:
+            return (await self._tools.images.get(named)).id
+        except NotFound as error:
+            raise NotFound(f"no blueprint or image {named[:200]!r}; see `benchyard image list`") from error
+
+    async def _snapshot_image(self, snapshot_id: str) -> str:
+        snapshot = await self._snapshots.find(snapshot_id)
+        if snapshot is None or snapshot.status is SnapshotStatus.DELETED:
+            raise NotFound(f"no snapshot {snapshot_id[:200]!r}; list them with /v1/devboxes/disk_snapshots")
+        if snapshot.status is not SnapshotStatus.COMPLETE:
+            raise UsageError(f"snapshot {snapshot_id} is {snapshot.status}; it must be complete")
+        return snapshot.id
+
+    async def _check_secrets(self, request: DevboxRequest) -> None:
+        for secret in (request.secrets or {}).values():
+            try:
+                await self._tools.secrets.value(secret)
+            except NotFound as error:
+                raise UsageError(error.message, field="secrets") from error
+
+    async def _checked(self, mount: Mount) -> Mount:
+        if isinstance(mount, ObjectMount):
+            await self._tools.objects.content(mount.object_id)
+        if isinstance(mount, CodeMount) and mount.token:
+            return mount.model_copy(update={"token": self._tools.vault.seal(mount.token)})
+        return mount

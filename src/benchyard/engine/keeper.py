@@ -1,0 +1,109 @@
+"""Keeps watch: ends what has expired, is idle or died, and after a restart sets records and machine right."""
+
+import asyncio
+import contextlib
+import logging
+from typing import get_args
+
+from benchyard.devboxes.base import DevboxEnded, Event
+from benchyard.engine.journal import now_ms
+from benchyard.engine.lifecycle import Lifecycle
+from benchyard.engine.lifetimes import is_expired, is_idle
+from benchyard.engine.setup import PTY_PREFIX, entrypoint_id
+from benchyard.engine.states import BOOTING, Move
+from benchyard.engine.tools import Tools
+from benchyard.errors import BenchyardError, NotFound
+from benchyard.models.devboxes import Devbox, DevboxStatus, FailureReason
+
+TICK_SECONDS = 1.0
+
+_S = DevboxStatus
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """One timer and one reader of events; both only look at what is, so a missed beat loses nothing."""
+
+    def __init__(self, tools: Tools, lifecycle: Lifecycle) -> None:
+        self._tools = tools
+        self._lifecycle = lifecycle
+        self._last_use_ms: dict[str, int] = {}
+
+    def touch(self, devbox_id: str) -> None:
+        """Note that a devbox is being used."""
+        self._last_use_ms[devbox_id] = now_ms()
+
+    async def reconcile(self) -> None:
+        """Set records and machine right after a start: go on with what runs or came up, end what is gone."""
+        running = set(self._tools.host.running() or ())
+        for devbox in self._tools.roster.live():
+            if devbox.status in BOOTING:
+                self._lifecycle.start(devbox.id)
+            elif devbox.status is _S.SUSPENDING:
+                self._lifecycle.rest(devbox.id)
+            elif devbox.status is _S.RUNNING and devbox.id not in running:
+                detail = "the devbox was gone when the server started again"
+                await self._lifecycle.end(devbox.id, _failure("health_check_failed", detail))
+        for devbox_id in running - {devbox.id for devbox in self._tools.roster.live()}:
+            self._lifecycle.release(devbox_id)
+
+    async def watch(self) -> None:
+        """Look at every live devbox again and again."""
+        while True:
+            for devbox in self._tools.roster.live():
+                await self._look(devbox)
+            live = {devbox.id for devbox in self._tools.roster.live()}
+            self._last_use_ms = {id: time for id, time in self._last_use_ms.items() if id in live}
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def listen(self) -> None:
+        """Act on what the host tells, as it tells it."""
+        async for event in self._tools.host.events():
+            await self._on_event(event)
+
+    async def _on_event(self, event: Event) -> None:
+        with contextlib.suppress(NotFound):
+            devbox = await self._tools.roster.get(event.devbox_id)
+            if isinstance(event, DevboxEnded):
+                if devbox.status is _S.RUNNING or devbox.status in BOOTING:
+                    await self._lifecycle.end(devbox.id, _failure(event.reason, event.detail))
+            elif devbox.entrypoint and event.execution_id == entrypoint_id(devbox):
+                await self._look(devbox)
+
+    async def _look(self, devbox: Devbox) -> None:
+        try:
+            if is_expired(devbox, now_ms()):
+                await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="keep_alive_timeout"))
+            elif await self._entrypoint_ended(devbox):
+                await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="entrypoint_exit"))
+            elif is_idle(devbox, self._last_use_ms.get(devbox.id, 0), now_ms()):
+                await self._on_idle(devbox)
+        except BenchyardError as error:
+            # Tried again at the next beat.
+            _log.warning("could not look after %s: %s", devbox.id, error.message)
+
+    async def _entrypoint_ended(self, devbox: Devbox) -> bool:
+        if not devbox.entrypoint or devbox.status is not _S.RUNNING:
+            return False
+        state = await self._tools.host.execution(devbox.id, entrypoint_id(devbox))
+        return state.status == "completed"
+
+    async def _on_idle(self, devbox: Devbox) -> None:
+        policy = devbox.launch_parameters.idle_policy
+        if policy is None or await self._is_busy(devbox):
+            self.touch(devbox.id)
+        elif policy.on_idle == "suspend":
+            await self._lifecycle.suspend(devbox.id)
+        else:
+            await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="idle"))
+
+    async def _is_busy(self, devbox: Devbox) -> bool:
+        states = await self._tools.host.executions(devbox.id)
+        kept = (entrypoint_id(devbox), PTY_PREFIX)
+        return any(state.status != "completed" and not state.id.startswith(kept) for state in states)
+
+
+def _failure(reason: str, detail: str) -> Move:
+    known: tuple[FailureReason, ...] = get_args(FailureReason)
+    matching = [each for each in known if each == reason]
+    return Move(_S.FAILURE, failure=matching[0] if matching else "health_check_failed", detail=detail)

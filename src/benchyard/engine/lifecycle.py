@@ -1,0 +1,135 @@
+"""How a devbox comes up, rests, wakes and ends: each verb is one store write and one background job."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from benchyard.engine.boot import after_boot, boot
+from benchyard.engine.journal import now_ms
+from benchyard.engine.setup import run_step, suspend_id
+from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move, moved
+from benchyard.engine.tools import Tools, job_key, snapshot_keys
+from benchyard.errors import BenchyardError, Conflict, UsageError
+from benchyard.hosts.host import ExecRequest
+from benchyard.models.devboxes import Devbox, DevboxStatus
+from benchyard.models.launch import SUSPEND_DEADLINE_DEFAULT_MS, LifecycleHooks
+
+_S = DevboxStatus
+
+
+class Lifecycle:
+    """The verbs that change a devbox's status."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def start(self, devbox_id: str) -> None:
+        """Bring a recorded devbox up in the background."""
+        self._tools.work.start(job_key(devbox_id), partial(self._boot, devbox_id))
+
+    async def end(self, devbox_id: str, move: Move) -> Devbox:
+        """Record the end of a devbox and release what it holds; a second end changes nothing."""
+
+        def rule(record: Devbox) -> Devbox:
+            return record if record.status in ENDED else moved(record, move, now_ms())
+
+        devbox, is_changed = await self._decide(devbox_id, rule)
+        if is_changed:
+            self.release(devbox_id)
+        return devbox
+
+    def release(self, devbox_id: str) -> None:
+        """Stop what is left of a devbox and remove its disk, in the background."""
+        self._tools.work.start(job_key(devbox_id), partial(self._release, devbox_id), finish=True)
+
+    async def suspend(self, devbox_id: str) -> Devbox:
+        """Begin to suspend; raises UsageError unless it runs (or is being suspended already)."""
+
+        def rule(record: Devbox) -> Devbox:
+            if record.status in SUSPENDED:
+                return record
+            if record.status is not _S.RUNNING:
+                raise UsageError(f"only a running devbox can be suspended; {devbox_id} is {record.status}")
+            return moved(record, Move(_S.SUSPENDING), now_ms())
+
+        devbox, is_changed = await self._decide(devbox_id, rule)
+        if is_changed:
+            self.rest(devbox_id)
+        return devbox
+
+    def rest(self, devbox_id: str) -> None:
+        """Carry a devbox from `suspending` to `suspended` in the background."""
+        self._tools.work.start(job_key(devbox_id), partial(self._rest, devbox_id))
+
+    async def resume(self, devbox_id: str) -> Devbox:
+        """Begin to resume; raises UsageError unless it is suspended (or on its way up already)."""
+
+        def rule(record: Devbox) -> Devbox:
+            if record.status in BOOTING or record.status is _S.RUNNING:
+                return record
+            if record.status is not _S.SUSPENDED:
+                raise UsageError(f"only a suspended devbox can be resumed; {devbox_id} is {record.status}")
+            woken = moved(record, Move(_S.RESUMING), now_ms())
+            return woken.model_copy(update={"boot": record.boot + 1})
+
+        devbox, is_changed = await self._decide(devbox_id, rule)
+        if is_changed:
+            self.start(devbox_id)
+        return devbox
+
+    async def _decide(self, devbox_id: str, rule: Callable[[Devbox], Devbox]) -> tuple[Devbox, bool]:
+        is_changed = False
+
+        def change(record: Devbox) -> Devbox:
+            nonlocal is_changed
+            new = rule(record)
+            is_changed = new is not record
+            return new
+
+        return await self._tools.roster.change(devbox_id, change), is_changed
+
+    async def _boot(self, devbox_id: str) -> None:
+        move = await boot(self._tools, devbox_id)
+        if move.status is _S.RUNNING:
+            try:
+                await self._tools.roster.change(devbox_id, lambda record: after_boot(record, move))
+            except Conflict:
+                # It was ended while it came up, and whoever ended it cleans up.
+                return
+        else:
+            await self.end(devbox_id, move)
+
+    async def _rest(self, devbox_id: str) -> None:
+        devbox = await self._tools.roster.get(devbox_id)
+        await self._run_hooks(devbox)
+        await self._tools.work.settle(snapshot_keys(devbox_id))
+        try:
+            await self._tools.host.stop(devbox_id, keep_disk=True)
+        except BenchyardError as error:
+            failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)
+            await self.end(devbox_id, failure)
+            return
+        await self._tools.roster.change(devbox_id, lambda record: moved(record, Move(_S.SUSPENDED), now_ms()))
+
+    async def _run_hooks(self, devbox: Devbox) -> None:
+        lifecycle = devbox.launch_parameters.lifecycle
+        hooks = (lifecycle.lifecycle_hooks if lifecycle else None) or LifecycleHooks()
+        deadline = hooks.suspend_deadline_ms
+        seconds = (SUSPEND_DEADLINE_DEFAULT_MS if deadline is None else deadline) / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                for index, command in enumerate(hooks.suspend_commands or []):
+                    request = ExecRequest(id=suspend_id(devbox, index), command=command)
+                    if failure := await run_step(self._tools, devbox.id, request):
+                        self._complain(devbox, f"suspend command {failure}")
+        except TimeoutError:
+            self._complain(devbox, f"suspend commands took over {seconds} s")
+        except BenchyardError as error:
+            self._complain(devbox, f"suspend commands: {error.message}")
+
+    def _complain(self, devbox: Devbox, message: str) -> None:
+        self._tools.note(devbox.id, "setup_commands", message, level="error")
+
+    async def _release(self, devbox_id: str) -> None:
+        await self._tools.work.cancel(snapshot_keys(devbox_id))
+        await self._tools.host.stop(devbox_id, keep_disk=False)

@@ -1,0 +1,140 @@
+"""Disk snapshots as the API sees them."""
+
+import asyncio
+import logging
+from functools import partial
+
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.journal import now_ms
+from benchyard.engine.roster import uninterrupted
+from benchyard.engine.states import BOOTING, ENDED
+from benchyard.engine.tools import Tools, snapshot_keys
+from benchyard.errors import BenchyardError, Conflict, DevboxError, StillWaiting, UsageError
+from benchyard.models.devboxes import Devbox
+from benchyard.models.snapshots import Snapshot, SnapshotRequest, SnapshotStatus
+from benchyard.store.collection import Collection
+
+COLLECT_SECONDS = 60.0
+
+_S = SnapshotStatus
+_log = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """All snapshots; each is an image of the same id on the host."""
+
+    def __init__(self, tools: Tools, records: Collection[Snapshot]) -> None:
+        self.records = records
+        self._tools = tools
+
+    async def open(self) -> None:
+        """Mark what a stop cut short, and remove what waits for it."""
+        for snapshot in await self.records.all({"status": _S.IN_PROGRESS.value}):
+            await self._fail(snapshot.id, "the server stopped while the snapshot was being taken")
+        self._tools.work.start("snapshots/collect", self._collect_for_ever)
+
+    async def start(self, devbox_id: str, asked: Asked, request: SnapshotRequest) -> Snapshot:
+        """Begin a snapshot; the same request again returns the same one."""
+        existing = await self.records.find(asked.id)
+        devbox = await self._tools.roster.get(devbox_id)
+        if existing is None:
+            _check(devbox)
+        record = Snapshot(
+            id=asked.id,
+            create_time_ms=now_ms(),
+            request_hash=asked.request_hash,
+            source_devbox_id=devbox_id,
+            source_blueprint_id=devbox.blueprint_id,
+            name=request.name or None,
+            commit_message=request.commit_message or None,
+            metadata=request.metadata or {},
+        )
+        snapshot, is_new = await self.records.insert_once(record)
+        if is_new:
+            key = snapshot_keys(devbox_id) + snapshot.id
+            self._tools.work.start(key, partial(self._take, devbox_id, snapshot.id))
+        return snapshot
+
+    async def take(self, devbox_id: str, asked: Asked, request: SnapshotRequest) -> Snapshot:
+        """Take a snapshot and wait until it is complete; raises DevboxError if it failed."""
+        snapshot = await self.start(devbox_id, asked, request)
+        await self._tools.work.settle(snapshot_keys(devbox_id) + snapshot.id)
+        snapshot = await self.records.get(snapshot.id)
+        if snapshot.status is _S.ERROR:
+            raise DevboxError(f"snapshot {snapshot.id} failed: {snapshot.error_message}")
+        return snapshot
+
+    async def update(self, snapshot_id: str, request: SnapshotRequest) -> Snapshot:
+        """Change name, message or metadata; None leaves them, empty clears them."""
+
+        def apply(snapshot: Snapshot) -> Snapshot:
+            if snapshot.status is _S.DELETED:
+                raise UsageError(f"snapshot {snapshot_id} is deleted")
+            given = request.model_dump(exclude_none=True)
+            cleaned = {key: value or ({} if key == "metadata" else None) for key, value in given.items()}
+            return snapshot.model_copy(update=cleaned) if cleaned else snapshot
+
+        return await self.records.change(snapshot_id, apply)
+
+    async def delete(self, snapshot_id: str) -> Snapshot:
+        """Delete a snapshot; raises Conflict while it is taken or devboxes are being made from it.
+
+        Devboxes that run or rest on it keep its layers until they have ended.
+        """
+
+        def apply(snapshot: Snapshot) -> Snapshot:
+            if snapshot.status is _S.IN_PROGRESS:
+                raise Conflict(f"snapshot {snapshot_id} is still being taken; wait for it")
+            return snapshot.model_copy(update={"status": _S.DELETED})
+
+        await self.records.get(snapshot_id)
+        for devbox in self._tools.roster.live():
+            if devbox.snapshot_id == snapshot_id and devbox.status in BOOTING:
+                raise Conflict(f"devbox {devbox.id} is being made from snapshot {snapshot_id}; wait for it")
+        snapshot = await self.records.change(snapshot_id, apply)
+        await self.collect()
+        return snapshot
+
+    async def collect(self) -> None:
+        """Remove the images of deleted snapshots that nothing stands on any more."""
+        used = {devbox.image for devbox in self._tools.roster.live()}
+        for snapshot in await self.records.all({"status": _S.DELETED.value}):
+            if snapshot.has_image and snapshot.id not in used:
+                try:
+                    await self._tools.images.remove(snapshot.id)
+                except Conflict:
+                    # Other snapshots are built on it; it goes when they go.
+                    continue
+                await self._set(snapshot.id, has_image=False)
+
+    async def _collect_for_ever(self) -> None:
+        while True:
+            try:
+                await self.collect()
+            except BenchyardError as error:
+                _log.warning("deleted snapshots could not be removed, will try again: %s", error.message)
+            await asyncio.sleep(COLLECT_SECONDS)
+
+    async def _take(self, devbox_id: str, snapshot_id: str) -> None:
+        try:
+            size = await self._tools.host.snapshot(devbox_id, snapshot_id)
+        except asyncio.CancelledError:
+            await uninterrupted(self._fail(snapshot_id, "the devbox or the server was stopped meanwhile"))
+            raise
+        except BenchyardError as error:
+            await self._fail(snapshot_id, error.message)
+            return
+        await self._set(snapshot_id, status=_S.COMPLETE, size_bytes=size, has_image=True)
+
+    async def _fail(self, snapshot_id: str, reason: str) -> None:
+        await self._set(snapshot_id, status=_S.ERROR, error_message=reason)
+
+    async def _set(self, snapshot_id: str, **fields: object) -> None:
+        await self.records.change(snapshot_id, lambda record: record.model_copy(update=fields))
+
+
+def _check(devbox: Devbox) -> None:
+    if devbox.status in BOOTING:
+        raise StillWaiting(f"devbox {devbox.id} is still {devbox.status}; wait until it is running")
+    if devbox.status in ENDED:
+        raise Conflict(f"devbox {devbox.id} has ended ({devbox.status}); its disk is gone")

@@ -1,0 +1,44 @@
+"""What the engine works with, in one place."""
+
+from dataclasses import dataclass
+
+from benchyard.engine.journal import Journal, now_ms
+from benchyard.engine.objects import Objects
+from benchyard.engine.roster import Roster
+from benchyard.engine.secrets import Secrets
+from benchyard.engine.work import Work
+from benchyard.hosts.host import Host
+from benchyard.images.store import ImageStore
+from benchyard.models.executions import LogLine, LogSource
+from benchyard.settings import Settings
+from benchyard.store.vault import Vault
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The open parts that make and keep devboxes."""
+
+    settings: Settings
+    host: Host
+    images: ImageStore
+    roster: Roster
+    work: Work
+    journal: Journal
+    vault: Vault
+    secrets: Secrets
+    objects: Objects
+
+    def note(self, devbox_id: str, source: LogSource, message: str, *, level: str = "info") -> None:
+        """Write a line into a devbox's log."""
+        line = LogLine(level=level, source=source, timestamp_ms=now_ms(), message=message)
+        self.journal.note(devbox_id, line)
+
+
+def job_key(devbox_id: str) -> str:
+    """The key of what is done to a devbox itself."""
+    return f"devbox/{devbox_id}"
+
+
+def snapshot_keys(devbox_id: str) -> str:
+    """What the keys of snapshots of a devbox begin with."""
+    return f"snapshot/{devbox_id}/"
