@@ -56,7 +56,6 @@ def test_importing_everything_has_no_effect(tmp_path: Path) -> None:
     bare = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-B", "-c", IMPORT_ALL, *importable()]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare, check=False)
-    assert ended.returncode == 0, ended.stderr
     assert ended.stdout + ended.stderr == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -84,5 +83,5 @@ def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
 def test_what_runs_in_a_devbox_needs_no_installed_package() -> None:
     command = [sys.executable, "-I", "-S", "-c", IMPORT_BOX, str(SRC), *box()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
     assert set(ended.stdout.split()) == {"benchyard", "benchyard.devboxes", *box()}
