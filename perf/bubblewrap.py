@@ -55,7 +55,7 @@ class Bubblewrap:
 
         program = shutil.which("bwrap") or "bwrap"
         command = [program, "--bind", str(root), "/", *_BIND, *_WALLS, *_ENV, "/bin/bash", "-lc", "true"]
-        subprocess.run(command, check=True, preexec_fn=join, stdin=subprocess.DEVNULL)  # noqa: PLW1509
+        subprocess.run(command, check=True, preexec_fn=join, stdin=subprocess.DEVNULL)
 
 
 def bare() -> None:
