@@ -53,6 +53,7 @@ _ALWAYS = {
     Capability.PTY,
 }
 _STARTED = frozenset({"pid", "ready"})
+_PATIENCE_SECONDS = 60
 _LOST = {
     "exit_status": 137,
     "killed": True,
@@ -167,11 +168,13 @@ class NativeDriver(Driver):
         started = False
         warming = asyncio.ensure_future(asyncio.to_thread(self._cgroups.warm))
         try:
+            await self._trees(self.mode).remove(spec.folder / "work")
             _prepare(spec)
             groups = self._cgroups.create(spec.id, spec.limits)
             with running.listen(spec.folder) as listener:
                 request = self._request(spec, slot, [str(path) for path in groups])
-                answer = await self._zygote.ask(request, [listener.fileno()], _STARTED)
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    answer = await self._zygote.ask(request, [listener.fileno()], _STARTED)
             pid = answer.find("pid")
             if pid is not None and answer.find("ready"):
                 held = running.Held(pid, running.start_time(pid) or 0, running.boot_id(), slot, self.mode)
@@ -181,6 +184,8 @@ class NativeDriver(Driver):
             else:
                 close_all(answer.descriptors)
                 raise failure(answer, f"starting devbox {spec.id}")
+        except TimeoutError as error:
+            raise StartFailed(f"starting devbox {spec.id} took over {_PATIENCE_SECONDS} seconds") from error
         finally:
             await warming
             if not started:
@@ -325,7 +330,6 @@ class NativeDriver(Driver):
 
 def _prepare(spec: DevboxSpec) -> None:
     """The folders a start needs: the changed layer (kept), fresh work folders, a place to mount."""
-    shutil.rmtree(spec.folder / "work", ignore_errors=True)
     for path in (spec.changes, spec.folder / "root", spec.folder / "work"):
         path.mkdir(exist_ok=True)
         path.chmod(0o755)

@@ -18,6 +18,7 @@ NOT_STARTED = 126
 NOT_FOUND = 127
 FIRST_EXTRA_DESCRIPTOR = 8
 _ABOVE_TARGETS = 64
+_SACRIFICE = 300
 
 
 class CannotStart(Exception):
@@ -70,6 +71,7 @@ def _spawn(request: dict[str, Any], login: Login, streams: Streams) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in zip(sources, targets, strict=True)]
     _limit_files(request["max_file_bytes"])
     try:
+        _offer_to_oom_killer(_SACRIFICE)
         user.wear(can_change=request["can_change_user"])
         _enter(folder)
         program = _find(request["argv"][0], environment["PATH"])
@@ -83,9 +85,16 @@ def _spawn(request: dict[str, Any], login: Login, streams: Streams) -> int:
         )
     finally:
         user.take_off(can_change=request["can_change_user"])
+        _offer_to_oom_killer(0)
         os.chdir("/")
         for number in sources:
             os.close(number)
+
+
+def _offer_to_oom_killer(score: int) -> None:
+    """What is spawned while this is high is killed before we or the devbox's first process are."""
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(str(score))
 
 
 def _enter(folder: str) -> None:

@@ -1,0 +1,86 @@
+"""The native driver keeps its contract for ordinary users: the same suite, run by a user made for it."""
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PYTHON = "/usr/bin/python3"
+REPOSITORY = Path(__file__).parents[2]
+PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
+
+
+def _missing() -> str | None:
+    if os.getuid() != 0:
+        return "only root can make a user; the plain contract tests cover the user who runs them"
+    for program in ("useradd", "newuidmap", "setpriv"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    probe = subprocess.run([PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False)
+    return f"{PYTHON} is older than 3.11" if probe.returncode else None
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[str]:
+    reason = _missing()
+    if reason:
+        pytest.skip(reason)
+    name = f"yard{os.getpid()}"
+    subprocess.run(["useradd", "--create-home", "--home-dir", f"/var/tmp/{name}", name], check=True)
+    subprocess.run(
+        ["usermod", "--add-subuids", "300000-365535", "--add-subgids", "300000-365535", name], check=True
+    )
+    yield name
+    subprocess.run(["pkill", "-KILL", "-u", name], check=False)
+    subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
+    shutil.rmtree(f"/var/tmp/{name}")
+
+
+@pytest.fixture(scope="module")
+def checkout(user: str) -> Path:
+    """A copy of the code that the user may read, wherever the original lies."""
+    target = Path(f"/var/tmp/{user}/code")
+    site = Path(sysconfig.get_path("purelib"))
+    shutil.copytree(REPOSITORY / "src", target, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "tests/contracts", target / "contracts")
+    for name in PACKAGES:
+        shutil.copytree(site / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (target / "pytest.ini").write_text("[pytest]\n")
+    return target
+
+
+@pytest.mark.parametrize("mode", ["rootless-range", "rootless-single"])
+def test_the_contract_holds_without_root(user: str, checkout: Path, mode: str) -> None:
+    environment = {
+        "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+        "HOME": f"/var/tmp/{user}",
+        "PYTHONPATH": str(checkout),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    drop = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+    command = [
+        PYTHON,
+        "-m",
+        "pytest",
+        "-q",
+        "-ra",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        str(checkout / "pytest.ini"),
+    ]
+    temporary = f"--basetemp=/var/tmp/{user}/{mode}"
+    run = subprocess.run(
+        [*drop, *command, temporary, "contracts/test_drivers.py", "-k", f"native-{mode}"],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " passed" in run.stdout

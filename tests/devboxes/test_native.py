@@ -1,0 +1,192 @@
+"""The native driver's walls, limits and recovery, from inside and outside, in each mode root has."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from benchyard.devboxes.base import Capability, DevboxEnded, DevboxSpec, Driver, Limits, Rootfs, Stdin
+from benchyard.devboxes.native import NativeDriver
+from benchyard.devboxes.parts.running import Held
+from benchyard.errors import StartFailed, UsageError
+from benchyard.images.store import ImageStore
+from benchyard.testing.yard import Makes, Yard, contract
+
+REFUSED = [
+    "mount -t tmpfs none /mnt",
+    "umount /proc",
+    "unshare --user true",
+    "unshare --mount true",
+    "mknod /tmp/disk b 8 0",
+    "mknod /tmp/mem c 1 1",
+    "cat /proc/1/environ",
+    "cat /proc/1/maps",
+    "ls -l /proc/1/root/",
+    "ls /proc/1/fd/",
+    "head -c1 /proc/kcore | grep .",
+    "echo b > /proc/sysrq-trigger && test -s /proc/sysrq-trigger",
+    "echo 1 > /proc/sys/kernel/panic",
+    "hostname other",
+    "date -s 2000-01-01",
+    "chroot /proc/1/root true",
+    "echo x > /proc/1/mem",
+    "dmesg",
+]
+
+
+@pytest.mark.parametrize("mode", NativeDriver.modes())
+class TestNative(Makes):
+    mode: str
+
+    def make_driver(self, folder: Path) -> Driver:
+        return NativeDriver(folder, {"mode": self.mode})
+
+    async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
+        store = ImageStore(folder / "images", driver.trees)
+        await store.open()
+        return store.rootfs(await store.get("host"))
+
+    @pytest.fixture(autouse=True)
+    def _chosen(self, mode: str) -> None:
+        self.mode = mode
+
+    @contract()
+    async def test_root_inside_can_do_nothing_to_the_outside(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        for attempt in REFUSED:
+            result = await yard.run(devbox, attempt, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+            assert result.status.exit_status != 0, attempt
+
+    @contract()
+    async def test_the_first_process_cannot_be_killed_from_inside(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        await yard.run(devbox, "kill -9 1; kill -TERM 1; kill -STOP 1")
+        assert await yard.text(devbox, "echo alive") == "alive"
+
+    @contract()
+    async def test_a_command_whose_keeper_is_killed_ends_with_137(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        command = await yard.begin(devbox, "kill -9 -1; kill -9 $PPID; sleep 60")
+        result = await yard.finish(command)
+        assert result.status.exit_status == 137
+        assert await yard.text(devbox, "echo alive") == "alive"
+
+    @contract()
+    async def test_nothing_personal_of_the_host_is_inside(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        (yard.folder / "secret").write_text("mine")
+        shown = await yard.run(
+            devbox, f"cat {yard.folder}/secret; ls {yard.folder}; cat /etc/shadow | grep -v '[*!]'"
+        )
+        assert b"mine" not in shown.stdout
+        assert (await yard.run(devbox, f"test -e {yard.folder}")).status.exit_status == 1
+        assert await yard.text(devbox, "ls /home") == "user"
+
+    @contract(Capability.LIMIT_MEMORY)
+    async def test_using_too_much_memory_kills_the_command_and_is_counted(self, yard: Yard) -> None:
+        devbox = await yard.devbox(limits=Limits(memory_bytes=96 * 1024**2))
+        result = await yard.run(
+            devbox, "tail -c 300m /dev/zero | tail -c 1 >/dev/null; exit ${PIPESTATUS:-137}"
+        )
+        assert result.status.exit_status != 0
+        assert (await yard.driver.usage(devbox)).out_of_memory_kills > 0
+        assert await yard.text(devbox, "echo alive") == "alive"
+
+    @contract(Capability.LIMIT_PIDS)
+    async def test_a_fork_bomb_stays_inside_its_limit(self, yard: Yard) -> None:
+        devbox = await yard.devbox(limits=Limits(pids=64))
+        await yard.run(devbox, "bomb() { bomb | bomb & }; bomb; sleep 1", timeout_seconds=3)
+        usage = await yard.driver.usage(devbox)
+        assert usage.processes is not None
+        assert usage.processes <= 64
+
+    @contract()
+    async def test_one_file_cannot_outgrow_the_disk(self, yard: Yard) -> None:
+        devbox = await yard.devbox(limits=Limits(disk_bytes=8 * 1024**2))
+        result = await yard.run(devbox, "head -c 20000000 /dev/zero > big; stat -c %s big")
+        assert int(result.stdout) <= 8 * 1024**2
+
+    @contract()
+    async def test_a_killed_zygote_costs_nothing(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        running = await yard.begin(devbox, "read line; echo got $line; exit 4", attach_stdin=True)
+        assert isinstance(yard.driver, NativeDriver)
+        zygote = yard.driver._zygote._process
+        assert zygote is not None
+        zygote.kill()
+        other = await yard.devbox()
+        assert await yard.text(other, "echo new") == "new"
+        assert await yard.text(devbox, "echo old") == "old"
+        assert await yard.driver.control(devbox, running.id, Stdin(b"hello\n"))
+        result = await yard.finish(running)
+        assert (result.stdout, result.status.exit_status) == (b"got hello\n", 4)
+
+    @contract()
+    async def test_a_devbox_that_loses_its_first_process_is_reported(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        held = Held.load(yard.specs[devbox].folder)
+        assert held is not None
+        os.kill(held.pid, signal.SIGKILL)
+        async with asyncio.timeout(30):
+            async for event in yard.driver.events():
+                assert event == DevboxEnded(devbox, "health_check_failed", "its first process was killed")
+                break
+
+    @contract()
+    async def test_sixty_layers_mount(self, yard: Yard) -> None:
+        layers = []
+        for number in range(60):
+            layer = yard.folder / f"a-layer-with-a-rather-long-name-to-fill-the-page-of-options-{number:02}"
+            layer.mkdir()
+            (layer / f"file{number}").touch()
+            layers.append(layer)
+        devbox = await yard.devbox(rootfs=Rootfs((*layers, *yard.rootfs.layers), yard.rootfs.host_dirs))
+        assert await yard.text(devbox, "ls /file* | wc -l") == "60"
+
+    @contract()
+    async def test_two_devboxes_share_no_ids_where_there_is_a_range_for_each(self, yard: Yard) -> None:
+        first, second = await yard.devbox(), await yard.devbox()
+        maps = [await yard.text(devbox, "cat /proc/self/uid_map") for devbox in (first, second)]
+        if self.mode == "root-idmap":
+            assert maps[0] != maps[1]
+            assert all(int(text.split()[1]) >= 1_000_000 for text in maps)
+
+    @contract(Capability.SUDO)
+    async def test_sudo_makes_a_user_root(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        assert await yard.text(devbox, "id -u", user="user") == "1000"
+        assert await yard.text(devbox, "sudo -n id -u", user="user") == "0"
+
+    @contract()
+    async def test_command_lines_of_the_machinery_show_no_paths(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        assert await yard.text(devbox, "tr '\\0' ' ' < /proc/1/cmdline") == "benchyard"
+
+
+def test_a_mode_this_user_cannot_have_is_refused_by_name(tmp_path: Path) -> None:
+    async def enter() -> None:
+        await NativeDriver(
+            tmp_path / "driver", {"mode": "rootless-range" if os.getuid() == 0 else "root"}
+        ).__aenter__()
+
+    with pytest.raises(UsageError, match="possible: "):
+        asyncio.run(enter())
+
+
+def test_a_layer_that_is_not_there_names_the_step_and_leaves_no_process(tmp_path: Path) -> None:
+    async def start() -> None:
+        async with NativeDriver(tmp_path / "driver", {}) as driver:
+            folder = tmp_path / "devbox"
+            folder.mkdir(mode=0o700)
+            spec = DevboxSpec("dbx_1", folder, Rootfs((tmp_path / "missing",)))
+            try:
+                await driver.start(spec)
+            finally:
+                assert await driver.find(spec) is False
+
+    with pytest.raises(StartFailed) as caught:
+        asyncio.run(start())
+    assert caught.value.details["step"] in ("overlay", "idmapped layers")
+    assert caught.value.details["remedy"]
