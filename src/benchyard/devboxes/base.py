@@ -208,6 +208,17 @@ class Usage:
     out_of_memory_kills: int = 0
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a driver found on this machine, for `benchyard doctor`."""
+
+    mode: str = ""
+    tried: Mapping[str, str] = field(default_factory=dict)
+    """Better modes that failed: the first step that did, and its remedy."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Capabilities that are not there, and what to do about it."""
+
+
 class Trees(ABC):
     """File trees of layers and disks, handled under the ids they are stored with.
 
@@ -254,6 +265,11 @@ class Driver(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let go of everything but the devboxes, which live on."""
+
+    def report(self) -> Report:
+        """What works here and what does not."""
+        absent = sorted(set(Capability) - self.capabilities)
+        return Report(missing={name.value: "this driver does not have it" for name in absent})
 
     @abstractmethod
     async def start(self, spec: DevboxSpec) -> None:

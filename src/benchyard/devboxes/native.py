@@ -31,6 +31,7 @@ from benchyard.devboxes.base import (
     ExecutionEnded,
     Network,
     OpenFile,
+    Report,
     Rootfs,
     Trees,
     Usage,
@@ -51,6 +52,16 @@ _ALWAYS = {
     Capability.LIMIT_DISK,
     Capability.FREEZE,
     Capability.PTY,
+}
+_NO_GROUPS = (
+    "control groups are not writable: run the server as root, or in a systemd user session with Delegate=yes"
+)
+_REMEDIES = {
+    Capability.USERS: "only one id is mapped: install `uidmap` and grant ids in /etc/subuid and /etc/subgid",
+    Capability.SUDO: "install `sudo` on this machine and run the server as root, or use an imported image",
+    Capability.LIMIT_CPU: _NO_GROUPS,
+    Capability.LIMIT_MEMORY: _NO_GROUPS,
+    Capability.LIMIT_PIDS: _NO_GROUPS,
 }
 _STARTED = frozenset({"pid", "ready"})
 _PATIENCE_SECONDS = 60
@@ -113,6 +124,14 @@ class NativeDriver(Driver):
         if mode in (ids.ROOT_IDMAP, ids.ROOT) and Path("/usr/bin/sudo").exists():
             found.add(Capability.SUDO)
         self.capabilities = frozenset(found)
+
+    def report(self) -> Report:
+        absent = sorted(set(Capability) - self.capabilities)
+        return Report(
+            mode=self.mode,
+            tried={mode: error.message for mode, error in self.failed.items()},
+            missing={name.value: _REMEDIES[name] for name in absent},
+        )
 
     def _trees(self, mode: str) -> Trees:
         return LocalTrees() if mode in (ids.ROOT_IDMAP, ids.ROOT) else MappedTrees(self._zygote, mode)
