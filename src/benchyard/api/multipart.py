@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fastapi import Request
+from python_multipart import multipart
 from python_multipart.exceptions import MultipartParseError
-from python_multipart.multipart import MultipartCallbacks, MultipartParser, parse_options_header
+from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from benchyard.errors import UsageError
@@ -65,7 +66,7 @@ class _Parts:
         self._headers = 0
         self._is_complete = False
 
-    def callbacks(self) -> MultipartCallbacks:
+    def callbacks(self) -> "multipart.MultipartCallbacks":
         """What the parser calls, by its names."""
         return {
             "on_part_begin": self._begin,
