@@ -44,7 +44,7 @@ async def upload_file(devbox_id: str, request: Request, services: ServicesDep) -
     return {}
 
 
-@router.post("/download_file", response_class=DevboxFileResponse)
+@router.post("/download_file", response_class=DevboxFileResponse, status_code=200)
 async def download_file(devbox_id: str, services: ServicesDep, body: DownloadRequest) -> DevboxFileResponse:
     """Send a file's bytes."""
     return DevboxFileResponse(await services.engine.files.open(devbox_id, body.path))
