@@ -11,6 +11,7 @@ from benchyard.cli.devbox_create import create
 from benchyard.cli.devbox_exec import exec_
 from benchyard.cli.devbox_shell import shell
 from benchyard.cli.names import devbox_named
+from benchyard.cli.options import checked_input
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
 from benchyard.client.client import Client
 from benchyard.client.lifecycle import ENDED, why_ended
@@ -123,9 +124,10 @@ def snapshot(id: str, name: str | None, message: str | None, output: str) -> Non
       benchyard devbox snapshot box --name ready
       benchyard devbox create --snapshot snp_...
     """
+    with checked_input():
+        request = SnapshotRequest(name=name, commit_message=message)
     with connect() as client:
-        view = devbox_named(client, id)
-        made = client.snapshots.create(view.id, SnapshotRequest(name=name, commit_message=message))
+        made = client.snapshots.create(devbox_named(client, id).id, request)
     show(made, output, f"{made.id}  {size(made.size_bytes)}".rstrip())
 
 

@@ -7,16 +7,18 @@ from typing import TypedDict, Unpack
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.options import local_remote, name_values
+from benchyard.cli.options import checked_input, local_remote, name_values
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
 from benchyard.client.lifecycle import await_running
 from benchyard.errors import StartFailed, UsageError
 from benchyard.models.devboxes import DevboxRequest, DevboxView
 from benchyard.models.launch import LaunchParameters, Size, UserParameters
+from benchyard.models.mounts import FileMount
 
 NETWORK_KEY = "benchyard.network"
 DEFAULT_UID = 1000
+LARGEST_TEXT = 64 * 1024
 
 
 class CreateOptions(TypedDict):
@@ -48,7 +50,12 @@ class CreateOptions(TypedDict):
     "--secret", multiple=True, metavar="NAME=SECRET", help="A variable with a secret's value; repeatable."
 )
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
-@click.option("--file", multiple=True, metavar="LOCAL:REMOTE", help="Copy a file into it; repeatable.")
+@click.option(
+    "--file",
+    multiple=True,
+    metavar="LOCAL:REMOTE",
+    help="Copy a file into it, text before --launch runs; repeatable.",
+)
 @click.option(
     "--launch", multiple=True, metavar="COMMAND", help="Run this before it counts as running; repeatable."
 )
@@ -66,18 +73,19 @@ def create(**options: Unpack[CreateOptions]) -> None:
       benchyard devbox create --name box
       benchyard devbox create --image bookworm --size MEDIUM --user root
       benchyard devbox create --snapshot snp_... --env MODE=test --file notes.txt:/tmp/notes.txt
-      benchyard devbox create --secret TOKEN=my-token --network host --launch 'pip install pytest'
+      benchyard devbox create --secret TOKEN=MY_TOKEN --network host --launch 'pip install pytest'
     """
-    files = local_remote(options["file"], "--file")
-    request = request_from(options)
+    texts, others = _sorted(local_remote(options["file"], "--file"))
+    with checked_input():
+        request = request_from(options, texts)
     with connect() as client:
         made = client.devboxes.create(request)
-        if options["wait"] or files:
-            made = _filled(client, made, files)
+        if options["wait"] or others:
+            made = _filled(client, made, others)
     show(made, options["output"], f"{made.id}  {made.status.value}")
 
 
-def request_from(options: CreateOptions) -> DevboxRequest:
+def request_from(options: CreateOptions, texts: Sequence[FileMount] = ()) -> DevboxRequest:
     """The request the options stand for."""
     if options["image"] and options["snapshot"]:
         raise UsageError("a devbox starts from --image or from --snapshot, not from both")
@@ -91,6 +99,7 @@ def request_from(options: CreateOptions) -> DevboxRequest:
         environment_variables=name_values(options["env"], "--env") or None,
         secrets=name_values(options["secret"], "--secret") or None,
         metadata=metadata or None,
+        mounts=list(texts) or None,
         launch_parameters=LaunchParameters(
             resource_size_request=Size(options["size"]) if options["size"] else None,
             launch_commands=list(options["launch"]) or None,
@@ -98,6 +107,18 @@ def request_from(options: CreateOptions) -> DevboxRequest:
             user_parameters=_user(options["user"]),
         ),
     )
+
+
+def _sorted(files: Sequence[tuple[Path, str]]) -> tuple[list[FileMount], list[tuple[Path, str]]]:
+    """Small texts can be part of the request; everything else is uploaded once the devbox runs."""
+    texts, others = [], []
+    for local, remote in files:
+        content = local.read_bytes() if local.stat().st_size <= LARGEST_TEXT else b"\xff"
+        try:
+            texts.append(FileMount(target=remote, content=content.decode()))
+        except UnicodeDecodeError:
+            others.append((local, remote))
+    return texts, others
 
 
 def _user(given: str | None) -> UserParameters | None:

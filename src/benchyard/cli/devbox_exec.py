@@ -15,6 +15,7 @@ import click
 
 from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.names import devbox_named
+from benchyard.cli.options import checked_input
 from benchyard.client.client import AsyncClient
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models.executions import ExecuteRequest, ExecutionView, StdInRequest, StreamName
@@ -45,7 +46,8 @@ def exec_(id: str, command: Sequence[str], shell_name: str | None, stdin: bool, 
     with connect() as client:
         devbox_id = devbox_named(client, id).id
     line = command[0] if len(command) == 1 else shlex.join(command)
-    request = ExecuteRequest(command=line, shell_name=shell_name, attach_stdin=stdin or None)
+    with checked_input():
+        request = ExecuteRequest(command=line, shell_name=shell_name, attach_stdin=stdin or None)
     return asyncio.run(_run(devbox_id, request, timeout))
 
 

@@ -8,11 +8,12 @@ import click
 
 from benchyard.cli.archive import packed
 from benchyard.cli.connect import connect
+from benchyard.cli.options import checked_input
 from benchyard.cli.progress import Meter, spinner
 from benchyard.cli.render import age, facts, output_option, show, show_many, size, when
 from benchyard.client.bodies import Source, size_of
 from benchyard.client.client import Client
-from benchyard.models.images import DebianImageRequest, ImageView
+from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageView
 
 COLUMNS: Mapping[str, Callable[[ImageView], object]] = {
     "ID": lambda view: view.id,
@@ -72,6 +73,8 @@ def import_(path: Path, name: str | None, output: str) -> None:
       docker save python:3.12 -o python.tar && benchyard image import python.tar --name python
     """
     chosen = name or _stem(path)
+    with checked_input():
+        ImageImportRequest(name=chosen)
     with connect() as client:
         if _is_here(client):
             with spinner(f"importing {path}"):
@@ -95,8 +98,10 @@ def debian(suite: str, name: str | None, output: str) -> None:
       benchyard image debian
       benchyard image debian --suite trixie --name trixie
     """
+    with checked_input():
+        request = DebianImageRequest(suite=suite, name=name)
     with connect() as client, spinner(f"making Debian {suite}"):
-        made = client.images.make_debian(DebianImageRequest(suite=suite, name=name))
+        made = client.images.make_debian(request)
     _show(made, output)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
+from benchyard.cli.options import checked_input
 from benchyard.cli.render import age, output_option, show, show_many, when
 from benchyard.models.keys import ApiKeyRequest, ApiKeyView
 
@@ -41,8 +42,10 @@ def create(name: str | None, days: int | None, output: str) -> None:
       export BENCHYARD_API_KEY=$(benchyard key create --name ci)
     """
     expires = None if days is None else int(time.time() * 1000) + days * DAY_MS
+    with checked_input():
+        request = ApiKeyRequest(name=name, expires_at_ms=expires)
     with connect() as client:
-        made = client.keys.create(ApiKeyRequest(name=name, expires_at_ms=expires))
+        made = client.keys.create(request)
     show(made, output, made.key_secret)
     if output == "text":
         click.echo(f"key {made.id}; keep it safe, it is not shown again", err=True)

@@ -71,16 +71,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except BenchyardError as error:
         return _fail(error)
+    except Exception as error:  # noqa: BLE001 (the last boundary: a user sees a sentence, not a traceback)
+        return _fail(BenchyardError(_surprise(error)), error)
 
 
-def _fail(error: BenchyardError) -> int:
+def _fail(error: BenchyardError, cause: Exception | None = None) -> int:
     if os.environ.get("BENCHYARD_DEBUG") == "1":
-        raise error
+        raise error from cause
     click.echo(f"benchyard: {error.message}", err=True)
     remedy = error.details.get("remedy")
     if isinstance(remedy, str):
         click.echo(f"  {remedy}", err=True)
     return error.exit_code
+
+
+def _surprise(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"unexpected {type(error).__name__}: {error}; BENCHYARD_DEBUG=1 shows where it comes from"
 
 
 def _abandon_stdout() -> None:

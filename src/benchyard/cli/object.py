@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.options import name_values
+from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.progress import Meter
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.client.bodies import Source, size_of
@@ -61,12 +61,14 @@ def upload(path: Path, name: str | None, metadata: Sequence[str], ttl: int | Non
     if path == STANDARD and not name:
         raise UsageError("standard input has no name; give it one with --name")
     called = name or path.name
-    request = ObjectRequest(
-        name=called,
-        content_type=content_type(called),
-        metadata=name_values(metadata, "--metadata") or None,
-        ttl_ms=ttl * 1000 if ttl else None,
-    )
+    labels = name_values(metadata, "--metadata") or None
+    with checked_input():
+        request = ObjectRequest(
+            name=called,
+            content_type=content_type(called),
+            metadata=labels,
+            ttl_ms=ttl * 1000 if ttl else None,
+        )
     source: Source = sys.stdin.buffer if path == STANDARD else path
     with connect() as client, Meter(called, size_of(source)) as meter:
         view = client.objects.upload(source, request, meter.add)

@@ -1,9 +1,24 @@
-"""Option values of the form NAME=VALUE and LOCAL:REMOTE."""
+"""What people give on the command line: NAME=VALUE, LOCAL:REMOTE, and values a model has to accept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
+
+from benchyard.errors import UsageError
+
+
+@contextmanager
+def checked_input() -> Iterator[None]:
+    """Say in one line what a request cannot be made of."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{name}: {first['msg']}" if name else first["msg"]) from error
 
 
 def name_values(given: Sequence[str], option: str) -> dict[str, str]:

@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 M = TypeVar("M", bound=BaseModel)
-F = TypeVar("F", bound=Callable[..., Any])
 
 UNLIMITED = 10_000
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -118,4 +117,4 @@ def pairs(values: Mapping[str, str]) -> str:
 def _dump(value: Any, output: str) -> str:
     if output == "json":
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)

@@ -6,7 +6,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import devbox_named
-from benchyard.cli.options import name_values
+from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.models.snapshots import SnapshotRequest, SnapshotStatusView, SnapshotView
 
@@ -42,7 +42,8 @@ def create(devbox: str, name: str | None, message: str | None, metadata: Sequenc
       benchyard snapshot create box --name ready --message 'tools installed'
     """
     labels = name_values(metadata, "--metadata") or None
-    request = SnapshotRequest(name=name, commit_message=message, metadata=labels)
+    with checked_input():
+        request = SnapshotRequest(name=name, commit_message=message, metadata=labels)
     with connect() as client:
         made = client.snapshots.create(devbox_named(client, devbox).id, request)
     show(made, output, f"{made.id}  {size(made.size_bytes)}".rstrip())

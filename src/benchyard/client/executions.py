@@ -152,22 +152,31 @@ def _whole(view: ExecutionView, stream: StreamName, tail: str | None, *, cut: bo
 
 
 def _raw(path: str, offset: int, *, follow: bool) -> Flow[bytes]:
+    """The bytes from an offset on, over as many connections as it takes.
+
+    A server that stops ends its streams as if all was said, so a stream that was followed is over only when
+    asking again brings nothing more.
+    """
     failures = 0
     while failures <= RETRIES:
-        request = Request("GET", path, {"offset": offset, "follow": follow}, timeout=SILENCE_SECONDS)
+        begin = offset
         try:
-            yield from open_body(request)
+            yield from open_body(
+                Request("GET", path, {"offset": offset, "follow": follow}, timeout=SILENCE_SECONDS)
+            )
             while chunk := (yield from read()):
                 offset += len(chunk)
                 failures = 0
                 yield Emit(chunk)
-            return
         except httpx.ReadTimeout:
             continue
         except httpx.TransportError:
             failures += 1
             yield from pause(backoff(failures))
-    raise ServerUnreachable("the output stream was cut again and again; is the server running?")
+            continue
+        if not follow or offset == begin:
+            return
+    raise ServerUnreachable("the output was cut again and again; is the server running?")
 
 
 def _path(devbox_id: str, execution_id: str) -> str:

@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT = 5.0
 WRITE_TIMEOUT = 600.0
-READ_SIZE = 256 * 1024
 
 
 class SyncSession:
@@ -173,7 +172,7 @@ class _SyncActor:
         opening = self._http.stream(**_arguments(self._server, request), content=self._content(request))
         response = self._stack.enter_context(opening)
         content = response.read() if response.status_code >= 400 else b""
-        self._chunks = response.iter_raw(READ_SIZE) if response.status_code < 400 else iter(())
+        self._chunks = response.iter_raw() if response.status_code < 400 else iter(())
         return Reply(response.status_code, response.headers, content)
 
     def _content(self, request: Request) -> bytes | Iterator[bytes] | None:
@@ -211,7 +210,7 @@ class _AsyncActor:
         opening = self._http.stream(**_arguments(self._server, request), content=self._content(request))
         response = await self._stack.enter_async_context(opening)
         content = await response.aread() if response.status_code >= 400 else b""
-        self._chunks = response.aiter_raw(READ_SIZE) if response.status_code < 400 else None
+        self._chunks = response.aiter_raw() if response.status_code < 400 else None
         return Reply(response.status_code, response.headers, content)
 
     def _content(self, request: Request) -> bytes | AsyncIterator[bytes] | None:

@@ -1,0 +1,75 @@
+"""`benchyard doctor`: what works on this machine and on the server's, and what to do about the rest."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.machine import Finding, Machine, Verdict, look
+from benchyard.cli.render import clean, output_option, show
+from benchyard.errors import BenchyardError
+from benchyard.settings import default_data_folder
+
+MARKS = {Verdict.GOOD: ("ok  ", "green"), Verdict.LESS: ("less", "yellow"), Verdict.BAD: ("no  ", "red")}
+
+
+@click.command()
+@click.option("--server/--no-server", "ask_server", default=True, help="Ask the server too (the default).")
+@output_option
+def doctor(ask_server: bool, output: str) -> int:
+    """Say what works on this machine, and what to do about the rest.
+
+    The server is started if none runs, since only it knows which devboxes it can make; --no-server looks at
+    this machine only.
+
+    \b
+      benchyard doctor
+      benchyard doctor --no-server -o json
+    """
+    findings = [*look(Machine.here(default_data_folder(os.environ).absolute()))]
+    if ask_server:
+        findings += ask()
+    worst = any(finding.verdict is Verdict.BAD for finding in findings)
+    show({"ok": not worst, "findings": [asdict(each) for each in findings]}, output, _lines(findings))
+    return 1 if worst else 0
+
+
+def ask() -> list[Finding]:
+    """What the server says about itself; a server that cannot be had is a finding, too."""
+    try:
+        with connect() as client:
+            return list(server_findings(client.doctor(), client.server.url))
+    except BenchyardError as error:
+        return [Finding("server", Verdict.BAD, error.message, _text(error.details.get("remedy")))]
+
+
+def server_findings(told: Mapping[str, Any], url: str) -> Iterator[Finding]:
+    """The server's answer as findings; anything it does not tell is left out."""
+    mode = f", mode {told['mode']}" if told.get("mode") else ""
+    yield Finding("server", Verdict.GOOD, f"{url}, driver {told.get('driver', 'unknown')}{mode}")
+    has = [str(name) for name in told.get("capabilities") or []]
+    if has:
+        yield Finding("devboxes have", Verdict.GOOD, ", ".join(sorted(has)))
+    for missing in told.get("missing") or []:
+        if isinstance(missing, Mapping):
+            name = _text(missing.get("capability") or missing.get("name")) or "something"
+            yield Finding(name, Verdict.LESS, "not in devboxes", _text(missing.get("remedy")))
+        else:
+            yield Finding(str(missing), Verdict.LESS, "not in devboxes")
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _lines(findings: Iterable[Finding]) -> str:
+    lines = []
+    for each in findings:
+        mark, colour = MARKS[each.verdict]
+        lines.append(f"{click.style(mark, fg=colour)}  {clean(each.name)}: {clean(each.found)}")
+        if each.remedy and each.verdict is not Verdict.GOOD:
+            lines.append(f"      {clean(each.remedy)}")
+    return "\n".join(lines)
