@@ -53,7 +53,7 @@ def members(archive: str, limits: Limits) -> Iterator[Member]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What says that an archive is broken becomes ValueError; decompressors raise OSError without a number."""
+    """Signs of a broken archive become ValueError; decompressors raise OSError without a number."""
     try:
         yield
     except _BROKEN as error:

@@ -1,0 +1,92 @@
+"""Turn a root filesystem folder, a tarball of one, or an image archive into layers."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchyard.devboxes.base import Trees
+from benchyard.errors import ImageError
+from benchyard.images.layers import Layers
+from benchyard.images.layouts import (
+    Config,
+    LayerFile,
+    file_digest,
+    is_layout,
+    is_root_filesystem,
+    read_layout,
+)
+from benchyard.images.merged import Merged
+from benchyard.images.user_layer import write_user_layer
+
+_EXPECTED = (
+    "expected a root filesystem (with bin, usr or etc at its top) as a folder or tar, "
+    "an OCI layout, or what `docker save` writes"
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Layers that are in the store, topmost first, and how to run what is in them."""
+
+    layers: tuple[str, ...]
+    config: Config
+
+
+class Importer:
+    """Brings one source into the layers of a store."""
+
+    def __init__(self, layers: Layers, trees: Trees, pins: set[str]) -> None:
+        self._layers = layers
+        self._trees = trees
+        self._pins = pins
+
+    async def run(self, source: Path, resolv_conf: bytes) -> Imported:
+        """Import; raises ImageError for what is not an image. Layers stay pinned by the caller's set."""
+        if source.is_dir():
+            found = await self._from_folder(source)
+        elif source.is_file():
+            found = await self._from_file(source)
+        else:
+            raise ImageError(f"{source} is no file or folder: {_EXPECTED}")
+        top = await self._add_user_layer(found.layers, resolv_conf)
+        return Imported((top, *found.layers), found.config)
+
+    async def _from_folder(self, source: Path) -> Imported:
+        if await asyncio.to_thread(is_layout, source):
+            return await self._from_layout(source)
+        if not is_root_filesystem(source):
+            raise ImageError(f"{source} holds no image: {_EXPECTED}")
+        return Imported((await self._layers.add_copy(source.resolve(), self._pins),), Config())
+
+    async def _from_file(self, source: Path) -> Imported:
+        """A tar is unpacked first and looked at then: what it is shows best in what is in it."""
+        digest = await asyncio.to_thread(file_digest, source)
+        known = self._layers.known(digest, self._pins)
+        if known is not None:
+            return Imported((known,), Config())
+        async with self._layers.scratch() as scratch:
+            tree = scratch / "tree"
+            tree.mkdir(mode=0o755)
+            await self._trees.unpack(source, tree)
+            if await asyncio.to_thread(is_layout, tree):
+                return await self._from_layout(tree)
+            if not is_root_filesystem(tree):
+                raise ImageError(f"{source.name} holds no image: {_EXPECTED}")
+            return Imported((self._layers.adopt(tree, digest, self._pins),), Config())
+
+    async def _from_layout(self, folder: Path) -> Imported:
+        layout = await asyncio.to_thread(read_layout, folder)
+        names = [await self._add(layer) for layer in layout.layers]
+        return Imported(tuple(reversed(names)), layout.config)
+
+    async def _add(self, layer: LayerFile) -> str:
+        return await self._layers.add_tar(layer.path, layer.digest, self._pins)
+
+    async def _add_user_layer(self, names: tuple[str, ...], resolv_conf: bytes) -> str:
+        view = Merged([self._layers.path(name) for name in names])
+        async with self._layers.scratch() as scratch:
+            tar = scratch / "user.tar"
+            if await asyncio.to_thread(view.is_empty):
+                raise ImageError(f"the archive holds no files: {_EXPECTED}")
+            await asyncio.to_thread(write_user_layer, view, tar, resolv_conf)
+            return await self._add(LayerFile(tar, await asyncio.to_thread(file_digest, tar)))

@@ -1,0 +1,128 @@
+"""Layers on disk: each one a folder with a short name, half-made ones kept apart."""
+
+import contextlib
+import errno
+import secrets
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+
+from benchyard.devboxes.base import Trees
+
+_NAME_LENGTH = 24
+_CANNOT_MOVE = {errno.EXDEV, errno.EACCES, errno.EPERM}
+_TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
+
+
+class Layers:
+    """The folders `layers` and `partial` of a store; tree work is done under the ids they are stored with."""
+
+    def __init__(self, folder: Path, trees: Trees) -> None:
+        self._layers = folder / "layers"
+        self._partial = folder / "partial"
+        self._trees = trees
+        self._pins: list[set[str]] = []
+
+    def path(self, name: str) -> Path:
+        """Where a layer lies."""
+        return self._layers / name
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[set[str]]:
+        """A set of layer names that are kept while they are in it, whoever names them."""
+        pins: set[str] = set()
+        self._pins.append(pins)
+        try:
+            yield pins
+        finally:
+            self._pins = [each for each in self._pins if each is not pins]
+
+    @contextlib.asynccontextmanager
+    async def scratch(self) -> AsyncIterator[Path]:
+        """A folder for half-made things, gone afterwards."""
+        folder = self._partial / secrets.token_hex(8)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            await self._trees.remove(folder)
+
+    def known(self, digest: str, pins: set[str]) -> str | None:
+        """The layer of a digest, pinned, if it is there."""
+        name = digest[:_NAME_LENGTH]
+        if not self.path(name).is_dir():
+            return None
+        pins.add(name)
+        return name
+
+    async def add_tar(self, tar: Path, digest: str, pins: set[str]) -> str:
+        """Unpack a tar as the layer of its digest, unless it is there."""
+        known = self.known(digest, pins)
+        if known is not None:
+            return known
+        async with self.scratch() as scratch:
+            tree = scratch / "tree"
+            tree.mkdir(mode=0o755)
+            await self._trees.unpack(tar, tree)
+            return self.adopt(tree, digest, pins)
+
+    def adopt(self, tree: Path, digest: str, pins: set[str]) -> str:
+        """Take a tree that lies in a scratch folder as the layer of a digest."""
+        name = digest[:_NAME_LENGTH]
+        pins.add(name)
+        self._place(tree, name)
+        return name
+
+    def _place(self, tree: Path, name: str) -> None:
+        tree.chmod(0o755)
+        try:
+            tree.rename(self.path(name))
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+
+    async def add_copy(self, source: Path, pins: set[str]) -> str:
+        """Copy a tree as a new layer."""
+        name = secrets.token_hex(_NAME_LENGTH // 2)
+        pins.add(name)
+        async with self.scratch() as scratch:
+            await self._trees.copy(source, scratch / "tree")
+            self._place(scratch / "tree", name)
+        return name
+
+    def move_in(self, source: Path, pins: set[str]) -> str | None:
+        """Move a tree in as a new layer; None where it cannot be moved and has to be copied."""
+        name = secrets.token_hex(_NAME_LENGTH // 2)
+        pins.add(name)
+        try:
+            source.rename(self.path(name))
+        except OSError as error:
+            if error.errno not in _CANNOT_MOVE:
+                raise
+            return None
+        return name
+
+    async def size(self, names: Iterable[str]) -> int:
+        """Bytes on disk of these layers."""
+        total = 0
+        for name in names:
+            total += (await self._trees.usage(self.path(name)))[0]
+        return total
+
+    async def sync(self) -> None:
+        """Return once all layers are on disk."""
+        await self._trees.sync(self._layers)
+
+    async def sweep(self, named: set[str]) -> None:
+        """Remove layers neither named nor pinned; they are set aside at once, so that nobody takes one up."""
+        kept = named.union(*self._pins)
+        aside = []
+        for path in self._layers.iterdir():
+            if path.name not in kept:
+                aside.append(path.rename(self._partial / secrets.token_hex(8)))
+        for path in aside:
+            await self._trees.remove(path)
+
+    async def clear(self) -> None:
+        """Remove what a crash left half-made."""
+        for path in self._partial.iterdir():
+            await self._trees.remove(path)

@@ -1,0 +1,226 @@
+"""Image archives as folders: OCI layouts and what `docker save` writes, checked against their digests."""
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchyard.errors import ImageError
+
+_LARGEST_JSON = 8 * 1024**2
+_MOST_LAYERS = 400
+_DEEPEST_INDEX = 3
+_MOST_HOPS = 4
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_HEX = re.compile(r"(?:^|[/:])([0-9a-f]{64})(?:\.json)?$")
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+_ROOT_SIGNS = ("bin", "etc", "lib", "sbin", "usr")
+
+
+@dataclass(frozen=True)
+class LayerFile:
+    """The tar of one layer, whose content has this sha256."""
+
+    path: Path
+    digest: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to run what is in an image."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    working_directory: str | None = None
+    entrypoint: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An image archive that was read and found whole; layers from the bottom up."""
+
+    layers: tuple[LayerFile, ...]
+    config: Config
+
+
+def is_layout(folder: Path) -> bool:
+    """Whether a folder holds an image archive rather than a root filesystem."""
+    if any((folder / sign).is_dir() for sign in _ROOT_SIGNS):
+        return False
+    return any((folder / name).is_file() for name in ("oci-layout", "index.json", "manifest.json"))
+
+
+def is_root_filesystem(folder: Path) -> bool:
+    """Whether a folder looks like a root filesystem."""
+    return any((folder / sign).is_symlink() or (folder / sign).is_dir() for sign in _ROOT_SIGNS)
+
+
+def read_layout(folder: Path) -> Layout:
+    """Read an OCI layout or a docker archive; raises ImageError where anything is missing or untrue."""
+    try:
+        return _read_oci(folder) if (folder / "index.json").is_file() else _read_docker(folder)
+    except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        message = (
+            f"the image archive's manifest is not of the expected form ({type(error).__name__}: {error})"
+        )
+        raise ImageError(message) from error
+
+
+def file_digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_oci(folder: Path) -> Layout:
+    index = _json(_member(folder, "index.json"))
+    chosen = {each["digest"]: each for each in _candidates(folder, index, _DEEPEST_INDEX)}
+    if len(chosen) > 1:
+        raise ImageError(f"the archive holds {len(chosen)} images: export the one you want and import that")
+    if not chosen:
+        raise ImageError(f"the archive holds no image for linux/{_architecture()}, which this machine needs")
+    manifest = _json(_blob(folder, next(iter(chosen))))
+    config = _json(_blob(folder, manifest["config"]["digest"]))
+    layers = []
+    for layer in manifest["layers"]:
+        kind = str(layer.get("mediaType", ""))
+        if ".tar" not in kind or "encrypted" in kind:
+            raise ImageError(f"the archive has a layer of a kind that cannot be unpacked: {kind!r}")
+        path = _blob(folder, layer["digest"])
+        layers.append(LayerFile(path, layer["digest"].removeprefix("sha256:")))
+    return _checked(layers, config)
+
+
+def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
+    """Descriptors of the images for this machine."""
+    found: list[dict[str, Any]] = []
+    for descriptor in index["manifests"]:
+        if not _is_for_us(descriptor):
+            continue
+        kind = str(descriptor.get("mediaType", ""))
+        if kind.endswith((".index.v1+json", ".manifest.list.v2+json")):
+            if depth == 0:
+                raise ImageError("the archive's indexes are nested too deep")
+            inner = _candidates(folder, _json(_blob(folder, descriptor["digest"])), depth - 1)
+            found.extend(inner[:1])
+        else:
+            found.append(descriptor)
+    return found
+
+
+def _is_for_us(descriptor: dict[str, Any]) -> bool:
+    platform = descriptor.get("platform") or {}
+    return (
+        platform.get("os", "linux") == "linux"
+        and platform.get("architecture", _architecture()) == _architecture()
+        and "vnd.docker.reference.type" not in (descriptor.get("annotations") or {})
+    )
+
+
+def _architecture() -> str:
+    machine = os.uname().machine
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def _read_docker(folder: Path) -> Layout:
+    manifests = _json(_member(folder, "manifest.json"))
+    if len(manifests) != 1:
+        raise ImageError(f"the archive holds {len(manifests)} images: save the one you want and import that")
+    name = str(manifests[0]["Config"])
+    config_file = _member(folder, name)
+    promised = _HEX.search(name)
+    if promised and file_digest(config_file) != promised[1]:
+        raise ImageError(f"{name} in the archive is not what its digest says: make the archive again")
+    paths = [_member(folder, str(layer)) for layer in manifests[0]["Layers"]]
+    return _checked([LayerFile(path, file_digest(path)) for path in paths], _json(config_file))
+
+
+def _checked(layers: list[LayerFile], config: Any) -> Layout:
+    """Compare layers with what the configuration promises of them."""
+    if not layers:
+        raise ImageError("the archive's image has no layers: there is nothing to start a devbox from")
+    if len(layers) > _MOST_LAYERS:
+        raise ImageError(
+            f"the archive's image has {len(layers)} layers, more than {_MOST_LAYERS}: squash it first"
+        )
+    promised = [str(each) for each in config["rootfs"]["diff_ids"]]
+    if len(promised) != len(layers):
+        raise ImageError(
+            f"the archive has {len(layers)} layers where its configuration names {len(promised)}"
+        )
+    for layer, digest in zip(layers, promised, strict=True):
+        if f"sha256:{layer.digest}" != digest and not _is_compressed(layer.path):
+            raise ImageError(
+                f"layer {digest} of the archive is not what its digest says: make the archive again"
+            )
+    architecture = config.get("architecture") or _architecture()
+    if architecture != _architecture():
+        raise ImageError(f"the image is made for {architecture}, this machine is {_architecture()}")
+    return Layout(tuple(layers), _config(config.get("config") or {}))
+
+
+def _is_compressed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(6).startswith(_COMPRESSED)
+
+
+def _config(found: dict[str, Any]) -> Config:
+    pairs = (str(each).partition("=") for each in found.get("Env") or ())
+    command = [*(found.get("Entrypoint") or ()), *(found.get("Cmd") or ())]
+    return Config(
+        env={name: value for name, _, value in pairs if name},
+        user=str(found["User"]) if found.get("User") else None,
+        working_directory=str(found["WorkingDir"]) if found.get("WorkingDir") else None,
+        entrypoint=tuple(str(each) for each in command),
+    )
+
+
+def _blob(folder: Path, digest: Any) -> Path:
+    """A blob that is what its digest says."""
+    found = _DIGEST.fullmatch(str(digest))
+    if not found:
+        raise ImageError(f"the archive uses the digest {str(digest)[:100]!r}; only sha256 is understood")
+    path = _member(folder, f"blobs/sha256/{found[1]}")
+    if file_digest(path) != found[1]:
+        raise ImageError(f"{path.name} in the archive is not what its digest says: make the archive again")
+    return path
+
+
+def _member(folder: Path, name: str) -> Path:
+    """A regular file of the archive; links of older docker archives are followed inside it only."""
+    for _ in range(_MOST_HOPS):
+        path = _inside(folder, name)
+        if path is None or not path.is_symlink():
+            break
+        name = os.path.normpath(os.path.join(os.path.dirname(name), path.readlink()))  # noqa: PTH118, PTH120
+    if path is None or not path.exists() or not stat.S_ISREG(path.lstat().st_mode):
+        raise ImageError(
+            f"the archive lacks {name[:200]!r}, which its manifest names: make the archive again"
+        )
+    return path
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    """The path of a name below the folder, unless it leaves it or goes through a link."""
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        return None
+    for depth in range(1, len(parts)):
+        if folder.joinpath(*parts[:depth]).is_symlink():
+            return None
+    return folder.joinpath(*parts)
+
+
+def _json(path: Path) -> Any:
+    if path.stat().st_size > _LARGEST_JSON:
+        raise ImageError(f"{path.name} in the archive is larger than {_LARGEST_JSON} bytes")
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ImageError(f"{path.name} in the archive is not JSON: {error}") from error
