@@ -1,125 +1,332 @@
 """The host: one machine that holds devboxes. The server touches a devbox only through this class."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from benchyard.devboxes.base import Control, Driver, Event, Limits, Network, Usage
-from benchyard.images.store import ImageStore
+from benchyard.devboxes.base import (
+    Capability,
+    Control,
+    DevboxEnded,
+    DevboxSpec,
+    Driver,
+    Event,
+    ExecutionEnded,
+    OpenFile,
+    Rootfs,
+    Usage,
+)
+from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound, UsageError
+from benchyard.hosts import output, watch
+from benchyard.hosts.devbox import Devbox, Ties
+from benchyard.hosts.journal import Entry, Journal
+from benchyard.hosts.requests import ExecRequest, ExecutionState, StartRequest
+from benchyard.hosts.users import ensure_user
+from benchyard.images.store import Image, ImageStore
 
+__all__ = ["ExecRequest", "ExecutionState", "Host", "StartRequest"]
 
-@dataclass(frozen=True)
-class StartRequest:
-    """A devbox to find or start, as the server asks for it; kept on disk as `request.json` (the host's journal)."""
+_logger = logging.getLogger(__name__)
 
-    id: str
-    image: str
-    """An image id or name of the image store; a snapshot is an image too (its id is the snapshot's)."""
-    network: Network = Network.NONE
-    limits: Limits = field(default_factory=Limits)
-    user: str = "user"
-    """Who runs commands unless a request says otherwise."""
-    uid: int | None = None
-    """When given, that user is made inside the devbox if it is not there."""
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ExecRequest:
-    """A command to run in a devbox: a login shell's `-c`, from the user's home, unless a shell is named."""
-
-    id: str
-    command: str
-    shell_name: str | None = None
-    attach_stdin: bool = False
-    user: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    pty: tuple[int, int] | None = None
-    """Columns and rows: an interactive login shell when `command` is empty."""
-    timeout_seconds: float | None = None
-    request_hash: str | None = None
-    """What identifies the caller's request; the same id with another hash is refused."""
-
-
-@dataclass(frozen=True)
-class ExecutionState:
-    """One execution, read from its folder."""
-
-    id: str
-    devbox_id: str
-    command: str
-    status: str
-    """`queued` (behind others in a named shell), `running` or `completed`."""
-    shell_name: str | None = None
-    exit_status: int | None = None
-    start_ms: int = 0
-    end_ms: int | None = None
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-    stdout_truncated: bool = False
-    stderr_truncated: bool = False
-    hint: str | None = None
-    """What to do about it, when that can be told: out of memory, no network, output cut, timed out."""
+_MAX_EVENTS = 100_000
+_LOOK_AGAIN_SECONDS = 1.0
+_STREAMS = ("stdout", "stderr")
 
 
 class Host:
-    """Drivers, image store and execution files of one machine. Use as an async context manager."""
+    """Driver, image store and execution files of one machine. Use as an async context manager.
 
-    def __init__(self, folder: Path, driver: Driver, images: ImageStore) -> None: ...
+    The driver must be entered and the image store open before; the host leaves both as they are.
+    """
 
-    async def __aenter__(self) -> Self: ...
+    def __init__(self, folder: Path, driver: Driver, images: ImageStore) -> None:
+        self._driver = driver
+        self._images = images
+        self._journal = Journal(folder / "devboxes")
+        self._devboxes: dict[str, Devbox] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._events: asyncio.Queue[Event] = asyncio.Queue(_MAX_EVENTS)
+        self._ties = Ties(driver, self._spawn, self._execution_ended)
+        self._users_in_images: set[tuple[str, str, int | None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._journal.open()
+        entries = [entry for entry in self._journal.entries() if entry.should_run]
+        await asyncio.gather(*(self._take_up(entry) for entry in entries))
+        self._spawn(self._listen())
+        if Capability.LIMIT_DISK in self._driver.capabilities:
+            self._spawn(self._watch_disks())
+        return self
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for devbox in self._devboxes.values():
+            devbox.release()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("background work of the host failed", exc_info=error)
+
+    async def _take_up(self, entry: Entry) -> None:
+        try:
+            image = await self._images.get(entry.image_id)
+            devbox = self._make(entry, self._images.rootfs(image), image)
+        except (NotFound, ImageError) as error:
+            _logger.warning("devbox %s has lost its image: %s", entry.request.id, error.message)
+            devbox = self._make(entry, Rootfs(()))
+        devbox.is_running = await self._driver.find(devbox.spec)
+        if devbox.is_running:
+            await devbox.take_up()
+        else:
+            detail = "the devbox was gone when the host came back"
+            await self._settle(devbox, detail)
+            self._tell(DevboxEnded(entry.request.id, "health_check_failed", detail))
+
+    def _make(self, entry: Entry, rootfs: Rootfs, image: Image | None = None) -> Devbox:
+        request = entry.request
+        folder = self._journal.folder(request.id)
+        spec = DevboxSpec(request.id, folder, rootfs, request.network, request.limits)
+        devbox = self._devboxes[request.id] = Devbox(entry, spec, self._ties)
+        devbox.image_env = image.env if image else {}
+        return devbox
+
+    def _devbox(self, devbox_id: str) -> Devbox:
+        devbox = self._devboxes.get(devbox_id)
+        if devbox is None:
+            entry = self._journal.read(devbox_id)
+            if entry is None:
+                raise NotFound(f"this host has no devbox {devbox_id}")
+            devbox = self._make(entry, Rootfs(()))
+        return devbox
+
+    def _lock(self, devbox_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(devbox_id, asyncio.Lock())
 
     async def start(self, request: StartRequest) -> None:
         """Find or start a devbox; idempotent by id. Also resumes one that was stopped with its disk kept."""
+        async with self._lock(request.id):
+            known = self._devboxes.get(request.id)
+            if known is not None and known.is_running:
+                return
+            folder = self._journal.folder(request.id)
+            noted = self._journal.read(request.id) if (folder / "changes").exists() else None
+            image = await self._images.get(noted.image_id if noted else request.image)
+            rootfs = self._images.rootfs(image)
+            self._journal.write(Entry(request, image.id, should_run=True))
+            devbox = self._make(Entry(request, image.id, should_run=True), rootfs, image)
+            try:
+                await self._driver.start(devbox.spec)
+                await self._see_to_user(devbox, image)
+            except BaseException:
+                await asyncio.shield(self._settle(devbox, "the devbox did not start"))
+                raise
+            devbox.is_running = True
+
+    async def _see_to_user(self, devbox: Devbox, image: Image) -> None:
+        name, uid = devbox.entry.request.user, devbox.entry.request.uid
+        is_known = (image.id, name, uid) in self._users_in_images
+        if name == "root" or name.isdigit() or is_known or Capability.USERS not in self._driver.capabilities:
+            return
+        if await ensure_user(self._driver, devbox.spec, name, uid):
+            self._users_in_images.add((image.id, name, uid))
+
+    async def _settle(self, devbox: Devbox, reason: str) -> None:
+        """Stop a devbox and note that it has ended."""
+        await self._driver.stop(devbox.spec.id)
+        devbox.entry = replace(devbox.entry, should_run=False)
+        self._journal.write(devbox.entry)
+        await devbox.end(reason)
 
     async def stop(self, devbox_id: str, *, keep_disk: bool) -> None:
         """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent."""
+        async with self._lock(devbox_id):
+            try:
+                devbox = self._devbox(devbox_id)
+            except NotFound:
+                return
+            await asyncio.shield(self._stop(devbox, keep_disk=keep_disk))
+
+    async def _stop(self, devbox: Devbox, *, keep_disk: bool) -> None:
+        await self._settle(devbox, "the devbox was stopped")
+        if not keep_disk:
+            for path in self._journal.disk(devbox.spec.id):
+                await self._driver.trees.remove(path)
 
     async def forget(self, devbox_id: str) -> None:
         """Remove everything that is left of a stopped devbox, its execution files too."""
+        async with self._lock(devbox_id):
+            devbox = self._devboxes.get(devbox_id)
+            if devbox is not None and devbox.is_running:
+                raise Conflict(f"devbox {devbox_id} still runs; stop it first")
+            for path in self._journal.disk(devbox_id):
+                await self._driver.trees.remove(path)
+            await asyncio.to_thread(self._journal.forget, devbox_id)
+            self._devboxes.pop(devbox_id, None)
+        self._locks.pop(devbox_id, None)
 
     def running(self) -> set[str]:
         """The ids of devboxes that run here now (after a restart: those found again)."""
+        return {devbox.spec.id for devbox in self._devboxes.values() if devbox.is_running}
 
     async def exec(self, devbox_id: str, request: ExecRequest) -> ExecutionState:
         """Start a command (or queue it in its named shell); the same id again returns what there is."""
+        devbox = self._devbox(devbox_id)
+        execution = await devbox.exec(request)
+        return execution.state(devbox_id, devbox.spec.limits)
 
     async def execution(self, devbox_id: str, execution_id: str) -> ExecutionState:
         """Look one up; raises NotFound."""
+        devbox = self._devbox(devbox_id)
+        return devbox.find(execution_id).state(devbox_id, devbox.spec.limits)
 
     async def executions(self, devbox_id: str) -> list[ExecutionState]:
         """All executions of a devbox, oldest first."""
+        devbox = self._devbox(devbox_id)
+        found = await asyncio.to_thread(devbox.executions.all)
+        return [execution.state(devbox_id, devbox.spec.limits) for execution in found]
 
     async def wait(self, devbox_id: str, execution_id: str, timeout: float) -> ExecutionState:
         """Wait until it has completed or the time is over; returns the state then."""
+        devbox = self._devbox(devbox_id)
+        execution = devbox.find(execution_id)
+        deadline = asyncio.get_running_loop().time() + timeout
+        while not execution.done.is_set():
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _LOOK_AGAIN_SECONDS)):
+                    await execution.done.wait()
+            devbox.look(execution_id)
+        return execution.state(devbox_id, devbox.spec.limits)
 
     async def control(self, devbox_id: str, execution_id: str, control: Control) -> bool:
         """Send input, a signal or a size to a running command; False if it has ended."""
+        return await self._devbox(devbox_id).control(execution_id, control)
 
-    def output(
+    async def output(
         self, devbox_id: str, execution_id: str, stream: str, offset: int = 0, *, follow: bool = True
     ) -> AsyncIterator[bytes]:
-        """Raw bytes of `stdout` or `stderr` from a byte offset; with `follow` until the execution has completed."""
+        """Raw bytes of `stdout` or `stderr` from a byte offset; with `follow` until it has completed."""
+        execution = self._devbox(devbox_id).find(execution_id)
+        path = execution.folder / _checked(stream)
+        pieces = output.follow(path, offset, execution.done) if follow else output.read(path, offset)
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
     async def tail(self, devbox_id: str, execution_id: str, stream: str, lines: int) -> tuple[str, bool]:
         """The last lines as text (invalid bytes as U+FFFD), and whether anything was left out."""
+        execution = self._devbox(devbox_id).find(execution_id)
+        return output.tail(execution.folder / _checked(stream), lines)
 
     async def open_read(self, devbox_id: str, path: str, user: str | None = None) -> int:
         """A descriptor to read a file of the devbox; the caller closes it."""
+        return await self._open(devbox_id, OpenFile(path, user or ""))
 
     async def open_write(self, devbox_id: str, path: str, user: str | None = None, mode: int = 0o644) -> int:
         """A descriptor to write a file of the devbox, truncated; the caller closes it."""
+        return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode))
+
+    async def _open(self, devbox_id: str, request: OpenFile) -> int:
+        devbox = self._devbox(devbox_id)
+        devbox.require_running()
+        return await self._driver.open_file(
+            devbox_id, replace(request, user=request.user or devbox.entry.request.user)
+        )
 
     async def snapshot(self, devbox_id: str, snapshot_id: str) -> int:
-        """Keep the devbox's disk as an image of that id; returns its size in bytes once it is synced to disk."""
+        """Keep the disk as an image of that id; returns its size in bytes once it is synced to disk."""
+        async with self._lock(devbox_id):
+            devbox = self._devbox(devbox_id)
+            with contextlib.suppress(NotFound):
+                return (await self._images.get(snapshot_id)).size_bytes
+            if not devbox.spec.changes.exists():
+                raise Conflict(f"the disk of devbox {devbox_id} is gone; snapshots are taken before shutdown")
+            parent = await self._images.get(devbox.entry.image_id)
+            async with self._still(devbox):
+                image = await self._images.add_layer(parent, devbox.spec.changes, snapshot_id, move=False)
+            return image.size_bytes
+
+    @contextlib.asynccontextmanager
+    async def _still(self, devbox: Devbox) -> AsyncIterator[None]:
+        if not devbox.is_running or Capability.FREEZE not in self._driver.capabilities:
+            yield
+            return
+        try:
+            await self._driver.freeze(devbox.spec.id)
+            yield
+        finally:
+            await asyncio.shield(self._driver.thaw(devbox.spec.id))
 
     async def usage(self, devbox_id: str) -> Usage:
         """What the devbox uses now."""
+        self._devbox(devbox_id).require_running()
+        return await self._driver.usage(devbox_id)
 
-    def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[Event]:
         """What ended on this machine, as it ends; one reader."""
+        while True:
+            yield await self._events.get()
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._events.put_nowait(event)
+        except asyncio.QueueFull:
+            # Events are hints: a reader that is this far behind looks at the state anyway.
+            _logger.warning("an event was dropped because nobody reads them: %s", event)
+
+    def _execution_ended(self, devbox_id: str, execution_id: str) -> None:
+        self._tell(ExecutionEnded(devbox_id, execution_id))
+
+    async def _listen(self) -> None:
+        async for event in self._driver.events():
+            devbox = self._devboxes.get(event.devbox_id)
+            if devbox is None:
+                continue
+            if isinstance(event, ExecutionEnded):
+                devbox.look(event.execution_id)
+            else:
+                self._spawn(self._lost(event))
+
+    async def _lost(self, event: DevboxEnded) -> None:
+        async with self._lock(event.devbox_id):
+            devbox = self._devboxes.get(event.devbox_id)
+            if devbox is None or not devbox.is_running:
+                return
+            devbox.is_running = False
+            try:
+                await self._settle(devbox, event.detail)
+            except BenchyardError as error:
+                _logger.error("what is left of devbox %s could not be cleared: %s", devbox.spec.id, error)
+            self._tell(event)
+
+    async def _watch_disks(self) -> None:
+        def running() -> list[DevboxSpec]:
+            return [devbox.spec for devbox in self._devboxes.values() if devbox.is_running]
+
+        async for devbox_id, used in watch.overfull(running, self._driver.trees):
+            detail = f"the disk holds {used} bytes, more than the devbox's size allows; create a larger one"
+            await self._lost(DevboxEnded(devbox_id, "out_of_disk", detail))
+
+
+def _checked(stream: str) -> str:
+    if stream not in _STREAMS:
+        raise UsageError(f"{stream!r} is not a stream of an execution; there are: {', '.join(_STREAMS)}")
+    return stream

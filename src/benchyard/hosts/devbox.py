@@ -1,0 +1,262 @@
+"""One devbox on this host: its commands, its named shells, and what becomes of them when it ends."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchyard.devboxes.base import (
+    Command,
+    Control,
+    DevboxSpec,
+    Driver,
+    Kill,
+    OpenFile,
+    Signal,
+    Status,
+    read_status,
+)
+from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError
+from benchyard.hosts import hints, shells
+from benchyard.hosts.executions import Execution, Executions, now_ms
+from benchyard.hosts.journal import Entry
+from benchyard.hosts.requests import ExecRequest
+from benchyard.hosts.shells import Capture, Shell
+
+_logger = logging.getLogger(__name__)
+
+_KILLED = 137
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What a devbox needs of its host."""
+
+    driver: Driver
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    """Run something in the background."""
+    on_end: Callable[[str, str], None]
+    """Hear of an execution that has completed: the devbox's id and its own."""
+
+
+class Devbox:
+    """What the host holds of one devbox."""
+
+    def __init__(self, entry: Entry, spec: DevboxSpec, ties: Ties) -> None:
+        self.entry = entry
+        self.spec = spec
+        self.is_running = False
+        self.executions = Executions(spec.folder / "executions")
+        self.image_env: Mapping[str, str] = {}
+        self._driver = ties.driver
+        self._spawn = ties.spawn
+        self._on_end = ties.on_end
+        self._shells: dict[Path, Shell] = {}
+        self._program: str | None = None
+        self._memory_kills = 0
+
+    def require_running(self) -> None:
+        """Raise DevboxGone unless it runs."""
+        if not self.is_running:
+            raise DevboxGone(f"devbox {self.spec.id} does not run; resume it, or create a new one")
+
+    def find(self, execution_id: str) -> Execution:
+        """One execution; raises NotFound."""
+        execution = self.executions.find(execution_id)
+        if execution is None:
+            raise NotFound(f"devbox {self.spec.id} has no execution {execution_id}")
+        return execution
+
+    async def exec(self, request: ExecRequest) -> Execution:
+        """Start a command, or queue it in its shell."""
+        self.require_running()
+        if "\0" in request.command:
+            raise UsageError("a command cannot hold NUL bytes; send them as standard input")
+        execution, is_new = self.executions.add(request)
+        if not is_new:
+            return execution
+        shell = self._shell(request)
+        if shell is not None:
+            shell.queue.append(request.id)
+            if shell.queue[0] != request.id:
+                return execution
+        # Not cancelled half-way: nobody would know whether the command runs.
+        await asyncio.shield(self._hand_over(execution, shell))
+        return execution
+
+    async def _hand_over(self, execution: Execution, shell: Shell | None) -> None:
+        try:
+            await self._start(execution, shell)
+        except (BenchyardError, OSError):
+            self.executions.discard(execution)
+            self._leave(shell, execution.request.id)
+            raise
+
+    def _shell(self, request: ExecRequest) -> Shell | None:
+        if request.shell_name is None or request.pty is not None:
+            return None
+        shell = Shell.named(self.spec.folder / "shells", self._user(request), request.shell_name)
+        return self._shells.setdefault(shell.state, shell)
+
+    def _user(self, request: ExecRequest) -> str:
+        return request.user or self.entry.request.user
+
+    async def _start(self, execution: Execution, shell: Shell | None) -> None:
+        request, folder = execution.request, execution.folder
+        program = await self._shell_program()
+        if shell is None:
+            invocation = shells.plain(program, request.command, folder, is_terminal=request.pty is not None)
+        else:
+            invocation = shell.invocation(program, request.command, request.env, folder)
+            execution.capture = Capture(folder / "state")
+        self.executions.begin(execution)
+        command = Command(
+            id=request.id,
+            argv=invocation.argv,
+            folder=folder,
+            user=self._user(request),
+            env={**self.image_env, **self.entry.request.env, **request.env},
+            attach_stdin=request.attach_stdin,
+            pty=request.pty,
+            timeout_seconds=request.timeout_seconds,
+            extra_files=invocation.extra_files,
+        )
+        try:
+            await self._driver.exec(self.spec.id, command)
+        except (BenchyardError, OSError):
+            if execution.capture is not None:
+                execution.capture.close()
+            raise
+
+    async def _shell_program(self) -> str:
+        if self._program is None:
+            if self.spec.rootfs.host_dirs and Path(shells.BASH).exists():
+                self._program = shells.BASH
+            else:
+                self._program = await self._look_for_bash()
+        return self._program
+
+    async def _look_for_bash(self) -> str:
+        try:
+            descriptor = await self._driver.open_file(self.spec.id, OpenFile(shells.BASH))
+        except NotFound:
+            return shells.SH
+        os.close(descriptor)
+        return shells.BASH
+
+    async def control(self, execution_id: str, control: Control) -> bool:
+        """Act on an execution; a queued one can only be killed."""
+        execution = self.find(execution_id)
+        if execution.status is not None or not self.is_running:
+            return False
+        if execution.is_started:
+            return await self._driver.control(self.spec.id, execution_id, control)
+        if not isinstance(control, Kill):
+            return False
+        self._leave(self._shell(execution.request), execution_id)
+        error = "it was killed before its turn came"
+        self.executions.cut_short(execution, Status(_KILLED, killed=True, ended_ms=now_ms(), error=error))
+        return True
+
+    def look(self, execution_id: str) -> None:
+        """Take note if a running execution has ended, as its folder tells."""
+        execution = self.executions.active.get(execution_id)
+        status = read_status(execution.folder) if execution and execution.is_started else None
+        if execution is None or status is None:
+            return
+        if status.exit_status == 0 or status.killed or status.timed_out:
+            self._finish(execution, status, None)
+        else:
+            self._spawn(self._explain(execution, status))
+
+    async def _explain(self, execution: Execution, status: Status) -> None:
+        hint = hints.from_output(status, self.spec.network, execution.folder)
+        try:
+            usage = await self._driver.usage(self.spec.id)
+        except BenchyardError as error:
+            _logger.info("no usage of %s: %s", self.spec.id, error.message)
+        else:
+            if usage.out_of_memory_kills > self._memory_kills:
+                hint = hints.OUT_OF_MEMORY
+            self._memory_kills = usage.out_of_memory_kills
+        self._finish(execution, status, hint)
+
+    def _finish(self, execution: Execution, status: Status, hint: str | None) -> None:
+        if execution.status is not None:
+            return
+        shell = self._shell(execution.request)
+        if shell is not None and execution.capture is not None:
+            state = execution.capture.close()
+            shell.keep(None if status.killed or status.timed_out else state)
+        self.executions.finish(execution, status, hint)
+        self._leave(shell, execution.request.id)
+        self._on_end(self.spec.id, execution.request.id)
+
+    def _leave(self, shell: Shell | None, execution_id: str) -> None:
+        """Take an execution out of its shell's queue, and let the next one begin."""
+        if shell is None or execution_id not in shell.queue:
+            return
+        was_first = shell.queue[0] == execution_id
+        shell.queue.remove(execution_id)
+        if was_first and shell.queue and self.is_running:
+            self._spawn(self._next(shell))
+
+    async def _next(self, shell: Shell) -> None:
+        execution = self.executions.active.get(shell.queue[0]) if shell.queue else None
+        if execution is None or execution.is_started:
+            return
+        try:
+            await self._start(execution, shell)
+        except BenchyardError as error:
+            status = Status(126, ended_ms=now_ms(), error=f"it could not be started: {error.message}")
+            self.executions.cut_short(execution, status)
+            self._leave(shell, execution.request.id)
+
+    async def take_up(self) -> None:
+        """Go on, after a restart, with the executions that had not ended."""
+        found = await asyncio.to_thread(self.executions.all)
+        for execution in found:
+            if execution.status is not None:
+                continue
+            self.executions.take_up(execution)
+            shell = self._shell(execution.request)
+            if shell is not None:
+                shell.queue.append(execution.request.id)
+                if execution.is_started:
+                    execution.capture = Capture(execution.folder / "state")
+            if execution.is_started and not await self._still_runs(execution):
+                self.look(execution.request.id)
+        for shell in self._shells.values():
+            if shell.queue:
+                self._spawn(self._next(shell))
+
+    async def _still_runs(self, execution: Execution) -> bool:
+        if await self._driver.control(self.spec.id, execution.request.id, Signal(0)):
+            return True
+        if read_status(execution.folder) is None:
+            error = "the server ended before the command had begun"
+            status = Status(_KILLED, ended_ms=now_ms(), error=error)
+            self.executions.cut_short(execution, status)
+            self._leave(self._shell(execution.request), execution.request.id)
+        return False
+
+    async def end(self, reason: str) -> None:
+        """The devbox does not run any more: so does nothing in it."""
+        self.is_running = False
+        if not self.executions.active:
+            for execution in await asyncio.to_thread(self.executions.all):
+                if execution.status is None:
+                    self.executions.take_up(execution)
+        for execution in list(self.executions.active.values()):
+            status = Status(_KILLED, killed=True, ended_ms=now_ms(), error=reason)
+            self.executions.cut_short(execution, status)
+        self._shells.clear()
+
+    def release(self) -> None:
+        """Let go of what only this process holds; the devbox lives on."""
+        for execution in self.executions.active.values():
+            if execution.capture is not None:
+                execution.capture.release()

@@ -1,0 +1,155 @@
+"""The executions of one devbox: each a folder on disk, and in memory while it runs."""
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchyard.devboxes.base import Limits, Status, read_status
+from benchyard.errors import UsageError
+from benchyard.hosts import hints, output
+from benchyard.hosts.journal import checked_name
+from benchyard.hosts.requests import ExecRequest, ExecutionState
+from benchyard.hosts.shells import Capture
+
+_REMEMBERED = 256
+"""Completed executions kept in memory; the others are read from their folders again."""
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Execution:
+    """One execution."""
+
+    folder: Path
+    request: ExecRequest
+    created_ns: int
+    is_started: bool = False
+    status: Status | None = None
+    hint: str | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    capture: Capture | None = None
+
+    def state(self, devbox_id: str, limits: Limits) -> ExecutionState:
+        """What the server is told."""
+        status = self.status
+        state = "completed" if status else "running" if self.is_started else "queued"
+        return ExecutionState(
+            id=self.request.id,
+            devbox_id=devbox_id,
+            command=self.request.command,
+            status=state,
+            shell_name=self.request.shell_name,
+            exit_status=status.exit_status if status else None,
+            start_ms=self.created_ns // 1_000_000,
+            end_ms=status.ended_ms if status else None,
+            stdout_bytes=output.size(self.folder / "stdout"),
+            stderr_bytes=output.size(self.folder / "stderr"),
+            stdout_truncated=bool(status and status.stdout_truncated),
+            stderr_truncated=bool(status and status.stderr_truncated),
+            hint=self.hint or (hints.from_status(status, limits) if status else None),
+        )
+
+
+class Executions:
+    """All executions of one devbox."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.active: dict[str, Execution] = {}
+        self._recent: OrderedDict[str, Execution] = OrderedDict()
+
+    def add(self, request: ExecRequest) -> tuple[Execution, bool]:
+        """The execution of that id, and whether it is new; raises UsageError if the id stands for another."""
+        known = self.find(request.id)
+        if known is not None:
+            if known.request.request_hash != request.request_hash:
+                raise UsageError(
+                    f"execution {request.id} was started by another request; use a new id for a new command"
+                )
+            return known, False
+        folder = self._folder / checked_name(request.id)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        execution = Execution(folder, request, time.time_ns())
+        noted = {**asdict(request), "created_ns": execution.created_ns}
+        (folder / "request.json").write_text(json.dumps(noted))
+        self.active[request.id] = execution
+        return execution, True
+
+    def find(self, execution_id: str) -> Execution | None:
+        """The execution of that id, from memory or from disk."""
+        known = self.active.get(execution_id) or self._recent.get(execution_id)
+        return known or _load(self._folder / checked_name(execution_id))
+
+    def all(self) -> list[Execution]:
+        """Every execution, oldest first."""
+        known = {**self._recent, **self.active}
+        names = sorted(entry.name for entry in self._folder.iterdir()) if self._folder.is_dir() else []
+        found = [known.get(name) or _load(self._folder / name) for name in names]
+        return sorted((one for one in found if one), key=lambda one: one.created_ns)
+
+    def begin(self, execution: Execution) -> None:
+        """Make its output files, by which it counts as started."""
+        for name in ("stdout", "stderr"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            os.close(os.open(execution.folder / name, flags, 0o600))
+        execution.is_started = True
+
+    def finish(self, execution: Execution, status: Status, hint: str | None = None) -> None:
+        """Note how it ended, and tell everybody who waits."""
+        if hint:
+            (execution.folder / "hint").write_text(hint)
+        execution.status = status
+        execution.hint = hint
+        execution.done.set()
+        self.active.pop(execution.request.id, None)
+        self._recent[execution.request.id] = execution
+        while len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
+
+    def cut_short(self, execution: Execution, status: Status) -> None:
+        """Give an execution that nobody will end any more its status, unless it has one after all."""
+        found = read_status(execution.folder)
+        if found is None:
+            found = status
+            (execution.folder / "status.json").write_text(json.dumps(asdict(status)))
+        if execution.capture is not None:
+            execution.capture.close()
+        self.finish(execution, found)
+
+    def discard(self, execution: Execution) -> None:
+        """Undo `add` for an execution that could not be handed over."""
+        self.active.pop(execution.request.id, None)
+        shutil.rmtree(execution.folder, ignore_errors=True)
+
+    def take_up(self, execution: Execution) -> None:
+        """Hold one that was found on disk and has not ended."""
+        self.active[execution.request.id] = execution
+
+
+def _load(folder: Path) -> Execution | None:
+    try:
+        noted: dict[str, Any] = json.loads((folder / "request.json").read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        # Half of it was written when the server was killed: nobody was told that it exists.
+        return None
+    created_ns = noted.pop("created_ns")
+    if noted["pty"]:
+        noted["pty"] = tuple(noted["pty"])
+    execution = Execution(folder, ExecRequest(**noted), created_ns)
+    execution.is_started = (folder / "stdout").exists()
+    execution.status = read_status(folder)
+    hint = folder / "hint"
+    execution.hint = hint.read_text() if hint.exists() else None
+    if execution.status:
+        execution.done.set()
+    return execution

@@ -1,0 +1,51 @@
+"""What to do about an execution that went wrong, when that can be told."""
+
+import re
+from pathlib import Path
+
+from benchyard.devboxes.base import Limits, Network, Status
+from benchyard.hosts.output import size
+
+_LOOKED_AT_BYTES = 4096
+_NEEDED_NETWORK = re.compile(
+    rb"could not resolve|name resolution|name or service not known|network is unreachable|unknown host"
+    rb"|nodename nor servname|getaddrinfo|enotfound|eai_again|failed to resolve|no such host"
+    rb"|temporary failure resolving|could not connect to server|no route to host",
+    re.IGNORECASE,
+)
+
+OUT_OF_MEMORY = "A process was killed because the devbox ran out of memory: create it with a larger size."
+NO_NETWORK = (
+    "The command seems to have needed the network, and this devbox has none: create it with the metadata "
+    "`benchyard.network=host`, or start the server with `benchyard serve --devbox-network host`."
+)
+
+
+def from_status(status: Status, limits: Limits) -> str | None:
+    """What the status alone tells."""
+    if status.timed_out:
+        return "The command ran into its time limit; it and everything it had started was killed."
+    if status.error:
+        return f"The command was cut short: {status.error}."
+    if status.stdout_truncated or status.stderr_truncated:
+        return f"The output was cut after {limits.output_bytes} bytes; send it to a file and download that."
+    return None
+
+
+def from_output(status: Status, network: Network, folder: Path) -> str | None:
+    """What the end of the output tells about a command that failed."""
+    if network is not Network.NONE or status.exit_status == 0 or status.killed:
+        return None
+    for name in ("stderr", "stdout"):
+        if _NEEDED_NETWORK.search(_end(folder / name)):
+            return NO_NETWORK
+    return None
+
+
+def _end(path: Path) -> bytes:
+    length = size(path)
+    if not length:
+        return b""
+    with path.open("rb") as file:
+        file.seek(max(0, length - _LOOKED_AT_BYTES))
+        return file.read(_LOOKED_AT_BYTES)

@@ -1,0 +1,91 @@
+"""The host's journal: what it was asked to hold, on disk, to find its devboxes again after a crash."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchyard.devboxes.base import Limits, Network
+from benchyard.errors import UsageError
+from benchyard.hosts.requests import StartRequest
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
+_KEPT_WITHOUT_DISK = frozenset({"request.json", "executions", "shells"})
+
+
+def checked_name(name: str) -> str:
+    """An id that is safe as the name of a folder; raises UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:200]!r} cannot be an id: use up to 128 letters, digits, '_', '-' and '.', no '.' first"
+        )
+    return name
+
+
+def write_whole(path: Path, content: Any) -> None:
+    """Write a small JSON file so that no reader sees half of it."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(content))
+    part.rename(path)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A devbox this host was asked to hold."""
+
+    request: StartRequest
+    image_id: str
+    should_run: bool
+
+
+class Journal:
+    """One folder per devbox, with the request it was started by."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self) -> None:
+        """Make the folder, closed to other users."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def folder(self, devbox_id: str) -> Path:
+        """Where everything of a devbox lies."""
+        return self._folder / checked_name(devbox_id)
+
+    def write(self, entry: Entry) -> None:
+        """Note a devbox, and whether it should run."""
+        folder = self.folder(entry.request.id)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_whole(folder / "request.json", asdict(entry))
+
+    def read(self, devbox_id: str) -> Entry | None:
+        """What is noted about a devbox; None if there is nothing."""
+        try:
+            found = json.loads((self.folder(devbox_id) / "request.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        request = dict(found["request"])
+        request["network"] = Network(request["network"])
+        request["limits"] = Limits(**request["limits"])
+        return Entry(StartRequest(**request), found["image_id"], found["should_run"])
+
+    def entries(self) -> Iterator[Entry]:
+        """Every devbox that is noted."""
+        for folder in self._folder.iterdir():
+            entry = self.read(folder.name)
+            if entry is not None:
+                yield entry
+
+    def disk(self, devbox_id: str) -> list[Path]:
+        """Everything in a devbox's folder that is not a record of what happened in it."""
+        folder = self.folder(devbox_id)
+        if not folder.is_dir():
+            return []
+        return [path for path in folder.iterdir() if path.name not in _KEPT_WITHOUT_DISK]
+
+    def forget(self, devbox_id: str) -> None:
+        """Remove the records; the disk must be gone."""
+        shutil.rmtree(self.folder(devbox_id), ignore_errors=True)

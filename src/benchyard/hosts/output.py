@@ -1,0 +1,99 @@
+"""Reading output files of any size with flat memory: following one as it grows, and its last lines."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+CHUNK_BYTES = 64 * 1024
+MAX_TAIL_BYTES = 1024 * 1024
+_FIRST_DELAY_SECONDS = 0.01
+_LONGEST_DELAY_SECONDS = 0.2
+
+
+async def follow(path: Path, offset: int, done: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    """Everything from a byte offset on, until `done` is set and all of it was read."""
+    delay = _FIRST_DELAY_SECONDS
+    while True:
+        is_last = done.is_set()
+        before = offset
+        async for data in read(path, offset):
+            offset += len(data)
+            yield data
+        if is_last:
+            return
+        delay = _FIRST_DELAY_SECONDS if offset > before else min(delay * 1.5, _LONGEST_DELAY_SECONDS)
+        await _either(done, delay)
+
+
+async def _either(done: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await done.wait()
+    except TimeoutError:
+        return
+
+
+async def read(path: Path, offset: int) -> AsyncGenerator[bytes, None]:
+    """What is in the file now, from a byte offset on; nothing while it does not exist."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        while data := os.pread(descriptor, CHUNK_BYTES, offset):
+            offset += len(data)
+            yield data
+    finally:
+        os.close(descriptor)
+
+
+def size(path: Path) -> int:
+    """Bytes in the file; 0 while it does not exist."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def tail(path: Path, lines: int) -> tuple[str, bool]:
+    """The last lines as text, at most MAX_TAIL_BYTES of them, and whether anything was left out."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "", False
+    try:
+        end = os.fstat(descriptor).st_size
+        start = end
+        blocks: list[bytes] = []
+        breaks = 0
+        while start > 0 and end - start < MAX_TAIL_BYTES and breaks <= lines:
+            start = max(0, start - CHUNK_BYTES)
+            blocks.insert(0, os.pread(descriptor, min(CHUNK_BYTES, end - start), start))
+            breaks += blocks[0].count(b"\n")
+    finally:
+        os.close(descriptor)
+    data = b"".join(blocks)
+    kept = _last_lines(data, lines)
+    if len(kept) == len(data) and start > 0:
+        kept = _from_whole_character(kept)
+    return kept.decode(errors="replace"), len(kept) < end
+
+
+def _last_lines(data: bytes, lines: int) -> bytes:
+    if lines <= 0:
+        return b""
+    # A newline at the very end closes the last line, it does not begin another.
+    position = len(data) - 1 if data.endswith(b"\n") else len(data)
+    for _ in range(lines):
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
+            return data
+    return data[position + 1 :]
+
+
+def _from_whole_character(data: bytes) -> bytes:
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return data[start:]

@@ -1,0 +1,196 @@
+"""Named shells as a function over single commands.
+
+Each command of a named shell runs in a fresh login shell that first restores what the one before it left
+(directory, variables, functions, aliases, options) and at its end writes the same into a pipe. Nothing lies
+inside the devbox. POSIX shells keep directory and exported variables.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import shlex
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchyard.errors import UsageError
+
+BASH = "/bin/bash"
+SH = "/bin/sh"
+MAX_ARGUMENT_BYTES = 100_000
+"""Longer commands go through a descriptor: the kernel takes no argument of 128 KiB or more."""
+MAX_STATE_BYTES = 4 * 1024 * 1024
+_COMPLETE = b"\n#complete\n"
+_NOWHERE = Path(os.devnull)
+_READS_AT_ONCE = 32
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+_BASH_RESTORE = r"""
+__benchyard_save() {
+  local __benchyard_status=$1 __benchyard_options __benchyard_names __benchyard_name __benchyard_kept=()
+  {
+    builtin trap '' PIPE
+    __benchyard_options=$(builtin set +o)
+    builtin set +eux -f
+    builtin unset -f __benchyard_save
+    builtin mapfile -t __benchyard_names < <(builtin compgen -v)
+    for __benchyard_name in "${__benchyard_names[@]}"; do
+      case $__benchyard_name in
+        __benchyard*|BASH*|COMP_*|EPOCH*|DIRSTACK|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|PIPESTATUS|PPID|PWD) ;;
+        RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID|COLUMNS|LINES|_) ;;
+        *) __benchyard_kept+=("$__benchyard_name") ;;
+      esac
+    done
+    builtin printf 'builtin cd -- %q\n' "$PWD"
+    builtin umask -p
+    builtin shopt -p
+    builtin declare -p "${__benchyard_kept[@]}"
+    builtin declare -f
+    builtin declare -Fx
+    builtin alias -p
+    builtin printf '%s\n\n#complete\n' "$__benchyard_options"
+    builtin eval "$__benchyard_options"
+  } >&9 2>/dev/null
+  exec 9>&-
+  return "$__benchyard_status"
+}
+IFS= builtin read -r -d '' -u 8 __benchyard_state
+exec 8<&-
+trap '__benchyard_save $?' EXIT
+eval "unset __benchyard_state
+$__benchyard_state" 2>/dev/null
+"""
+_BASH_SAVE = r"""
+{
+  __benchyard_status=$?
+  [ "$(trap -p EXIT)" = "trap -- '__benchyard_save \$?' EXIT" ] && trap - EXIT
+  __benchyard_save "$__benchyard_status"
+} 2>/dev/null
+exit "$__benchyard_status"
+"""
+_SH_RESTORE = r"""
+__benchyard_save() {
+  trap '' PIPE
+  __benchyard_directory=$PWD
+  export __benchyard_directory
+  {
+    export -p
+    printf '%s\n\n#complete\n' 'cd -- "$__benchyard_directory"; unset __benchyard_directory'
+  } >&9 2>/dev/null
+}
+trap __benchyard_save EXIT
+eval "exec 8<&-
+$(cat <&8)" 2>/dev/null
+"""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What is executed for one command."""
+
+    argv: tuple[str, ...]
+    extra_files: tuple[tuple[Path, str], ...] = ()
+
+
+def plain(program: str, command: str, folder: Path, *, is_terminal: bool) -> Invocation:
+    """A fresh login shell that runs the command, or an interactive one when there is none on a terminal."""
+    if is_terminal and not command:
+        return Invocation((program, "-l"))
+    if len(command.encode()) <= MAX_ARGUMENT_BYTES:
+        return Invocation((program, "-lc", command))
+    return Invocation((program, "-lc", _by_descriptor(8)), ((_written(folder, command), "r"),))
+
+
+def _by_descriptor(number: int) -> str:
+    # Read from the descriptor as it is: opening /dev/fd again would ask for the permissions of a closed file.
+    return f'eval "exec {number}<&-\n$(cat <&{number})"'
+
+
+def _written(folder: Path, command: str) -> Path:
+    path = folder / "command"
+    path.write_text(command)
+    return path
+
+
+@dataclass
+class Shell:
+    """One named shell of one user: its state on disk, and who waits for it."""
+
+    state: Path
+    queue: deque[str] = field(default_factory=deque)
+    """Ids of executions; the first one runs."""
+
+    @classmethod
+    def named(cls, folder: Path, user: str, name: str) -> "Shell":
+        """A user's shell of that name; nobody restores what another user left."""
+        return cls(folder / hashlib.sha256(f"{user}\0{name}".encode()).hexdigest()[:32])
+
+    def invocation(self, program: str, command: str, env: Mapping[str, str], folder: Path) -> Invocation:
+        """The command between what restores and what saves the state, which goes to `folder/state`."""
+        before, after = (_BASH_RESTORE, _BASH_SAVE) if program == BASH else (_SH_RESTORE, "")
+        given = "".join(
+            f"export {name}={shlex.quote(value)}\n"
+            for name, value in env.items()
+            if _VARIABLE.fullmatch(name)
+        )
+        files = [(self.state if self.state.exists() else _NOWHERE, "r"), (folder / "state", "w")]
+        body = f"eval {shlex.quote(command)}"
+        if len(body.encode()) + len(given.encode()) > MAX_ARGUMENT_BYTES:
+            if program != BASH:
+                raise UsageError("a command of over 100 kB in a named shell needs bash in the devbox's image")
+            files.append((_written(folder, command), "r"))
+            body = _by_descriptor(10)
+        return Invocation((program, "-lc", f"{before}{given}{body}{after}"), tuple(files))
+
+    def keep(self, state: bytes | None) -> None:
+        """Make what a command left the shell's state, if it is whole."""
+        if state is None:
+            return
+        self.state.parent.mkdir(mode=0o700, exist_ok=True)
+        part = self.state.with_suffix(".part")
+        part.write_bytes(state)
+        part.chmod(0o600)
+        part.rename(self.state)
+
+
+class Capture:
+    """Takes the state a command writes at its end: a pipe, so that who keeps it open cannot grow a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.exists():
+            os.mkfifo(path, 0o600)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._data = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._descriptor, self._read)
+
+    def _read(self) -> None:
+        for _ in range(_READS_AT_ONCE):
+            try:
+                data = os.read(self._descriptor, 65536)
+            except BlockingIOError:
+                return
+            if len(self._data) <= MAX_STATE_BYTES:
+                self._data += data
+
+    def close(self) -> bytes | None:
+        """Read what is left, and let go; None unless the state is whole."""
+        if self._descriptor < 0:
+            return None
+        self._read()
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self._path.unlink(missing_ok=True)
+        whole = len(self._data) <= MAX_STATE_BYTES and self._data.endswith(_COMPLETE)
+        return bytes(self._data) if whole else None
+
+    def release(self) -> None:
+        """Let go without an end: the command lives on without us."""
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,29 @@
+"""The watch on disks: where no quota holds a devbox's changed layer, it is measured again and again."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+from benchyard.devboxes.base import DevboxSpec, Trees
+
+_PAUSE_SECONDS = 2.0
+_SHARE = 20
+"""A tree that takes long to measure is measured seldom: at most this fraction of the time goes into it."""
+
+
+async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> AsyncIterator[tuple[str, int]]:
+    """Devboxes over their disk limit, with the bytes they use, for ever."""
+    due: dict[str, float] = {}
+    while True:
+        specs = running()
+        due = {spec.id: due.get(spec.id, 0.0) for spec in specs}
+        for spec in specs:
+            began = time.monotonic()
+            if due[spec.id] > began or not spec.changes.exists():
+                continue
+            used, _entries = await trees.usage(spec.changes)
+            ended = time.monotonic()
+            due[spec.id] = ended + (ended - began) * _SHARE
+            if used > spec.limits.disk_bytes:
+                yield spec.id, used
+        await asyncio.sleep(_PAUSE_SECONDS)
