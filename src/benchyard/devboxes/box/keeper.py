@@ -20,6 +20,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     listener = socket.socket(fileno=request["listener"])
     os.set_inheritable(listener.fileno(), False)
+    _close_all_but(listener.fileno())
     pid = os.fork()
     if pid:
         os.write(1, str(pid).encode())
@@ -31,6 +32,12 @@ def main() -> None:
     for number in range(3):
         os.dup2(nowhere, number)
     agent.Agent(listener, can_change_user=False).run()
+
+
+def _close_all_but(kept: int) -> None:
+    """Let go of what else was inherited: some event loops leave a second end of the output pipe open."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _keep_walls(request: dict[str, Any]) -> None:
