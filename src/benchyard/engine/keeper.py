@@ -35,7 +35,7 @@ class Keeper:
 
     async def reconcile(self) -> None:
         """Set records and machine right after a start: go on with what runs or came up, end what is gone."""
-        running = set(self._tools.host.running() or ())
+        running = self._tools.host.running()
         for devbox in self._tools.roster.live():
             if devbox.status in BOOTING:
                 self._lifecycle.start(devbox.id)

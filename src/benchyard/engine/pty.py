@@ -127,6 +127,10 @@ class Ptys:
                 return False
         return True
 
+    async def exit_status(self, session: Session) -> int | None:
+        """How the shell ended, or None while it runs."""
+        return (await self._host.execution(session.devbox_id, session.execution_id)).exit_status
+
     async def _find(self, devbox_id: str, name: str) -> Session | None:
         session = self._sessions.get((devbox_id, name))
         if session is None:

@@ -21,6 +21,8 @@ router = APIRouter(tags=["pty"])
 
 TUNNEL_SECONDS = 24 * 3600
 TICKET_SECONDS = 300
+_NORMAL, _RESTARTING = 1000, 1012
+_LAST_OUTPUT_SECONDS = 5.0
 _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
 
 
@@ -106,17 +108,26 @@ def _ticket_holder(socket: WebSocket, session_name: str) -> str:
 
 
 async def _carry(services: Services, socket: WebSocket, session: Session) -> None:
-    jobs = [
-        asyncio.ensure_future(_send_output(services, socket, session)),
-        asyncio.ensure_future(_take_input(services, socket, session)),
-        asyncio.ensure_future(services.stopping.wait()),
-    ]
-    await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-    for job in jobs:
-        job.cancel()
-    ended = await asyncio.gather(*jobs, return_exceptions=True)
-    if not any(isinstance(each, WebSocketDisconnect) for each in ended):
-        await socket.close()
+    output = asyncio.ensure_future(_send_output(services, socket, session))
+    typing = asyncio.ensure_future(_take_input(services, socket, session))
+    stopping = asyncio.ensure_future(services.stopping.wait())
+    jobs = {output, typing, stopping}
+    try:
+        await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            await socket.close(_RESTARTING, "the server is stopping")
+        elif not (typing.done() and isinstance(typing.exception(), WebSocketDisconnect)):
+            # The shell has ended; what it printed last is sent before its exit status.
+            await asyncio.wait({output}, timeout=_LAST_OUTPUT_SECONDS)
+            status = await services.engine.ptys.exit_status(session)
+            await socket.close(_NORMAL, f"exit {status}" if status is not None else "")
+    finally:
+        for job in jobs:
+            job.cancel()
+        ended = await asyncio.gather(*jobs, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | BenchyardError):
+            raise error
 
 
 async def _send_output(services: Services, socket: WebSocket, session: Session) -> None:
