@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import make_url, text
 
-from benchyard.store.database import async_url
+from benchyard.store.postgres import PostgresConnections
 from benchyard.testing.server import RunningServer
 from tests.postgres import running_postgres
 
@@ -41,10 +40,9 @@ def postgres_database(postgres_url: str) -> str:
     name = f"t{secrets.token_hex(8)}"
 
     async def create() -> None:
-        engine = create_async_engine(async_url(postgres_url), isolation_level="AUTOCOMMIT")
-        async with engine.connect() as connection:
-            await connection.execute(text(f"CREATE DATABASE {name}"))
-        await engine.dispose()
+        connections = PostgresConnections(make_url(postgres_url))
+        await connections.read(lambda connection: connection.execute(text(f"CREATE DATABASE {name}")))
+        await connections.close()
 
     asyncio.run(create())
     return postgres_url.rpartition("/")[0] + "/" + name

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from benchyard.errors import StoreError, UsageError
 from benchyard.models.base import Record
-from benchyard.store.database import Store, async_url
+from benchyard.store.database import Store
 from benchyard.store.tables import metadata
 
 
@@ -20,8 +20,8 @@ def test_the_migrated_schema_is_the_one_of_the_tables(database_url: str) -> None
         return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
     async def main() -> list[object]:
-        async with Store(database_url) as store, store.reading() as connection:
-            return await connection.run_sync(differences)
+        async with Store(database_url) as store:
+            return await store.read(differences)
 
     assert asyncio.run(main()) == []
 
@@ -41,8 +41,9 @@ def test_servers_that_start_at_once_migrate_once(database_url: str) -> None:
 
 def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
     async def main() -> None:
-        async with Store(database_url) as store, store.writing() as connection:
-            await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        async with Store(database_url) as store:
+            newer = text("UPDATE alembic_version SET version_num = '9999'")
+            await store.write(lambda connection: connection.execute(newer))
         async with Store(database_url):
             pass
 
@@ -53,7 +54,7 @@ def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
 @pytest.mark.parametrize("url", ["mysql://localhost/x", "nonsense", "sqlite+pysqlite:///x"])
 def test_an_unknown_database_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="sqlite"):
-        async_url(url)
+        Store(url)
 
 
 def test_a_postgres_that_is_not_there_is_a_store_error() -> None:
@@ -99,10 +100,14 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 def test_sqlite_keeps_what_was_committed_through_a_crash(tmp_path: Path) -> None:
     file = tmp_path / "benchyard.db"
 
+    def pragmas(connection: Connection) -> tuple[str, int]:
+        return tuple(
+            connection.execute(text(f"PRAGMA {name}")).scalar_one()
+            for name in ("journal_mode", "synchronous")
+        )
+
     async def main() -> tuple[str, int]:
-        async with Store(f"sqlite:///{file}") as store, store.reading() as connection:
-            mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
-            level = (await connection.execute(text("PRAGMA synchronous"))).scalar_one()
-            return mode, level
+        async with Store(f"sqlite:///{file}") as store:
+            return await store.write(pragmas)
 
     assert asyncio.run(main()) == ("wal", 2)

@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import pkgutil
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
@@ -16,11 +17,23 @@ from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
 
 _FAILURES = {status: {"model": ErrorView} for status in (400, 401, 404)}
+_BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
+
+
+class App(FastAPI):
+    """FastAPI, with the keys in its schema that `BearerKeys` asks for."""
+
+    def openapi(self) -> dict[str, Any]:
+        if not self.openapi_schema:
+            schema = super().openapi()
+            schema["components"]["securitySchemes"] = _BEARER
+            schema["security"] = [{name: []} for name in _BEARER]
+        return super().openapi()
 
 
 def build_app(services: Services) -> FastAPI:
     """The app that serves these services."""
-    app = FastAPI(
+    app = App(
         title="Benchyard",
         version=importlib.metadata.version("benchyard"),
         redoc_url=None,

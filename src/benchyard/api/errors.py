@@ -1,11 +1,12 @@
 """How errors look on the wire: `{"code", "message", "details"}`, and whether a retry can help."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from benchyard.errors import BenchyardError, Conflict, DevboxGone, NotFound, StoreError, UsageError
@@ -36,11 +37,13 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
 
 
-def error_response(error: BenchyardError) -> JSONResponse:
+def error_response(error: BenchyardError) -> Response:
     """The answer for an error of our tree."""
     body = error.body()
     body["message"] = body["message"][:_MAX_MESSAGE]
-    return JSONResponse(body, status_code=error.http_status, headers=dict(_headers(error)))
+    # Details may hold anything, and an error about an error helps nobody.
+    content = json.dumps(body, default=str)
+    return Response(content, error.http_status, dict(_headers(error)), "application/json")
 
 
 def _headers(error: BenchyardError) -> Mapping[str, str]:
@@ -57,13 +60,13 @@ def _headers(error: BenchyardError) -> Mapping[str, str]:
     return headers
 
 
-async def _on_error(request: Request, error: Exception) -> JSONResponse:
+async def _on_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, BenchyardError):
         raise error
     return error_response(error)
 
 
-async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     first: dict[str, Any] = error.errors()[0]
@@ -73,7 +76,7 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     return error_response(UsageError(f"{place}{field}: {first['msg']}", field=field))
 
 
-async def _on_http(request: Request, error: Exception) -> JSONResponse:
+async def _on_http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     if isinstance(error.__cause__, BenchyardError):

@@ -1,48 +1,58 @@
 """The records of one table: insert, look up, change, list."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Select, Table, delete, func, insert, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
 from benchyard.store.bodies import body_field, metadata_items, metadata_value
 
+R = TypeVar("R")
 T = TypeVar("T", bound=Record)
 
 _COLUMNS = frozenset({"id", "name", "status", "parent", "request_hash"})
 _METADATA = "metadata."
 
 
-class Connections(Protocol):
-    """Where a collection gets its connections from."""
+class Database(Protocol):
+    """Where a collection's work is done."""
 
-    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection for single statements that only read."""
+    async def read(self, work: Callable[[Connection], R]) -> R:
+        """Run statements that only read."""
 
-    def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A transaction that sees no other writer."""
+    async def write(self, work: Callable[[Connection], R]) -> R:
+        """Run a transaction."""
 
 
 class Collection(Generic[T]):
     """The records of one table, newest first."""
 
-    def __init__(self, connections: Connections, table: Table, model: type[T]) -> None:
-        self._connections = connections
+    def __init__(self, database: Database, table: Table, model: type[T]) -> None:
+        self._database = database
         self._table = table
         self._model = model
 
     async def insert(self, record: T) -> T:
         """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
-        values = self._row(record)
+        statement = insert(self._table).values(id=record.id, **self._row(record))
         try:
-            async with self._connections.writing() as connection:
-                await connection.execute(insert(self._table).values(id=record.id, **values))
+            await self._database.write(lambda connection: connection.execute(statement))
         except IntegrityError as error:
             raise Conflict(f"{record.id} is there already", existing=True) from error
         return record
@@ -83,22 +93,24 @@ class Collection(Generic[T]):
         `change` may raise to leave things as they are.
         """
         table = self._table
-        async with self._connections.writing() as connection:
-            query = select(table.c.body).where(table.c.id == _clean(id)).with_for_update()
-            body = (await connection.execute(query)).scalar_one_or_none()
+        query = select(table.c.body).where(table.c.id == _clean(id)).with_for_update()
+
+        def work(connection: Connection) -> T:
+            body = connection.execute(query).scalar_one_or_none()
             if body is None:
                 raise NotFound(f"no such thing in {table.name}: {id[:200]}", id=id[:200])
             old = self._model.model_validate_json(body)
             new = change(old)
             if new is not old:
-                await connection.execute(update(table).where(table.c.id == id).values(**self._row(new)))
-        return new
+                connection.execute(update(table).where(table.c.id == id).values(**self._row(new)))
+            return new
+
+        return await self._database.write(work)
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""
-        async with self._connections.writing() as connection:
-            result = await connection.execute(delete(self._table).where(self._table.c.id == _clean(id)))
-        if not result.rowcount:
+        statement = delete(self._table).where(self._table.c.id == _clean(id))
+        if not await self._database.write(lambda connection: connection.execute(statement).rowcount):
             raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
 
     async def page(self, query: Query) -> Page[T]:
@@ -108,25 +120,13 @@ class Collection(Generic[T]):
         wanted = self._conditions(query.where)
         if query.search:
             wanted.append(self._search(query.search))
-        table = self._table
-        async with self._connections.reading() as connection:
-            after = await self._after(connection, query.starting_after)
-            newest = select(table.c.body).where(*wanted, *after).order_by(table.c.seq.desc())
-            bodies = (await connection.execute(newest.limit(query.limit + 1))).scalars().all()
-            total = None
-            if query.include_total_count:
-                count = select(func.count()).select_from(table).where(*wanted)
-                total = (await connection.execute(count)).scalar_one()
-        items = [self._model.model_validate_json(body) for body in bodies[: query.limit]]
-        return Page(items=items, has_more=len(bodies) > query.limit, total_count=total)
+        return await self._database.read(lambda connection: self._page(connection, query, wanted))
 
     async def all(self, where: Where) -> list[T]:
         """Every record that fits, newest first."""
         table = self._table
         query = select(table.c.body).where(*self._conditions(where)).order_by(table.c.seq.desc())
-        async with self._connections.reading() as connection:
-            bodies = (await connection.execute(query)).scalars().all()
-        return [self._model.model_validate_json(body) for body in bodies]
+        return await self._database.read(lambda connection: self._records(connection, query))
 
     async def metadata_keys(self, where: Where) -> list[str]:
         """The metadata keys in use, in order."""
@@ -143,22 +143,35 @@ class Collection(Generic[T]):
 
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
         query = select(self._table.c.body).where(condition).order_by(self._table.c.seq.desc()).limit(1)
-        async with self._connections.reading() as connection:
-            body = (await connection.execute(query)).scalar_one_or_none()
-        return None if body is None else self._model.model_validate_json(body)
+        found = await self._database.read(lambda connection: self._records(connection, query))
+        return found[0] if found else None
 
-    async def _after(self, connection: AsyncConnection, cursor: str | None) -> list[ColumnElement[bool]]:
+    async def _strings(self, query: Select[Any]) -> list[str]:
+        return await self._database.read(
+            lambda connection: sorted(str(value) for value in connection.execute(query).scalars())
+        )
+
+    def _records(self, connection: Connection, query: Select[Any]) -> list[T]:
+        return [self._model.model_validate_json(body) for body in connection.execute(query).scalars()]
+
+    def _page(self, connection: Connection, query: Query, wanted: list[ColumnElement[bool]]) -> Page[T]:
+        table = self._table
+        after = self._after(connection, query.starting_after)
+        newest = select(table.c.body).where(*wanted, *after).order_by(table.c.seq.desc())
+        found = self._records(connection, newest.limit(query.limit + 1))
+        total = None
+        if query.include_total_count:
+            total = connection.execute(select(func.count()).select_from(table).where(*wanted)).scalar_one()
+        return Page(items=found[: query.limit], has_more=len(found) > query.limit, total_count=total)
+
+    def _after(self, connection: Connection, cursor: str | None) -> list[ColumnElement[bool]]:
         if cursor is None:
             return []
         query = select(self._table.c.seq).where(self._table.c.id == _clean(cursor))
-        seq = (await connection.execute(query)).scalar_one_or_none()
+        seq = connection.execute(query).scalar_one_or_none()
         if seq is None:
             raise UsageError(f"starting_after names nothing: {cursor[:200]}", field="starting_after")
         return [self._table.c.seq < seq]
-
-    async def _strings(self, query: Select[tuple[Any]]) -> list[str]:
-        async with self._connections.reading() as connection:
-            return sorted(str(value) for value in (await connection.execute(query)).scalars())
 
     def _conditions(self, where: Where) -> list[ColumnElement[bool]]:
         return [self._condition(key, value) for key, value in where.items()]
