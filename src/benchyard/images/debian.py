@@ -18,7 +18,7 @@ PACKAGES = ("ca-certificates", "curl", "git", "procps", "sudo", "xz-utils")
 
 _SUITE = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _MIRROR = re.compile(r"https?://[^\s]{1,500}")
-_GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 10.0
 _LONGEST_LINE = 64 * 1024
 
 
@@ -92,9 +92,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """End the process and what it started: politely first, since it may have mounts to undo."""
     if process.returncode is not None:
         return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GRACE_SECONDS)
-            return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _GRACE_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

@@ -77,7 +77,6 @@ ALLOWED = (
     "var/lib/dpkg/arch",
     "var/lib/dpkg/diversions",
     "var/lib/dpkg/info/format",
-    "var/lib/dpkg/statoverride",
     "var/lib/dpkg/status",
 )
 """Files and folders by name; `*` at the end stands for versions."""

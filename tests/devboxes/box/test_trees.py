@@ -178,9 +178,9 @@ def test_a_link_instead_of_a_folder_is_not_copied(source: Path, tmp_path: Path) 
 def test_trees_deeper_than_a_path_can_name_are_copied_measured_and_removed(
     source: Path, tmp_path: Path
 ) -> None:
-    nest(source, 3000)
+    nest(source, 1000)
     copy_tree(str(source), str(tmp_path / "copy"))
-    assert tree_usage(str(tmp_path / "copy"))[1] == 3001
+    assert tree_usage(str(tmp_path / "copy"))[1] == 1001
     remove_tree(str(tmp_path / "copy"))
     remove_tree(str(source))
     assert list(tmp_path.iterdir()) == []
