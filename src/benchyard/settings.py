@@ -13,13 +13,17 @@ class Settings:
     """Everything a server can be told; the defaults make the embedded one."""
 
     data: Path
+    """Everything the server keeps lies in this folder."""
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: int = DEFAULT_PORT
     """0 takes a free one."""
     database_url: str | None = None
     """None is SQLite inside the data folder."""
     driver: str = "native"
+    """How devboxes are held: `native`, `process` or `fake`."""
     devbox_network: str = "none"
+    """What a devbox can reach unless it says otherwise: `none` or `host`."""
     public_url: str | None = None
     """Where clients reach this server; None is wherever a request came to. Signed links are made with it."""
     max_body_bytes: int = 128 * 1024**2
@@ -29,6 +33,7 @@ class Settings:
     git_url: str = "https://github.com"
     """Where code mounts are cloned from."""
     driver_options: dict[str, str] = field(default_factory=dict)
+    """Passed to the driver, such as the native one's `mode`."""
 
 
 def default_data_folder(environment: Mapping[str, str] = os.environ) -> Path:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 
@@ -61,21 +62,31 @@ def commands() -> Iterator[str]:
 
 
 def command_lines(command: click.Command, context: click.Context) -> Iterator[str]:
+    level = "##" if context.parent and not context.parent.parent else "###"
     if isinstance(command, click.Group):
         if context.parent:
-            yield from [f"## {context.command_path}", "", (command.help or "").strip(), ""]
+            yield from [f"{level} {context.command_path}", "", *help_lines(command)]
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner and not inner.hidden:
                 yield from command_lines(inner, click.Context(inner, parent=context, info_name=name))
         return
     usage = command.get_usage(context).removeprefix("Usage: ")
-    level = "##" if context.parent and not context.parent.parent else "###"
     yield from [f"{level} {context.command_path}", "", "```text", " ".join(usage.split()), "```", ""]
-    yield from [inspect.cleandoc(command.help or "").replace("\b\n", ""), ""]
-    options = [each.get_help_record(context) for each in command.get_params(context)]
-    rows = [f"| `{cell(names)}` | {cell(text)} |" for names, text in filter(None, options)]
-    yield from ["| option | |", "|---|---|", *rows, ""]
+    yield from help_lines(command)
+    records = [each.get_help_record(context) for each in command.get_params(context)]
+    shown = [(names, text) for names, text in filter(None, records) if text and "--help" not in names]
+    if shown:
+        rows = [f"| `{cell(names)}` | {cell(text)} |" for names, text in shown]
+        yield from ["| option | |", "|---|---|", *rows, ""]
+
+
+def help_lines(command: click.Command) -> Iterator[str]:
+    """A command's help; what click is told not to wrap becomes a block."""
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        first, _, rest = paragraph.partition("\n")
+        example = first.strip() == "\b"
+        yield from ["```text", textwrap.dedent(rest), "```", ""] if example else [paragraph, ""]
 
 
 def rooms_table() -> Iterator[str]:

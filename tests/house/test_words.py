@@ -7,9 +7,7 @@ from tests.house.tree import ROOT, modules, python_files, tracked_files, unexcus
 
 EMPTY_NAMES = {"utils", "util", "helper", "helpers", "manager", "managers", "common", "misc", "legacy"}
 EMPTY_CLASS_NAME = re.compile(r"^(Base|Abstract)[A-Z]|(Manager|Helper|Factory|Utils?)$")
-MACHINE_PATHS = re.compile(
-    r"/Users/\w|/home/(?!user\b)\w+/|/root/\.|/work/(main|shared)|--(extra-)?index-url"
-)
+MACHINE_PATHS = re.compile(r"(?<![\w.$}*])/(Users|work|root)/[\w.]")
 DEBRIS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
