@@ -17,9 +17,9 @@ class MappedTrees(Trees):
     def __init__(self, zygote: ZygoteProcess, mode: str) -> None:
         self._zygote = zygote
         self._mode = mode
+        self._has_ids = mode != ids.ROOTLESS_SINGLE
 
     async def _call(self, name: str, *arguments: Any, **options: Any) -> Any:
-        can_change_user = self._mode != ids.ROOTLESS_SINGLE
         request = {
             "op": "call",
             "call": name,
@@ -27,7 +27,7 @@ class MappedTrees(Trees):
             "options": options,
             "mode": self._mode,
             "slot": 0,
-            "can_change_user": can_change_user,
+            "can_change_user": self._has_ids,
         }
         answer = await self._zygote.ask(request, [], _DONE)
         text = answer.find("error")
@@ -39,7 +39,7 @@ class MappedTrees(Trees):
         return answer.find("result")
 
     async def copy(self, source: Path, target: Path) -> None:
-        await self._call("copy", str(source), str(target))
+        await self._call("copy", str(source), str(target), keep_owner=self._has_ids)
 
     async def remove(self, path: Path) -> None:
         await self._call("remove", str(path))
@@ -49,7 +49,7 @@ class MappedTrees(Trees):
         return size, entries
 
     async def unpack(self, archive: Path, target: Path) -> None:
-        await self._call("unpack", str(archive), str(target))
+        await self._call("unpack", str(archive), str(target), keep_owner=self._has_ids)
 
     async def sync(self, path: Path) -> None:
         await self._call("sync", str(path))
