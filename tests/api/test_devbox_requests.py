@@ -17,8 +17,8 @@ def count(api: httpx.Client) -> int:
     ("body", "status", "says"),
     [
         ({"snapshot_id": "snp_unknown"}, 404, "no snapshot"),
-        ({"blueprint_id": "bpt_unknown"}, 404, "no blueprint"),
-        ({"blueprint_name": "unknown"}, 404, "no blueprint"),
+        ({"blueprint_id": "bpt_unknown"}, 400, "native driver"),
+        ({"blueprint_name": "unknown"}, 400, "native driver"),
         ({"blueprint_id": "a", "snapshot_id": "b"}, 400, "at most one"),
         ({"secrets": {"A": "NO_SUCH_SECRET"}}, 400, "NO_SUCH_SECRET"),
         ({"mounts": [{"type": "object_mount", "object_id": "obj_x", "object_path": "/a"}]}, 404, "obj_x"),

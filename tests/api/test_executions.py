@@ -214,7 +214,7 @@ def test_paths_in_ids_lead_nowhere(devbox: DevboxOverHttp, api: httpx.Client) ->
 def test_the_log_has_commands_and_their_output(devbox: DevboxOverHttp) -> None:
     execution = devbox.run("echo logged; echo wrong >&2; exit 5", shell_name="logged")["execution_id"]
     lines = good(devbox.get("logs", params={"execution_id": execution}))["logs"]
-    assert [each.get("cmd") for each in lines][0] == "echo logged; echo wrong >&2; exit 5"
+    assert next(each.get("cmd") for each in lines) == "echo logged; echo wrong >&2; exit 5"
     assert {"logged", "wrong"} <= {each.get("message") for each in lines}
     assert lines[-1]["exit_code"] == 5
     assert all(each["cmd_id"] == execution and each["source"] == "exec" for each in lines)

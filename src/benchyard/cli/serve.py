@@ -1,5 +1,6 @@
 """`benchyard serve`: run the server."""
 
+import os
 from pathlib import Path
 
 import click
@@ -75,6 +76,7 @@ def serve(
         devbox_network=devbox_network,
         public_url=public_url,
         driver_options=options,
+        git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )
     uvloop.run(run(settings))
 

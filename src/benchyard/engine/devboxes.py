@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from benchyard.devboxes.base import Network
+from benchyard.devboxes.base import Capability, Network
 from benchyard.engine.journal import now_ms
 from benchyard.engine.keeper import Keeper
 from benchyard.engine.launch import all_mounts, check_request, network
@@ -12,7 +12,7 @@ from benchyard.engine.lifecycle import Lifecycle
 from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move
 from benchyard.engine.tools import Tools, snapshot_keys
 from benchyard.engine.usage import usage
-from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
+from benchyard.errors import Conflict, NotFound, NotSupported, StillWaiting, UsageError
 from benchyard.models.devboxes import (
     Devbox,
     DevboxChange,
@@ -155,6 +155,7 @@ class Devboxes:
         check_request(request)
         mounts = [await self._checked(mount) for mount in all_mounts(request)]
         await self._check_secrets(request)
+        image = await self._image(request)
         now = now_ms()
         return Devbox(
             id=asked.id,
@@ -162,8 +163,8 @@ class Devboxes:
             request_hash=asked.request_hash,
             name=request.name or None,
             metadata=request.metadata or {},
-            image=await self._image(request),
-            blueprint_id=request.blueprint_id,
+            image=image,
+            blueprint_id=image if request.blueprint_id or request.blueprint_name else None,
             snapshot_id=request.snapshot_id,
             launch_parameters=request.launch_parameters or LaunchParameters(),
             environment_variables=request.environment_variables or {},
@@ -180,6 +181,9 @@ class Devboxes:
         named = request.blueprint_id or request.blueprint_name
         if named is None:
             return DEFAULT_IMAGE
+        capabilities, _ = self._tools.host.report()
+        if Capability.IMAGES not in capabilities:
+            raise NotSupported("this server's driver cannot start other images; use the native driver")
         try:
             return (await self._tools.images.get(named)).id
         except NotFound as error:

@@ -7,8 +7,9 @@ from pathlib import Path
 from benchyard.engine.descriptors import write_all
 from benchyard.engine.tools import Tools
 from benchyard.errors import Conflict, UsageError
+from benchyard.images.debian import make_debian
 from benchyard.images.store import Image
-from benchyard.models.images import ImageImportRequest, ImageView
+from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageView
 
 _SNAPSHOT = "snapshot"
 _HOST = "host"
@@ -37,6 +38,11 @@ class Library:
             if request.object_id is not None:
                 return await self._from_object(request.object_id, request.name)
             return await self._from_path(request.path or "", request.name)
+
+    async def make_debian(self, request: DebianImageRequest) -> ImageView:
+        """Make a Debian root filesystem an image; takes minutes. One at a time."""
+        async with self._importing:
+            return _view(await make_debian(self._tools.images, request.suite, request.name or "debian"))
 
     async def delete(self, id_or_name: str) -> None:
         """Delete an image; raises Conflict while devboxes or other images stand on it."""

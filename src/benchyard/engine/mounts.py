@@ -54,7 +54,8 @@ async def _open(tools: Tools, devbox_id: str, path: str) -> int:
 async def _put_object(tools: Tools, devbox: Devbox, mount: ObjectMount, step: str) -> str | None:
     record, content = await tools.objects.content(mount.object_id)
     unpack = _UNPACK.get(record.content_type)
-    path = f"/tmp/.benchyard-{step}" if unpack else mount.object_path  # noqa: S108  (a path in the devbox)
+    # Relative paths start at the user's home, and so do commands.
+    path = f".benchyard-{step}" if unpack else mount.object_path
     descriptor = await _open(tools, devbox.id, path)
     size = await write_pieces(descriptor, path, content)
     tools.note(devbox.id, "files", f"mounted object {record.id} ({size} bytes) at {mount.object_path}")

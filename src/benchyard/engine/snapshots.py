@@ -1,6 +1,7 @@
 """Disk snapshots as the API sees them."""
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 
@@ -9,7 +10,7 @@ from benchyard.engine.journal import now_ms
 from benchyard.engine.roster import uninterrupted
 from benchyard.engine.states import BOOTING, ENDED
 from benchyard.engine.tools import Tools, snapshot_keys
-from benchyard.errors import BenchyardError, Conflict, DevboxError, StillWaiting, UsageError
+from benchyard.errors import BenchyardError, Conflict, DevboxError, NotFound, StillWaiting, UsageError
 from benchyard.models.devboxes import Devbox
 from benchyard.models.snapshots import Snapshot, SnapshotRequest, SnapshotStatus
 from benchyard.store.collection import Collection
@@ -100,11 +101,7 @@ class Snapshots:
         used = {devbox.image for devbox in self._tools.roster.live()}
         for snapshot in await self.records.all({"status": _S.DELETED.value}):
             if snapshot.has_image and snapshot.id not in used:
-                try:
-                    await self._tools.images.remove(snapshot.id)
-                except Conflict:
-                    # Other snapshots are built on it; it goes when they go.
-                    continue
+                await self._remove_image(snapshot.id)
                 await self._set(snapshot.id, has_image=False)
 
     async def _collect_for_ever(self) -> None:
@@ -126,7 +123,12 @@ class Snapshots:
             return
         await self._set(snapshot_id, status=_S.COMPLETE, size_bytes=size, has_image=True)
 
+    async def _remove_image(self, snapshot_id: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._tools.images.remove(snapshot_id)
+
     async def _fail(self, snapshot_id: str, reason: str) -> None:
+        await self._remove_image(snapshot_id)
         await self._set(snapshot_id, status=_S.ERROR, error_message=reason)
 
     async def _set(self, snapshot_id: str, **fields: object) -> None:

@@ -18,6 +18,7 @@ from benchyard.devboxes.base import (
     Event,
     ExecutionEnded,
     OpenFile,
+    Report,
     Rootfs,
     Usage,
 )
@@ -179,6 +180,10 @@ class Host:
             await asyncio.to_thread(self._journal.forget, devbox_id)
             self._devboxes.pop(devbox_id, None)
         self._locks.pop(devbox_id, None)
+
+    def report(self) -> tuple[frozenset[Capability], Report]:
+        """What devboxes on this machine can do, and what to do about the rest."""
+        return self._driver.capabilities, self._driver.report()
 
     def running(self) -> set[str]:
         """The ids of devboxes that run here now (after a restart: those found again)."""

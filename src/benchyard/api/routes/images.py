@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
-from benchyard.models.images import ImageImportRequest, ImageListView, ImageView
+from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageListView, ImageView
 
 router = APIRouter(prefix="/v1/images", tags=["images"])
 
@@ -19,6 +19,12 @@ async def list_images(services: ServicesDep) -> ImageListView:
 async def import_image(services: ServicesDep, body: ImageImportRequest) -> ImageView:
     """Import a root filesystem from an object, or from a path of the server's machine."""
     return await held(services, services.engine.library.import_image(body))
+
+
+@router.post("/debian")
+async def make_debian(services: ServicesDep, body: DebianImageRequest) -> ImageView:
+    """Make a Debian root filesystem an image; takes minutes."""
+    return await held(services, services.engine.library.make_debian(body))
 
 
 @router.get("/{id}")

@@ -1,0 +1,27 @@
+"""What a server's machine allows its devboxes."""
+
+from benchyard.models.base import Model
+
+
+class MissingCapability(Model):
+    """Something devboxes cannot do here, and what to do about it."""
+
+    capability: str
+    remedy: str
+
+
+class FailedMode(Model):
+    """A better mode of the driver that did not work here: the first step that failed, and its remedy."""
+
+    mode: str
+    reason: str
+
+
+class DoctorView(Model):
+    """The server's own findings."""
+
+    driver: str
+    mode: str
+    capabilities: list[str]
+    missing: list[MissingCapability]
+    tried: list[FailedMode]
