@@ -1,5 +1,6 @@
 """A server that stops or is killed, and what it finds again."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,18 @@ def test_snapshots_and_logs_are_there_after_a_restart(
     copy = create(own_api, snapshot_id=taken["id"])
     assert copy.run("cat ~/file")["stdout"] == "kept\n"
     assert "echo kept > ~/file" in [each.get("cmd") for each in good(devbox.get("logs"))["logs"]]
+
+
+def test_a_devbox_that_nobody_knows_is_cleared_away(own_server: RunningServer, own_api: httpx.Client) -> None:
+    devbox = create(own_api)
+    disk = own_server.data / "host" / "devboxes" / devbox.id / "changes"
+    assert disk.exists()
+    own_server.kill()
+    with sqlite3.connect(own_server.data / "benchyard.db") as database:
+        database.execute("DELETE FROM devboxes")
+    database.close()
+    own_server.start()
+    eventually(lambda: not disk.exists(), "the disk to be gone")
 
 
 def test_a_driver_that_cannot_start_devboxes_fails_them(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ class Devboxes:
         await self._keeper.reconcile()
         self._tools.work.start("keeper/watch", self._keeper.watch)
         self._tools.work.start("keeper/listen", self._keeper.listen)
+        self._tools.work.start("keeper/clear", self._keeper.clear)
         return self
 
     async def __aexit__(

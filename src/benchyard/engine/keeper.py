@@ -16,6 +16,9 @@ from benchyard.errors import BenchyardError, NotFound
 from benchyard.models.devboxes import Devbox, DevboxStatus, FailureReason
 
 TICK_SECONDS = 1.0
+KEEP_SECONDS = 7 * 24 * 3600
+"""How long logs and outputs of ended devboxes can be read."""
+CLEAR_SECONDS = 3600.0
 
 _S = DevboxStatus
 _log = logging.getLogger(__name__)
@@ -44,7 +47,8 @@ class Keeper:
             elif devbox.status is _S.RUNNING and devbox.id not in running:
                 detail = "the devbox was gone when the server started again"
                 await self._lifecycle.end(devbox.id, _failure("health_check_failed", detail))
-        for devbox_id in running - {devbox.id for devbox in self._tools.roster.live()}:
+        left = running | await asyncio.to_thread(self._tools.host.with_disk)
+        for devbox_id in left - {devbox.id for devbox in self._tools.roster.live()}:
             self._lifecycle.release(devbox_id)
 
     async def watch(self) -> None:
@@ -55,6 +59,16 @@ class Keeper:
             live = {devbox.id for devbox in self._tools.roster.live()}
             self._last_use_ms = {id: time for id, time in self._last_use_ms.items() if id in live}
             await asyncio.sleep(TICK_SECONDS)
+
+    async def clear(self) -> None:
+        """Forget the logs and outputs of devboxes that ended long ago, again and again."""
+        while True:
+            try:
+                for devbox_id in await self._tools.host.forget_old(now_ms() - KEEP_SECONDS * 1000):
+                    self._tools.journal.forget(devbox_id)
+            except (BenchyardError, OSError) as error:
+                _log.warning("old logs could not be removed, will try again: %s", error)
+            await asyncio.sleep(CLEAR_SECONDS)
 
     async def listen(self) -> None:
         """Act on what the host tells, as it tells it."""

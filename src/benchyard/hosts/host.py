@@ -185,6 +185,18 @@ class Host:
         """What devboxes on this machine can do, and what to do about the rest."""
         return self._driver.capabilities, self._driver.report()
 
+    def with_disk(self) -> set[str]:
+        """The ids of devboxes, running or stopped, whose disk is here."""
+        return self._journal.with_disk()
+
+    async def forget_old(self, before_ms: int) -> list[str]:
+        """Forget every devbox that ended before that time; returns their ids."""
+        old = await asyncio.to_thread(self._journal.ended_before, before_ms / 1000)
+        forgotten = sorted(old - self.running())
+        for devbox_id in forgotten:
+            await self.forget(devbox_id)
+        return forgotten
+
     def running(self) -> set[str]:
         """The ids of devboxes that run here now (after a restart: those found again)."""
         return {devbox.spec.id for devbox in self._devboxes.values() if devbox.is_running}

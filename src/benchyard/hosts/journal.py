@@ -86,6 +86,16 @@ class Journal:
             return []
         return [path for path in folder.iterdir() if path.name not in _KEPT_WITHOUT_DISK]
 
+    def with_disk(self) -> set[str]:
+        """The devboxes that have a disk here."""
+        return {folder.name for folder in self._folder.iterdir() if (folder / "changes").exists()}
+
+    def ended_before(self, seconds: float) -> set[str]:
+        """The devboxes without a disk that were last noted before that time."""
+        notes = ((folder.name, folder / "request.json") for folder in self._folder.iterdir())
+        old = {name for name, note in notes if note.exists() and note.stat().st_mtime < seconds}
+        return old - self.with_disk()
+
     def forget(self, devbox_id: str) -> None:
         """Remove the records; the disk must be gone."""
         shutil.rmtree(self.folder(devbox_id), ignore_errors=True)
