@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ import pytest
 
 from benchyard.errors import ServerUnreachable
 from benchyard.testing.server import RunningServer
+from tests.postgres import running_postgres
 
 FAKE = ("--driver", "fake")
 
@@ -129,9 +131,26 @@ def test_the_server_runs_on_postgres(postgres_database: str, tmp_path: Path) -> 
     assert not (tmp_path / "data" / "benchyard.db").exists()
 
 
+def test_a_database_that_is_gone_is_503_and_asks_for_a_retry(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with running_postgres() as url:
+            options = [*FAKE, "--database-url", url]
+            server = stack.enter_context(RunningServer(tmp_path / "data", options))
+            headers = {"authorization": f"Bearer {server.key}"}
+            assert httpx.get(f"{server.url}/v1/secrets", headers=headers).status_code == 200
+        answer = httpx.get(f"{server.url}/v1/secrets", headers=headers, timeout=30)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
+        assert answer.headers["x-should-retry"] == "true"
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+
+
 def test_the_log_is_json_lines_without_secrets(fake_server: RunningServer) -> None:
     headers = {"authorization": f"Bearer {fake_server.key}", "x-request-id": "in-the-log"}
     httpx.get(f"{fake_server.url}/v1/secrets?search=not-logged", headers=headers)
+    deadline = time.monotonic() + 30
+    while "in-the-log" not in fake_server.log:
+        assert time.monotonic() < deadline
     lines = [json.loads(line) for line in fake_server.log.splitlines()]
     (mine,) = [line for line in lines if line.get("request_id") == "in-the-log"]
     assert (mine["method"], mine["path"], mine["status"]) == ("GET", "/v1/secrets", 200)

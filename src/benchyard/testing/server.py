@@ -11,15 +11,18 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+import httpx
+
 from benchyard.errors import ServerUnreachable
 
 _READY = "benchyard: listening on "
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
+_ENDED = ("shutdown", "failure")
 
 
 class RunningServer:
-    """`benchyard serve` on a free port and a data folder; use as a context manager.
+    """`benchyard serve` on a free port and a data folder; as a context manager it ends its devboxes too.
 
     `options` are what the command line takes: `RunningServer(tmp_path / "data", ["--driver", "fake"])`.
     """
@@ -42,7 +45,10 @@ class RunningServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._process is None and any((self.data / "host" / "devboxes").glob("*")):
+            self.start()
         if self._process is not None:
+            self._end_devboxes()
             self.stop()
 
     @property
@@ -94,6 +100,18 @@ class RunningServer:
         """Stop it and start it again on the same port and data."""
         self.stop()
         self.start()
+
+    def _end_devboxes(self) -> None:
+        if self._running().poll() is not None or not (self.data / "api-key").exists():
+            return
+        headers = {"authorization": f"Bearer {self.key}"}
+        with httpx.Client(
+            base_url=self.url, headers=headers, timeout=_STOP_SECONDS, trust_env=False
+        ) as client:
+            listed = client.get("/v1/devboxes", params={"limit": 5000}).json()
+            for devbox in listed.get("devboxes", ()):
+                if devbox["status"] not in _ENDED:
+                    client.post(f"/v1/devboxes/{devbox['id']}/shutdown", params={"force": "true"})
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
