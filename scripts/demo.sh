@@ -4,6 +4,7 @@ set -euo pipefail
 
 data=$(mktemp -d "${TMPDIR:-/tmp}/benchyard-demo.XXXXXX")
 export BENCHYARD_DATA=$data
+snapshot=
 unset BENCHYARD_URL BENCHYARD_API_KEY RUNLOOP_BASE_URL RUNLOOP_API_KEY
 
 finish() {
@@ -12,6 +13,7 @@ finish() {
     # Devboxes outlive their server: after a failure they have to be ended one by one.
     if [ "$code" != 0 ] && [ -e "$data/server.json" ]; then
         benchyard devbox shutdown --all --force >/dev/null 2>&1 || true
+        [ -z "$snapshot" ] || benchyard snapshot delete "$snapshot" >/dev/null 2>&1 || true
     fi
     benchyard server stop >/dev/null 2>&1 || true
     rm -rf "$data"
@@ -24,25 +26,38 @@ trap 'exit 130' INT TERM
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
 show() {
-    printf '$ %s\n' "$*"
+    local word line='$'
+    for word in "$@"; do
+        [[ $word =~ ^[A-Za-z0-9_./:=-]+$ ]] || word="'$word'"
+        line+=" $word"
+    done
+    echo "$line"
     "$@"
 }
 
 started=
 clock() { started=$(date +%s%N); }
-took() { echo "  ($((($(date +%s%N) - started) / 1000000)) ms)"; }
+took() { echo "  ($((($(date +%s%N) - started) / 1000000)) ms, most of it for starting the command line itself)"; }
+
+boot_time() { # of a devbox, by the times the server wrote down
+    benchyard devbox show "$1" -o json | python -c '
+import json, sys
+times = {each["status"]: each["transition_time_ms"] for each in json.load(sys.stdin)["state_transitions"]}
+print("  (the devbox itself took", times["running"] - times["provisioning"], "ms)")'
+}
 
 first_word() { cut -d ' ' -f 1; }
 
 say "1. A devbox. No server is configured, so the command line starts one for itself."
 clock
 show benchyard devbox create --name original
-took
+echo "  ($((($(date +%s%N) - started) / 1000000)) ms, with the start of the server)"
 
 say "2. Another one, to see what a devbox costs when the server is up."
 clock
 show benchyard devbox create --name spare
 took
+boot_time spare
 benchyard devbox shutdown spare >/dev/null
 
 say "3. Commands run inside, walled off from this machine."
@@ -54,6 +69,7 @@ took
 say "4. Write a file, and keep the disk as a snapshot."
 show benchyard devbox exec original -- 'echo "first draft" > ~/essay.txt'
 clock
+echo '$ benchyard devbox snapshot original --name draft'
 snapshot=$(benchyard devbox snapshot original --name draft | first_word)
 echo "$snapshot is on disk."
 took
@@ -63,6 +79,7 @@ clock
 show benchyard devbox create --name left --snapshot "$snapshot"
 show benchyard devbox create --name right --snapshot "$snapshot"
 took
+boot_time right
 show benchyard devbox exec left -- 'echo "a happy end" >> ~/essay.txt'
 show benchyard devbox exec right -- 'echo "a sad end" >> ~/essay.txt'
 
@@ -80,6 +97,7 @@ say "6. Shut everything down."
 clock
 show benchyard devbox shutdown original left right
 took
+show benchyard snapshot delete "$snapshot"
 show benchyard server stop
 
 say "That was all of it, and nothing is left behind. Next: README.md, docs/guides/getting-started.md"
