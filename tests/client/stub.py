@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from benchyard.client import Server
+from benchyard.client import Client, Server
 
 
 @dataclass
@@ -107,6 +107,13 @@ def stub(script: Script) -> Iterator[Stub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def talking(script: Script) -> Iterator[tuple[Client, Stub]]:
+    """A stub and a client of it."""
+    with stub(script) as server, Client(server.server) as client:
+        yield client, server
 
 
 def in_turn(*answers: Answer) -> Script:

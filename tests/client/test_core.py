@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from benchyard.client import AsyncClient, Client, Server
-from benchyard.client import core
+from benchyard.client import AsyncClient, Client, Server, core
 from benchyard.client.core import at
 from benchyard.errors import (
     BenchyardError,
@@ -20,7 +19,7 @@ from benchyard.errors import (
     UsageError,
 )
 from benchyard.models.devboxes import DevboxStatus
-from tests.client.stub import Answer, devbox, error, in_turn, stub
+from tests.client.stub import Answer, devbox, error, in_turn, stub, talking
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +38,8 @@ def test_both_clients_speak_the_same() -> None:
         async with AsyncClient(server) as client:
             return (await client.devboxes.get("dbx_1")).id
 
-    with stub(lambda asked: Answer(devbox())) as server:
-        with Client(server.server) as client:
-            assert client.devboxes.get("dbx_1").id == asyncio.run(awaited(server.server))
+    with stub(lambda asked: Answer(devbox())) as server, Client(server.server) as client:
+        assert client.devboxes.get("dbx_1").id == asyncio.run(awaited(server.server))
     first, second = server.asked
     assert (first.method, first.path, first.headers) == (second.method, second.path, second.headers)
 
@@ -84,9 +82,8 @@ def test_the_server_can_ask_for_a_retry() -> None:
 
 
 def test_retries_come_to_an_end() -> None:
-    with stub(lambda asked: error(429, "too_many")) as server, Client(server.server) as client:
-        with pytest.raises(TooMany):
-            client.devboxes.get("dbx_1")
+    with talking(lambda asked: error(429, "too_many")) as (client, server), pytest.raises(TooMany):
+        client.devboxes.get("dbx_1")
     assert len(server.asked) == core.RETRIES + 1
 
 
@@ -104,9 +101,11 @@ def test_retries_come_to_an_end() -> None:
     ],
 )
 def test_the_code_of_an_answer_names_the_class(status: int, code: str, kind: type[BenchyardError]) -> None:
-    with stub(lambda asked: error(status, code, "told why")) as server, Client(server.server) as client:
-        with pytest.raises(BenchyardError) as caught:
-            client.devboxes.get("dbx_1")
+    with (
+        talking(lambda asked: error(status, code, "told why")) as (client, _server),
+        pytest.raises(BenchyardError) as caught,
+    ):
+        client.devboxes.get("dbx_1")
     assert type(caught.value) is kind
     assert caught.value.message == "told why"
     assert caught.value.details == {"why": "test"}
@@ -114,16 +113,17 @@ def test_the_code_of_an_answer_names_the_class(status: int, code: str, kind: typ
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"message": 7, "details": "none"}', b""])
 def test_an_error_that_is_not_ours_is_still_an_error(body: bytes) -> None:
-    with stub(lambda asked: Answer(body, 404)) as server, Client(server.server) as client:
-        with pytest.raises(NotFound, match="404"):
-            client.devboxes.get("dbx_1")
+    with talking(lambda asked: Answer(body, 404)) as (client, _server), pytest.raises(NotFound, match="404"):
+        client.devboxes.get("dbx_1")
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
 def test_an_answer_that_is_not_ours_is_an_error(body: bytes) -> None:
-    with stub(lambda asked: Answer(body)) as server, Client(server.server) as client:
-        with pytest.raises(BenchyardError, match="answer"):
-            client.devboxes.get("dbx_1")
+    with (
+        talking(lambda asked: Answer(body)) as (client, _server),
+        pytest.raises(BenchyardError, match="answer"),
+    ):
+        client.devboxes.get("dbx_1")
 
 
 def test_no_server_is_an_error_that_says_what_to_check(unused_url: str) -> None:
@@ -140,9 +140,8 @@ def test_a_wait_asks_again_until_the_status_is_reached() -> None:
 
 
 def test_a_wait_ends_with_its_time() -> None:
-    with stub(lambda asked: error(408, "still_waiting")) as server, Client(server.server) as client:
-        with pytest.raises(StillWaiting):
-            client.devboxes.wait("dbx_1", [DevboxStatus.RUNNING], timeout=0.0)
+    with talking(lambda asked: error(408, "still_waiting")) as (client, server), pytest.raises(StillWaiting):
+        client.devboxes.wait("dbx_1", [DevboxStatus.RUNNING], timeout=0.0)
     assert len(server.asked) == 1
 
 

@@ -12,7 +12,7 @@ from benchyard.errors import DevboxError, NotFound, ServerUnreachable, StartFail
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.executions import ExecuteRequest
 from benchyard.models.objects import ObjectRequest
-from tests.client.stub import Answer, Asked, devbox, error, execution, in_turn, stub
+from tests.client.stub import Answer, Asked, devbox, error, execution, in_turn, stub, talking
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +57,11 @@ def test_an_async_listing_walks_all_pages() -> None:
 def test_a_devbox_that_fails_to_start_is_an_error_with_its_reason() -> None:
     transitions = [{"status": "failure", "transition_time_ms": 1, "detail": "launch command 1 ended with 3"}]
     failed = devbox("failure", failure_reason="execution_failed", state_transitions=transitions)
-    with stub(lambda asked: Answer(failed)) as server, Client(server.server) as client:
-        with pytest.raises(StartFailed, match="execution_failed.*launch command 1"):
-            client.devboxes.create_and_await_running(DevboxRequest(name="box"))
+    with (
+        talking(lambda asked: Answer(failed)) as (client, _server),
+        pytest.raises(StartFailed, match=r"execution_failed.*launch command 1"),
+    ):
+        client.devboxes.create_and_await_running(DevboxRequest(name="box"))
 
 
 def test_an_open_devbox_is_shut_down_at_the_end_of_its_block() -> None:
@@ -79,9 +81,8 @@ def test_an_open_devbox_is_shut_down_at_the_end_of_its_block() -> None:
 
 def test_a_devbox_that_does_not_come_up_is_shut_down() -> None:
     script = in_turn(Answer(devbox("provisioning")), Answer(devbox("failure")))
-    with stub(script) as server, Client(server.server) as client, pytest.raises(StartFailed):
-        with client.devboxes.open():
-            raise AssertionError("it never runs")
+    with talking(script) as (client, server), pytest.raises(StartFailed), client.devboxes.open():
+        raise AssertionError("it never runs")
     assert [asked.path.rpartition("/")[2] for asked in server.asked] == [
         "devboxes",
         "wait_for_status",
@@ -127,9 +128,8 @@ def test_a_stream_goes_on_where_it_was_cut() -> None:
 
 
 def test_a_stream_that_is_cut_for_ever_is_an_error() -> None:
-    with stub(lambda asked: Answer(b"", cut=True)) as server, Client(server.server) as client:
-        with pytest.raises(ServerUnreachable):
-            list(client.executions.stream("dbx_1", "exec_1"))
+    with talking(lambda asked: Answer(b"", cut=True)) as (client, _server), pytest.raises(ServerUnreachable):
+        list(client.executions.stream("dbx_1", "exec_1"))
 
 
 def test_a_command_is_started_with_its_shell_and_input() -> None:
@@ -175,9 +175,8 @@ def test_an_upload_from_a_path_is_tried_again_and_one_from_a_stream_is_not(tmp_p
     with stub(script) as server, Client(server.server) as client:
         client.files.upload("dbx_1", "a", tmp_path / "data")
     assert [parts(asked)[1] for asked in server.asked] == [b"again", b"again"]
-    with stub(lambda asked: Answer(status=503)) as server, Client(server.server) as client:
-        with pytest.raises(Exception, match="503"):
-            client.files.upload("dbx_1", "a", io.BytesIO(b"once"))
+    with talking(lambda asked: Answer(status=503)) as (client, server), pytest.raises(Exception, match="503"):
+        client.files.upload("dbx_1", "a", io.BytesIO(b"once"))
     assert len(server.asked) == 1
 
 
@@ -192,17 +191,18 @@ def test_a_download_is_written_as_it_came(tmp_path: Path) -> None:
 
 def test_a_download_that_is_cut_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"before")
-    with stub(lambda asked: Answer(b"half", cut=True)) as server, Client(server.server) as client:
-        with pytest.raises(ServerUnreachable, match="4 bytes"):
-            client.files.download("dbx_1", "/a", tmp_path / "a")
+    with (
+        talking(lambda asked: Answer(b"half", cut=True)) as (client, _server),
+        pytest.raises(ServerUnreachable, match="4 bytes"),
+    ):
+        client.files.download("dbx_1", "/a", tmp_path / "a")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"before"
 
 
 def test_a_missing_file_makes_none_here(tmp_path: Path) -> None:
-    with stub(lambda asked: error(404, "not_found")) as server, Client(server.server) as client:
-        with pytest.raises(NotFound):
-            client.files.download("dbx_1", "/a", tmp_path / "a")
+    with talking(lambda asked: error(404, "not_found")) as (client, _server), pytest.raises(NotFound):
+        client.files.download("dbx_1", "/a", tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -150,5 +150,5 @@ def _beside(work: Callable[[], None], complaint: str) -> Iterator[None]:
             yield
     finally:
         thread.join()
-        if failures:
-            raise UsageError(f"{complaint}: {failures[0]}") from failures[0]
+    if failures:
+        raise UsageError(f"{complaint}: {failures[0]}") from failures[0]

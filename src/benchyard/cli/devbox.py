@@ -188,9 +188,10 @@ def _show_status(view: DevboxView, output: str) -> None:
 def _print_lines(lines: Sequence[LogLine]) -> None:
     for line in lines:
         where = f"{line.source}[{line.shell_name}]" if line.shell_name else line.source
-        said = line.message if line.message is not None else f"$ {line.cmd or ''}"
-        code = "" if line.exit_code is None else f" (exit {line.exit_code})"
-        click.echo(f"{when(line.timestamp_ms)} {clean(where)}: {clean(said)}{code}")
+        parts = [line.message, f"$ {line.cmd}" if line.cmd else None]
+        ended = None if line.exit_code is None else f"exit {line.exit_code}"
+        said = " ".join(part for part in (*parts, ended) if part)
+        click.echo(f"{when(line.timestamp_ms)} {clean(where)}: {clean(said)}")
 
 
 def _described(view: DevboxView) -> str:

@@ -120,8 +120,8 @@ def _download_folder(client: Client, devbox_id: str, path: str, folder: Path) ->
 
 @contextmanager
 def _scratch(client: Client, devbox_id: str) -> Iterator[str]:
-    """A name for a file in the devbox that is removed afterwards."""
-    archive = f"/tmp/.benchyard-{secrets.token_hex(8)}.tar"  # noqa: S108 (in the devbox)
+    """A file in the home of the devbox's user that is removed afterwards."""
+    archive = f".benchyard-{secrets.token_hex(8)}.tar"
     try:
         yield archive
     finally:

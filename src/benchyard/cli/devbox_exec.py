@@ -16,6 +16,7 @@ import click
 from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.names import devbox_named
 from benchyard.cli.options import checked_input
+from benchyard.cli.render import write_all
 from benchyard.client.client import AsyncClient
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models.executions import ExecuteRequest, ExecutionView, StdInRequest, StreamName
@@ -92,8 +93,7 @@ async def _follow(client: AsyncClient, view: ExecutionView, *, stdin: bool) -> N
 
 async def _copy(client: AsyncClient, view: ExecutionView, stream: StreamName, target: BinaryIO) -> None:
     async for chunk in client.executions.stream(view.devbox_id, view.execution_id, stream):
-        target.write(chunk)
-        target.flush()
+        write_all(target, chunk)
 
 
 async def _feed(client: AsyncClient, view: ExecutionView) -> None:

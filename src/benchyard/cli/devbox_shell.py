@@ -14,6 +14,7 @@ import click
 
 from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.names import devbox_named
+from benchyard.cli.render import write_all
 from benchyard.client.client import AsyncClient
 from benchyard.client.terminal import Terminal, open_terminal
 from benchyard.errors import BenchyardError, ServerUnreachable, UsageError
@@ -21,6 +22,7 @@ from benchyard.models.pty import PtyControlRequest
 
 CHUNK = 64 * 1024
 LARGEST = 1000
+USUAL = (80, 24)
 LEFT_SCREEN = b"\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m\r\n"
 """Undoes what a full-screen program inside may have done to our terminal when the connection is lost."""
 
@@ -85,8 +87,7 @@ async def _until_end(client: AsyncClient, terminal: Terminal, devbox_id: str, se
 
 async def _print(terminal: Terminal) -> None:
     async for data in terminal.printed():
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        write_all(sys.stdout.buffer, data)
 
 
 async def _type(terminal: Terminal, typed: "asyncio.Queue[bytes]") -> None:
@@ -119,7 +120,7 @@ def _read_keys(typed: "asyncio.Queue[bytes]", leave: asyncio.Event) -> None:
 
 def _size() -> tuple[int, int]:
     columns, rows = os.get_terminal_size(sys.stdin.fileno())
-    return min(max(columns, 1), LARGEST), min(max(rows, 1), LARGEST)
+    return min(columns or USUAL[0], LARGEST), min(rows or USUAL[1], LARGEST)
 
 
 @contextmanager
@@ -128,7 +129,7 @@ def _raw_mode() -> Iterator[None]:
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     try:
-        tty.setraw(keyboard)
+        tty.setraw(keyboard, termios.TCSADRAIN)
         yield
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

@@ -1,9 +1,8 @@
 """`benchyard doctor`: what works on this machine and on the server's, and what to do about the rest."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -11,6 +10,7 @@ from benchyard.cli.connect import connect
 from benchyard.cli.machine import Finding, Machine, Verdict, look
 from benchyard.cli.render import clean, output_option, show
 from benchyard.errors import BenchyardError
+from benchyard.models.doctor import DoctorView
 from benchyard.settings import default_data_folder
 
 MARKS = {Verdict.GOOD: ("ok  ", "green"), Verdict.LESS: ("less", "yellow"), Verdict.BAD: ("no  ", "red")}
@@ -46,19 +46,15 @@ def ask() -> list[Finding]:
         return [Finding("server", Verdict.BAD, error.message, _text(error.details.get("remedy")))]
 
 
-def server_findings(told: Mapping[str, Any], url: str) -> Iterator[Finding]:
-    """The server's answer as findings; anything it does not tell is left out."""
-    mode = f", mode {told['mode']}" if told.get("mode") else ""
-    yield Finding("server", Verdict.GOOD, f"{url}, driver {told.get('driver', 'unknown')}{mode}")
-    has = [str(name) for name in told.get("capabilities") or []]
-    if has:
-        yield Finding("devboxes have", Verdict.GOOD, ", ".join(sorted(has)))
-    for missing in told.get("missing") or []:
-        if isinstance(missing, Mapping):
-            name = _text(missing.get("capability") or missing.get("name")) or "something"
-            yield Finding(name, Verdict.LESS, "not in devboxes", _text(missing.get("remedy")))
-        else:
-            yield Finding(str(missing), Verdict.LESS, "not in devboxes")
+def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
+    """The server's answer as findings."""
+    mode = f", mode {told.mode}" if told.mode else ""
+    yield Finding("server", Verdict.GOOD, f"{url}, driver {told.driver}{mode}")
+    for failed in told.tried:
+        yield Finding(f"mode {failed.mode}", Verdict.LESS, "did not work", failed.reason)
+    yield Finding("devboxes have", Verdict.GOOD, ", ".join(told.capabilities) or "nothing")
+    for missing in told.missing:
+        yield Finding(missing.capability, Verdict.LESS, "not in devboxes", missing.remedy)
 
 
 def _text(value: object) -> str | None:

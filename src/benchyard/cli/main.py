@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; every error becomes one clear message and an exit status."""
     try:
-        status = cli.main(arguments, prog_name="benchyard", standalone_mode=False)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        with cli.make_context("benchyard", given) as context:
+            status = cli.invoke(context)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as end:

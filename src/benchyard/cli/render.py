@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import click
 import yaml
@@ -58,7 +58,9 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else UNLIMITED, highlight=False)
-    console.print(table, soft_wrap=not sys.stdout.isatty())
+    with console.capture() as captured:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def facts(pairs: Mapping[str, object]) -> str:
@@ -73,6 +75,14 @@ def wire(view: BaseModel | Mapping[str, Any]) -> Any:
     if isinstance(view, BaseModel):
         return view.model_dump(mode="json", exclude_none=True, by_alias=True)
     return dict(view)
+
+
+def write_all(target: BinaryIO, data: bytes) -> None:
+    """Write every byte at once, also where Python was told not to buffer and writes may be short."""
+    left = memoryview(data)
+    while left:
+        left = left[target.write(left) :]
+    target.flush()
 
 
 def clean(value: object) -> str:

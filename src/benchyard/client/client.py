@@ -3,9 +3,9 @@
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Generic, Self
 
-from benchyard.client.core import Request, Server, Steps, send
+from benchyard.client.core import Request, Server, Steps, fetch
 from benchyard.client.devboxes import Devboxes
 from benchyard.client.executions import Executions
 from benchyard.client.files import Files
@@ -19,6 +19,7 @@ from benchyard.client.secrets import Secrets
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.client.snapshots import Snapshots
 from benchyard.client.verbs import Group, S, call
+from benchyard.models.doctor import DoctorView
 
 
 class Nouns(Group[S], Generic[S]):
@@ -43,10 +44,9 @@ class Nouns(Group[S], Generic[S]):
         return self.session.server
 
     @call
-    def doctor(self) -> Steps[Mapping[str, Any]]:
+    def doctor(self) -> Steps[DoctorView]:
         """What works on the server's machine, and what to do about the rest."""
-        found: Mapping[str, Any] = (yield from send(Request("GET", "/v1/doctor"))).data()
-        return found
+        return (yield from fetch(Request("GET", "/v1/doctor"), DoctorView))
 
 
 class Client(Nouns[SyncSession]):

@@ -82,11 +82,11 @@ class Request:
         return self.body is None or self.body.repeatable
 
     def payload(self) -> bytes | None:
-        """The JSON to send, if any; fields that were never set stay away."""
+        """The JSON to send, if any; fields without a value stay away."""
         if self.json is None:
             return None
         if isinstance(self.json, BaseModel):
-            return self.json.model_dump_json(exclude_unset=True, by_alias=True).encode()
+            return self.json.model_dump_json(exclude_none=True, by_alias=True).encode()
         return json.dumps({name: value for name, value in self.json.items() if value is not None}).encode()
 
 

@@ -1,0 +1,160 @@
+"""How the command starts and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import click
+import pytest
+
+from benchyard.cli.lazy import Entry, LazyGroup
+from benchyard.cli.main import COMMANDS, cli, run
+from tests.client.stub import Answer, Asked, error, stub
+
+HEAVY = ("httpx", "pydantic", "sqlalchemy", "fastapi", "rich", "yaml", "websockets")
+
+
+def benchyard(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "benchyard.cli.main", *arguments]
+    environ = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=False)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from benchyard.cli.main import run\n"
+        "assert run(['--help']) == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stderr == "[]\n"
+    assert all(f"  {name}" in ended.stdout for name in COMMANDS)
+
+
+def commands(group: click.Group, path: str = "benchyard") -> list[tuple[str, click.Command]]:
+    context = click.Context(group)
+    found: list[tuple[str, click.Command]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += commands(command, f"{path} {name}")
+        else:
+            found.append((f"{path} {name}", command))
+    return found
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    silent = [
+        path
+        for path, command in commands(cli)
+        if path != "benchyard version"
+        and f"  {path}" not in (command.help or "") + (str(command.epilog) or "")
+    ]
+    assert silent == []
+
+
+def test_every_command_that_shows_something_takes_an_output_format() -> None:
+    for path, command in commands(cli):
+        if path.rpartition(" ")[2] in ("show", "list", "create", "status", "doctor"):
+            assert "output" in [each.name for each in command.params], path
+
+
+def test_a_command_that_is_not_there_is_a_usage_error() -> None:
+    ended = benchyard("fly")
+    assert ended.returncode == 2
+    assert "fly" in ended.stderr
+
+
+def test_version_is_the_installed_one() -> None:
+    ended = benchyard("version")
+    assert ended.returncode == 0
+    assert ended.stdout.strip()[0].isdigit()
+
+
+def test_a_table_that_names_no_command_is_a_mistake() -> None:
+    group = LazyGroup({"odd": Entry("benchyard.cli.main:COMMANDS", "Not a command.")}, name="odd")
+    with pytest.raises(TypeError):
+        group.get_command(click.Context(group), "odd")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_status"),
+    [(401, "unauthorized", 3), (404, "not_found", 4), (409, "conflict", 5), (400, "image_error", 11)],
+)
+def test_the_exit_status_tells_the_error(status: int, code: str, exit_status: int) -> None:
+    with stub(lambda asked: error(status, code, "this is why")) as server:
+        ended = benchyard("image", "list", BENCHYARD_URL=server.url, BENCHYARD_API_KEY="k")
+    assert ended.returncode == exit_status
+    assert ended.stderr == "benchyard: this is why\n"
+
+
+def test_debug_shows_where_an_error_comes_from() -> None:
+    with stub(lambda asked: error(404, "not_found")) as server:
+        environ = {"BENCHYARD_URL": server.url, "BENCHYARD_API_KEY": "k", "BENCHYARD_DEBUG": "1"}
+        assert "Traceback" in benchyard("image", "list", **environ).stderr
+
+
+def test_a_surprise_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def burst() -> None:
+        raise RuntimeError("burst")
+
+    monkeypatch.setattr(cli, "get_command", lambda context, name: click.Command("x", callback=burst))
+    assert run(["x"]) == 1
+    assert capsys.readouterr().err.startswith("benchyard: unexpected RuntimeError: burst")
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
+    rows = [
+        {
+            "id": f"img_{number}",
+            "name": "n" * 200,
+            "kind": "image",
+            "size_bytes": 1,
+            "create_time_ms": 1,
+            "layers": 1,
+        }
+        for number in range(5000)
+    ]
+    with stub(lambda asked: Answer({"images": rows})) as server:
+        environ = {
+            **os.environ,
+            "BENCHYARD_URL": server.url,
+            "BENCHYARD_API_KEY": "k",
+            "PYTHONUNBUFFERED": "",
+        }
+        command = [sys.executable, "-m", "benchyard.cli.main", "image", "list", "-o", "json"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.read(10)
+            process.stdout.close()
+            assert process.wait(30) == 128 + signal.SIGPIPE
+            assert process.stderr.read() == b""
+
+
+def test_ctrl_c_ends_quietly() -> None:
+    reached = threading.Event()
+    over = threading.Event()
+
+    def hold(asked: Asked) -> Answer:
+        reached.set()
+        over.wait(30)
+        return Answer({"images": []})
+
+    with stub(hold) as server:
+        environ = {**os.environ, "BENCHYARD_URL": server.url, "BENCHYARD_API_KEY": "k"}
+        command = [sys.executable, "-m", "benchyard.cli.main", "image", "list"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
+        ) as process:
+            assert reached.wait(30)
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=30) == (b"", b"")
+            over.set()
+    assert process.returncode == 128 + signal.SIGINT

@@ -1,0 +1,88 @@
+"""What people and programs get to see."""
+
+import json
+import time
+
+import pytest
+import yaml
+
+from benchyard.cli.progress import Meter
+from benchyard.cli.render import age, clean, facts, print_table, show, show_many, size, when
+from benchyard.models.secrets import SecretView
+
+VIEWS = [
+    SecretView(id="sec_1", name="FIRST", create_time_ms=1, update_time_ms=2),
+    SecretView(id="sec_2", name="SECOND", create_time_ms=3, update_time_ms=4),
+]
+
+
+def test_json_and_yaml_are_the_wires_own_view(capsys: pytest.CaptureFixture[str]) -> None:
+    show(VIEWS[0], "json", "unused")
+    assert json.loads(capsys.readouterr().out) == VIEWS[0].model_dump()
+    show_many(VIEWS, "yaml", {})
+    assert yaml.safe_load(capsys.readouterr().out) == [view.model_dump() for view in VIEWS]
+
+
+def test_an_empty_list_is_said_on_stderr_and_is_json_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    show_many([], "text", {}, none="nothing here")
+    assert capsys.readouterr() == ("", "nothing here\n")
+    show_many([], "json", {})
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_a_table_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["ID", "NAME"], [["short", "a"], ["x" * 300, "b"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "x" * 300 + "  b"
+    assert {line.index(mark) for line, mark in zip(lines, ["NAME", "a", "b"], strict=True)} == {302}
+
+
+def test_markup_and_escapes_of_others_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
+    show_many(VIEWS[:1], "text", {"NAME": lambda view: "[red]\x1b[31mboo\nhoo[/red]"})
+    assert capsys.readouterr().out.splitlines()[1] == "[red]\ufffd[31mboo\ufffdhoo[/red]"
+    assert clean("tab\there") == "tab here"
+    assert clean(None) == ""
+
+
+def test_facts_leave_out_what_is_not_there() -> None:
+    assert (
+        facts({"id": "x", "name": None, "metadata": "", "size in bytes": 0})
+        == "id:            x\nsize in bytes: 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, ""), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**5, "3072.0 TiB")],
+)
+def test_sizes_are_for_people(count: int | None, text: str) -> None:
+    assert size(count) == text
+
+
+def test_times_are_for_people() -> None:
+    assert when(0) == "1970-01-01 00:00:00 UTC"
+    assert when(None) == age(None) == ""
+    now = time.time() * 1000
+    assert [age(int(now - seconds * 1000)) for seconds in (5, 150, 7300, 200_000, -9)] == [
+        "5s",
+        "2m",
+        "2h",
+        "2d",
+        "0s",
+    ]
+
+
+def test_a_meter_is_silent_about_what_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter("file", 100) as meter:
+        meter.add(100)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_meter_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchyard.cli.progress.QUIET_SECONDS", 0.0)
+    with Meter("file", 4096) as meter:
+        meter.add(1024)
+        meter.add(1024)
+    assert capsys.readouterr().err.startswith("file: 1.0 KiB of 4.0 KiB, ")
