@@ -18,7 +18,14 @@ from tests.api.devbox import DevboxOverHttp, create
 OWN = r"^/(v1/(devboxes|images|doctor)|pty/)"
 NOT_HERE = r"/(images/import|images/debian|logs/tail|shutdown|suspend|evictions/watch)$"
 """What would read this machine's files, go on for long, or end the devbox that the others use."""
-TOO_MUCH = ("/execute", "/execute_async", "/execute_sync", "/control", "/snapshot_disk", "/snapshot_disk_async")
+TOO_MUCH = (
+    "/execute",
+    "/execute_async",
+    "/execute_sync",
+    "/control",
+    "/snapshot_disk",
+    "/snapshot_disk_async",
+)
 CREATES = ("/v1/devboxes", "/v1/devboxes/create_and_await_running")
 
 
