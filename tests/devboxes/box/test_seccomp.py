@@ -1,0 +1,67 @@
+"""The system call filter, run by a small interpreter of its program."""
+
+import errno
+import struct
+
+import pytest
+
+from benchyard.devboxes.box import seccomp, syscalls
+
+ALLOW = 0x7FFF0000
+REFUSED = 0x00050000 | errno.EPERM
+ABSENT = 0x00050000 | errno.ENOSYS
+ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+CALLS = {
+    "x86_64": {"read": 0, "mount": 165, "unshare": 272, "clone": 56, "clone3": 435, "ioctl": 16, "bpf": 321},
+    "aarch64": {"read": 63, "mount": 40, "unshare": 97, "clone": 220, "clone3": 435, "ioctl": 29, "bpf": 280},
+}
+
+
+def decide(machine: str, call: int, arguments: tuple[int, ...] = (), architecture: int | None = None) -> int:
+    padded = (*arguments, *[0] * (6 - len(arguments)))
+    data = struct.pack("IIQ6Q", call, architecture or ARCHITECTURE[machine], 0, *padded)
+    code = list(struct.iter_unpack("HBBI", seccomp.program(machine)))
+    at, value = 0, 0
+    while True:
+        operation, if_true, if_false, constant = code[at]
+        at += 1
+        if operation == 0x06:
+            return int(constant)
+        if operation == 0x20:
+            value = struct.unpack_from("I", data, constant)[0]
+            continue
+        holds = {0x15: value == constant, 0x35: value >= constant, 0x45: bool(value & constant)}[operation]
+        at += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+class TestFilter:
+    def test_ordinary_calls_pass(self, machine: str) -> None:
+        assert decide(machine, CALLS[machine]["read"]) == ALLOW
+
+    @pytest.mark.parametrize("name", ["mount", "bpf"])
+    def test_dangerous_calls_are_refused(self, machine: str, name: str) -> None:
+        assert decide(machine, CALLS[machine][name]) == REFUSED
+
+    def test_calls_with_a_second_way_are_absent(self, machine: str) -> None:
+        assert decide(machine, CALLS[machine]["clone3"]) == ABSENT
+
+    @pytest.mark.parametrize("call", ["clone", "unshare"])
+    def test_new_namespaces_are_refused_and_threads_are_not(self, machine: str, call: str) -> None:
+        thread = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000
+        assert decide(machine, CALLS[machine][call], (thread,)) == ALLOW
+        for flag in (
+            syscalls.CLONE_NEWUSER,
+            syscalls.CLONE_NEWNS,
+            syscalls.CLONE_NEWPID,
+            syscalls.CLONE_NEWNET,
+        ):
+            assert decide(machine, CALLS[machine][call], (thread | flag,)) == REFUSED
+
+    def test_typing_into_a_terminal_is_refused(self, machine: str) -> None:
+        assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5412)) == REFUSED
+        assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5413)) == ALLOW
+
+    def test_the_calls_of_other_architectures_are_refused(self, machine: str) -> None:
+        assert decide(machine, CALLS[machine]["read"], architecture=0x40000003) == REFUSED
+        assert decide(machine, 0x40000000) == ABSENT
