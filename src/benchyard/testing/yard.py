@@ -23,7 +23,7 @@ from benchyard.devboxes.base import (
 )
 from benchyard.errors import DevboxError
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 15.0
 """How long anything may take before a test calls it missing."""
 
 

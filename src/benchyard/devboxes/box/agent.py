@@ -193,18 +193,25 @@ class Agent:
 
     def _open(self, connection: socket.socket, message: dict[str, Any]) -> None:
         """Open a file as one of our users in a child, which answers with the descriptor itself."""
-        pid = os.fork()
-        if pid:
+        try:
+            if os.fork():
+                return
+        except OSError as error:
+            self._send(
+                connection, {"seq": message["seq"], "ok": False, "errno": error.errno, "text": str(error)}
+            )
             return
         answer: dict[str, Any] = {"seq": message["seq"], "ok": True}
         opened: list[int] = []
         try:
             opened.append(_open_as(message, can_change_user=self.can_change_user))
-        except (OSError, LookupError) as error:
+        except (OSError, LookupError, ValueError) as error:
             number = error.errno if isinstance(error, OSError) else None
             answer = {"seq": message["seq"], "ok": False, "errno": number, "text": str(error)}
-        wire.send(connection, answer, opened)
-        os._exit(0)
+        try:
+            wire.send(connection, answer, opened)
+        finally:
+            os._exit(0)
 
 
 _NO_PROCESS = (

@@ -18,7 +18,6 @@ NOT_STARTED = 126
 NOT_FOUND = 127
 FIRST_EXTRA_DESCRIPTOR = 8
 _ABOVE_TARGETS = 64
-_SACRIFICE = 300
 
 
 class CannotStart(Exception):
@@ -71,7 +70,6 @@ def _spawn(request: dict[str, Any], login: Login, streams: Streams) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in zip(sources, targets, strict=True)]
     _limit_files(request["max_file_bytes"])
     try:
-        _offer_to_oom_killer(_SACRIFICE)
         user.wear(can_change=request["can_change_user"])
         _enter(folder)
         program = _find(request["argv"][0], environment["PATH"])
@@ -84,17 +82,10 @@ def _spawn(request: dict[str, Any], login: Login, streams: Streams) -> int:
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT],
         )
     finally:
-        user.take_off(can_change=request["can_change_user"])
-        _offer_to_oom_killer(0)
-        os.chdir("/")
         for number in sources:
             os.close(number)
-
-
-def _offer_to_oom_killer(score: int) -> None:
-    """What is spawned while this is high is killed before we or the devbox's first process are."""
-    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write(str(score))
+        user.take_off(can_change=request["can_change_user"])
+        os.chdir("/")
 
 
 def _enter(folder: str) -> None:
