@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from benchyard.client import Client, Server
@@ -55,49 +55,54 @@ class Stub:
         return Server(self.url, "test-key")
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Reads one request whole and answers it by the script."""
+
+    protocol_version = "HTTP/1.1"
+    script: ClassVar[Script]
+    asked: ClassVar[list[Asked]]
+
+    def answer(self) -> None:
+        request = Asked(
+            method=self.command,
+            path=urlsplit(self.path).path,
+            query={name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()},
+            headers={name.lower(): value for name, value in self.headers.items()},
+            body=self.read_body(),
+        )
+        self.asked.append(request)
+        answer = type(self).script(request)
+        content = answer.content()
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(content) + (10 if answer.cut else 0)))
+        self.end_headers()
+        self.wfile.write(content)
+        self.close_connection = answer.cut or self.close_connection
+
+    def read_body(self) -> bytes:
+        if self.headers.get("transfer-encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    do_GET = do_POST = do_PUT = answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
 @contextmanager
 def stub(script: Script) -> Iterator[Stub]:
     """Answer by the script on a free port."""
     asked: list[Asked] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self) -> None:
-            request = Asked(
-                method=self.command,
-                path=urlsplit(self.path).path,
-                query={name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()},
-                headers={name.lower(): value for name, value in self.headers.items()},
-                body=self.read_body(),
-            )
-            asked.append(request)
-            answer = script(request)
-            content = answer.content()
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.send_header("content-length", str(len(content) + (10 if answer.cut else 0)))
-            self.end_headers()
-            self.wfile.write(content)
-            self.close_connection = answer.cut or self.close_connection
-
-        def read_body(self) -> bytes:
-            if self.headers.get("transfer-encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("content-length") or 0))
-            body = b""
-            while size := int(self.rfile.readline(), 16):
-                body += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-            return body
-
-        do_GET = do_POST = do_PUT = answer
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    handler = type("Scripted", (Handler,), {"script": staticmethod(script), "asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

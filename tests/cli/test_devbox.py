@@ -1,0 +1,213 @@
+"""`benchyard devbox` from its creation to its end."""
+
+import json
+import secrets
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchyard.cli.devbox_copy import Remote, parsed, quoted
+from benchyard.client import Client
+from benchyard.errors import UsageError
+from tests.cli.conftest import CommandLine
+
+
+@pytest.fixture
+def name() -> str:
+    return f"box-{secrets.token_hex(4)}"
+
+
+def test_a_devbox_from_its_creation_to_its_end(benchyard: CommandLine, name: str) -> None:
+    made = json.loads(
+        benchyard.ok("devbox", "create", "--name", name, "--metadata", "for=test", "-o", "json")
+    )
+    assert made["status"] == "running"
+    assert made["id"] in benchyard.ok("devbox", "list")
+    assert yaml.safe_load(benchyard.ok("devbox", "show", name, "-o", "yaml"))["metadata"] == {"for": "test"}
+    assert f"name:     {name}" in benchyard.ok("devbox", "show", made["id"][:14])
+    assert "suspended" in benchyard.ok("devbox", "suspend", name)
+    assert "running" in benchyard.ok("devbox", "resume", name)
+    assert "shutdown" in benchyard.ok("devbox", "shutdown", name)
+    assert made["id"] not in benchyard.ok("devbox", "list")
+    assert made["id"] in benchyard.ok("devbox", "list", "--all")
+    assert made["id"] in benchyard.ok("devbox", "list", "--status", "shutdown", "--limit", "500")
+
+
+def test_a_devbox_is_made_as_the_options_say(benchyard: CommandLine, name: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
+    benchyard.ok("secret", "set", "CREATE_TOKEN", "--value", "hunter2")
+    options = (
+        *("--name", name, "--env", "MODE=test=1", "--secret", "TOKEN=CREATE_TOKEN", "--keep-alive", "600"),
+        *("--file", f"{tmp_path / 'text'}:in/text", "--file", f"{tmp_path / 'binary'}:in/binary"),
+        *("--launch", "cp in/text launched", "--size", "SMALL"),
+    )
+    benchyard.ok("devbox", "create", *options)
+    command = 'echo "$MODE $TOKEN $(cat launched)"; wc -c < in/binary'
+    assert benchyard.ok("devbox", "exec", name, "--", command) == "test=1 hunter2 hello\n3\n"
+    benchyard.ok("devbox", "shutdown", name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--image", "a", "--snapshot", "b"),
+        ("--env", "NOVALUE"),
+        ("--file", "no-such-file:there"),
+        ("--user", "me:many"),
+        ("--user", "Not A Name"),
+        ("--size", "GIANT"),
+        ("--keep-alive", "999999999"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_anything_is_made(
+    benchyard: CommandLine, client: Client, options: tuple[str, ...]
+) -> None:
+    before = next(iter(client.devboxes.list()), None)
+    ended = benchyard("devbox", "create", *options)
+    assert ended.status == 2
+    assert ended.err
+    assert "Traceback" not in ended.err
+    assert next(iter(client.devboxes.list()), None) == before
+
+
+def test_a_devbox_that_does_not_start_says_where_to_look(benchyard: CommandLine) -> None:
+    ended = benchyard("devbox", "create", "--launch", "exit 9")
+    assert ended.status == 10
+    assert "benchyard devbox logs dbx_" in ended.err
+
+
+def test_an_unknown_devbox_is_not_found(benchyard: CommandLine) -> None:
+    ended = benchyard("devbox", "show", "no-such-box")
+    assert ended.status == 4
+    assert "benchyard devbox list" in ended.err
+
+
+def test_a_name_that_two_devboxes_have_is_not_enough(benchyard: CommandLine, name: str) -> None:
+    for _ in range(2):
+        benchyard.ok("devbox", "create", "--name", name)
+    ended = benchyard("devbox", "show", name)
+    assert ended.status == 2
+    assert ended.err.count("dbx_") == 2
+    for line in benchyard.ok("devbox", "list").splitlines():
+        if name in line:
+            benchyard.ok("devbox", "shutdown", line.split()[0])
+
+
+def test_shutdown_wants_to_know_which(benchyard: CommandLine, box: str) -> None:
+    assert benchyard("devbox", "shutdown").status == 2
+    assert benchyard("devbox", "shutdown", box, "--all").status == 2
+
+
+def test_a_command_gives_us_its_output_and_its_exit_status(benchyard: CommandLine, box: str) -> None:
+    ended = benchyard("devbox", "exec", box, "--", "echo out; echo err >&2; exit 3")
+    assert (ended.status, ended.out, ended.err) == (3, "out\n", "err\n")
+
+
+def test_several_arguments_are_passed_as_they_are(benchyard: CommandLine, box: str) -> None:
+    printed = benchyard.ok("devbox", "exec", box, "--", "printf", "<%s>", "a  b", "$HOME", "--flag", "'")
+    assert printed == "<a  b><$HOME><--flag><'>"
+
+
+def test_output_of_any_size_comes_whole(benchyard: CommandLine, box: str) -> None:
+    assert (
+        len(benchyard.ok("devbox", "exec", box, "--", "head -c 3000000 /dev/zero | tr '\\0' x")) == 3_000_000
+    )
+
+
+def test_a_named_shell_keeps_its_directory(benchyard: CommandLine, box: str) -> None:
+    benchyard.ok(
+        "devbox", "exec", box, "--shell", "work", "--", "mkdir -p deep && cd deep && export KEPT=yes"
+    )
+    assert (
+        benchyard.ok("devbox", "exec", box, "--shell", "work", "--", "basename $PWD; echo $KEPT")
+        == "deep\nyes\n"
+    )
+
+
+def test_a_command_that_takes_too_long_is_killed(benchyard: CommandLine, box: str) -> None:
+    ended = benchyard("devbox", "exec", box, "--timeout", "0.5", "--", "sleep 600")
+    assert ended.status == 124
+    assert "killed after 0.5 s" in ended.err
+
+
+def test_the_log_tells_what_was_run(benchyard: CommandLine, box: str) -> None:
+    benchyard("devbox", "exec", box, "--", "echo marked-line; exit 4")
+    text = benchyard.ok("devbox", "logs", box)
+    assert "exec: marked-line" in text
+    assert "exit 4" in text
+    assert "marked-line" in [
+        line.get("message") for line in json.loads(benchyard.ok("devbox", "logs", box, "-o", "json"))
+    ]
+    assert benchyard("devbox", "logs", box, "-f", "-o", "json").status == 2
+
+
+def test_a_snapshot_carries_the_disk_to_a_new_devbox(benchyard: CommandLine, box: str, name: str) -> None:
+    benchyard.ok("devbox", "exec", box, "--", "echo kept > file")
+    kept = json.loads(benchyard.ok("devbox", "snapshot", box, "--name", "ready", "-o", "json"))
+    benchyard.ok("devbox", "create", "--name", name, "--snapshot", kept["id"])
+    assert benchyard.ok("devbox", "exec", name, "--", "cat file") == "kept\n"
+    assert kept["id"] in benchyard.ok("snapshot", "list", "--devbox", box)
+    assert "status:  complete" in benchyard.ok("snapshot", "show", kept["id"])
+    benchyard.ok("devbox", "shutdown", name)
+    assert benchyard.ok("snapshot", "delete", kept["id"]) == f"{kept['id']}  deleted\n"
+
+
+def test_a_file_goes_in_and_out(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
+    content = secrets.token_bytes(2_000_000)
+    (tmp_path / "data").write_bytes(content)
+    benchyard.ok("devbox", "cp", str(tmp_path / "data"), f"{box}:folder/")
+    benchyard.ok("devbox", "cp", f"{box}:folder/data", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == content
+
+
+def test_a_program_stays_one(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\necho works\n")
+    (tmp_path / "tool").chmod(0o755)
+    benchyard.ok("devbox", "cp", str(tmp_path / "tool"), f"{box}:~/tool")
+    assert benchyard.ok("devbox", "exec", box, "--", "./tool") == "works\n"
+
+
+def test_a_folder_goes_in_and_out(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
+    (tmp_path / "project" / "deep").mkdir(parents=True)
+    (tmp_path / "project" / "deep" / "file").write_text("content")
+    (tmp_path / "project" / "link").symlink_to("deep/file")
+    benchyard.ok("devbox", "cp", str(tmp_path / "project"), f"{box}:a project")
+    command = "cat 'a project/link'; ls -A | grep benchyard"
+    assert benchyard("devbox", "exec", box, "--", command).out == "content"
+    benchyard.ok("devbox", "cp", f"{box}:a project", str(tmp_path / "copy"))
+    assert (tmp_path / "copy" / "link").readlink() == Path("deep/file")
+    assert (tmp_path / "copy" / "deep" / "file").read_text() == "content"
+
+
+def test_standard_input_and_output_can_be_copied(benchyard: CommandLine, box: str) -> None:
+    benchyard.ok("devbox", "cp", "-", f"{box}:piped", typed=b"from a pipe\n")
+    assert benchyard.ok("devbox", "cp", f"{box}:piped", "-") == "from a pipe\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("a", "b"), ("{box}:a", "{box}:b"), ("no-such-file", "{box}:a")]
+)
+def test_copies_that_cannot_be_are_refused(
+    benchyard: CommandLine, box: str, source: str, target: str
+) -> None:
+    ended = benchyard("devbox", "cp", source.format(box=box), target.format(box=box))
+    assert ended.status in (2, 4)
+    assert ended.err.startswith("benchyard: ")
+
+
+def test_a_file_that_is_not_there_leaves_none_here(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
+    assert benchyard("devbox", "cp", f"{box}:nothing", str(tmp_path / "here")).status == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_are_told_apart() -> None:
+    assert parsed("box:/a:b") == Remote("box", "/a:b")
+    assert parsed("./a:b") == "./a:b"
+    assert parsed("-") == "-"
+    assert parsed("plain") == "plain"
+    with pytest.raises(UsageError):
+        parsed("box:")
+    assert quoted("~/a b") == "'./a b'"
+    assert quoted("$x") == "'$x'"
