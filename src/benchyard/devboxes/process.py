@@ -303,7 +303,12 @@ async def _fill(trees: Trees, spec: DevboxSpec, target: Path) -> None:
             "use the native driver for other images",
             step="disk",
         )
-    if layers:
+    if layers and (layers[0] / _MARK).exists():
         await trees.copy(layers[0], target)
-    else:
-        target.mkdir()
+        return
+    target.mkdir()
+    # Of the machine's own system commands see the original; only homes are theirs.
+    for home in ("home", "root"):
+        for layer in layers:
+            if (layer / home).is_dir():
+                await trees.copy(layer / home, target / home)

@@ -166,7 +166,7 @@ class CommandContract(Makes):
     @contract()
     async def test_signals_reach_the_process_group(self, yard: Yard) -> None:
         devbox = await yard.devbox()
-        script = f"trap 'echo caught; exit 7' INT; echo ready; sleep {yard.marker()}"
+        script = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done"
         command = await yard.begin(devbox, script)
         await yard.shows(command, b"ready")
         assert await yard.driver.control(devbox, command.id, Signal(signal.SIGINT))
@@ -239,7 +239,7 @@ class CommandContract(Makes):
     @contract(Capability.PTY)
     async def test_terminal_turns_a_byte_into_an_interrupt(self, yard: Yard) -> None:
         devbox = await yard.devbox()
-        script = f"trap 'echo caught; exit 3' INT; echo ready; tty; sleep {yard.marker()}"
+        script = "trap 'echo caught; exit 3' INT; echo ready; tty; while :; do sleep 0.05; done"
         command = await yard.begin(devbox, script, pty=(80, 24))
         await eventually(
             lambda: re.search(rb"ready\s+/dev/", (command.folder / "stdout").read_bytes()) is not None,

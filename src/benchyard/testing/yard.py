@@ -35,7 +35,7 @@ class Makes:
         raise NotImplementedError
 
     async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
-        """What devboxes start from."""
+        """What devboxes start from; `folder` is the same for all tests with this driver."""
         raise NotImplementedError
 
 
@@ -51,9 +51,10 @@ class Result:
 class Yard:
     """A driver under test and everything made with it."""
 
-    def __init__(self, suite: Makes, folder: Path) -> None:
+    def __init__(self, suite: Makes, folder: Path, shared: Path) -> None:
         self.suite = suite
         self.folder = folder
+        self.shared = shared
         self.driver = suite.make_driver(folder / "driver")
         self.rootfs = Rootfs(())
         self.specs: dict[str, DevboxSpec] = {}
@@ -66,7 +67,7 @@ class Yard:
             await self.driver.__aenter__()
         except DevboxError as error:
             pytest.skip(f"this machine does not allow it: {error.message}")
-        self.rootfs = await self.suite.make_rootfs(self.driver, self.folder)
+        self.rootfs = await self.suite.make_rootfs(self.driver, self.shared)
 
     async def close(self) -> None:
         """Stop every devbox and take its disk away."""
@@ -214,16 +215,15 @@ def _read(path: str) -> bytes:
 
 
 Suite = TypeVar("Suite", bound=Makes)
+Test = Callable[[Suite, Yard], Awaitable[None]]
+Run = Callable[[Suite, Path, pytest.TempPathFactory, pytest.FixtureRequest], None]
 
 
-def contract(
-    *capabilities: Capability,
-) -> Callable[[Callable[[Suite, Yard], Awaitable[None]]], Callable[[Suite, Path], None]]:
+def contract(*capabilities: Capability) -> Callable[[Test[Suite]], Run[Suite]]:
     """Make an async test over a yard into one that pytest runs, skipped unless the driver can do all that."""
 
-    def made(test: Callable[[Suite, Yard], Awaitable[None]]) -> Callable[[Suite, Path], None]:
-        async def live(suite: Suite, folder: Path) -> None:
-            yard = Yard(suite, folder)
+    def made(test: Test[Suite]) -> Run[Suite]:
+        async def live(suite: Suite, yard: Yard) -> None:
             await yard.open()
             try:
                 yard.need(*capabilities)
@@ -231,8 +231,15 @@ def contract(
             finally:
                 await yard.close()
 
-        def run(self: Suite, tmp_path: Path) -> None:
-            asyncio.run(live(self, tmp_path))
+        def run(
+            self: Suite,
+            tmp_path: Path,
+            tmp_path_factory: pytest.TempPathFactory,
+            request: pytest.FixtureRequest,
+        ) -> None:
+            variant = request.node.name.partition("[")[2].rstrip("]")
+            shared = tmp_path_factory.getbasetemp() / f"shared-{type(self).__name__}-{variant}"
+            asyncio.run(live(self, Yard(self, tmp_path, shared)))
 
         run.__name__, run.__doc__ = test.__name__, test.__doc__
         return run

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchyard.devboxes.box import agent, landlock, syscalls
 
-_COMMAND_DEPTH = 2
-"""The agent forks a supervisor, and that forks the command."""
+# chown, dac_override, fowner, fsetid, kill, setgid, setuid, net_bind_service
+_KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 10})
 
 
 def main() -> None:
@@ -41,25 +41,10 @@ def _close_all_but(kept: int) -> None:
 
 
 def _keep_walls(request: dict[str, Any]) -> None:
+    """Bind this process and all it starts, and keep commands from tracing who holds their output."""
     if not request["walls"]:
         return
-    rules = landlock.ruleset(request["readable"], request["writable"])
-    landlock.restrict(rules)
-    os.register_at_fork(after_in_child=_Walls(rules).forked)
-
-
-class _Walls:
-    """A second set of the same rules for each command, so that none can trace who holds its output."""
-
-    def __init__(self, rules: int) -> None:
-        self.rules = rules
-        self.depth = 0
-
-    def forked(self) -> None:
-        self.depth += 1
-        if self.depth == _COMMAND_DEPTH:
-            try:
-                landlock.restrict(self.rules)
-            except OSError:
-                # Whatever is raised here would be ignored, and the command would run without its walls.
-                os._exit(126)
+    landlock.restrict(landlock.ruleset(request["readable"], request["writable"]))
+    if os.geteuid() == 0:
+        syscalls.limit_capabilities(_KEPT_CAPABILITIES)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)

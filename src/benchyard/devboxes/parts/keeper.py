@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -57,7 +58,9 @@ def end(pid: int, pidfd: int) -> bool:
         return True
     ended = processes.kill_descendants(pid)
     _signalled(pidfd, signal.SIGKILL)
-    return ended
+    gone = select.poll()
+    gone.register(pidfd, select.POLLIN)
+    return bool(gone.poll(_PATIENCE_SECONDS * 1000)) and ended
 
 
 def _signalled(pidfd: int, number: int) -> bool:
