@@ -137,7 +137,11 @@ class Agent:
         self.commands[message["id"]] = key
         self.unanswered[key] = {}
         self.poll.register(channel, select.POLLIN)
-        wire.send(channel, message, descriptors)
+        try:
+            wire.send(channel, message, descriptors)
+        except OSError:
+            # The supervisor was killed while it waited for a command.
+            self._lost(key)
 
     def _forward(self, connection: socket.socket, message: dict[str, Any]) -> None:
         key = self.commands.get(message["id"])
@@ -145,7 +149,8 @@ class Agent:
             self._send(connection, {"seq": message["seq"], "ok": False})
             return
         self.unanswered[key][message["seq"]] = connection
-        wire.send(self.supervisors[key], message)
+        # A supervisor that has just ended answers by its channel's end, see `_lost`.
+        self._send(self.supervisors[key], message)
 
     def _heard(self, key: int) -> None:
         try:
