@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 import click
 
@@ -58,9 +59,10 @@ def list_(status: str | None, show_all: bool, limit: int, output: str) -> None:
     """
     with connect() as client:
         wanted = DevboxStatus(status) if status else None
-        found = client.devboxes.list(wanted, limit)
-        living = (view for view in found if show_all or wanted or view.status not in ENDED)
-        show_many(living, output, COLUMNS, none="no devboxes; make one with `benchyard devbox create`")
+        found = client.devboxes.list(wanted, limit if show_all or wanted else None)
+        chosen = (view for view in found if show_all or wanted or view.status not in ENDED)
+        none = "no devboxes; make one with `benchyard devbox create`"
+        show_many(islice(chosen, limit), output, COLUMNS, none=none)
 
 
 @devbox.command("show")

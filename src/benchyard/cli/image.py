@@ -11,8 +11,9 @@ from benchyard.cli.connect import connect
 from benchyard.cli.options import checked_input
 from benchyard.cli.progress import Meter, spinner
 from benchyard.cli.render import age, facts, output_option, show, show_many, size, when
-from benchyard.client.bodies import Source, size_of
+from benchyard.client.bodies import size_of
 from benchyard.client.client import Client
+from benchyard.errors import UsageError
 from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageView
 
 COLUMNS: Mapping[str, Callable[[ImageView], object]] = {
@@ -76,14 +77,7 @@ def import_(path: Path, name: str | None, output: str) -> None:
     with checked_input():
         ImageImportRequest(name=chosen)
     with connect() as client:
-        if _is_here(client):
-            with spinner(f"importing {path}"):
-                made = client.images.import_path(str(path.resolve()), chosen)
-        elif path.is_dir():
-            with packed(path) as tar:
-                made = _upload(client, tar, chosen, path)
-        else:
-            made = _upload(client, path, chosen, path)
+        made = _imported_in_place(client, path.resolve(), chosen) or _uploaded(client, path, chosen)
     _show(made, output)
 
 
@@ -119,14 +113,24 @@ def delete(ids: Sequence[str]) -> None:
             click.echo(f"{id}  deleted")
 
 
-def _upload(client: Client, source: Source, name: str, path: Path) -> ImageView:
-    with Meter(str(path), size_of(source)) as meter:
-        return client.images.import_archive(source, name, meter.add)
+def _imported_in_place(client: Client, path: Path, name: str) -> ImageView | None:
+    """Let a server on this machine read the path itself; None if it cannot."""
+    if urlsplit(client.server.url).hostname not in ("127.0.0.1", "::1", "localhost"):
+        return None
+    with spinner(f"importing {path}"):
+        try:
+            return client.images.import_path(str(path), name)
+        except UsageError:
+            # A loopback address can be the end of a tunnel to another machine.
+            return None
 
 
-def _is_here(client: Client) -> bool:
-    """Whether the server runs on this machine and can read the path itself."""
-    return urlsplit(client.server.url).hostname in ("127.0.0.1", "::1", "localhost")
+def _uploaded(client: Client, path: Path, name: str) -> ImageView:
+    with Meter(str(path), size_of(path)) as meter:
+        if not path.is_dir():
+            return client.images.import_archive(path, name, meter.add)
+        with packed(path) as tar:
+            return client.images.import_archive(tar, name, meter.add)
 
 
 def _stem(path: Path) -> str:

@@ -79,7 +79,7 @@ def _is_alive(pid: int) -> bool:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return Path("/proc/self").exists() is False
+        return not Path("/proc/self").exists()
     return fields[0] != "Z"
 
 

@@ -10,7 +10,7 @@ from benchyard.errors import BenchyardError
 
 M = TypeVar("M", bound=BaseModel)
 
-PAGE_SIZE = 100
+PAGE_SIZE = 1000
 
 
 def pages(request: Request, key: str, model: type[M], limit: int | None = None) -> Flow[M]:
