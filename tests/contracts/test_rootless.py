@@ -49,6 +49,7 @@ def checkout(user: str) -> Path:
     shutil.copytree(REPOSITORY / "tests/contracts", target / "contracts")
     for name in PACKAGES:
         shutil.copytree(site / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(site / "py.py", target)
     (target / "pytest.ini").write_text("[pytest]\n")
     return target
 
