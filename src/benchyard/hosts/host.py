@@ -86,7 +86,7 @@ class Host:
 
     async def _take_up(self, entry: Entry) -> None:
         try:
-            image = await self._images.get(entry.image_id)
+            image = await self._image(entry)
             devbox = self._make(entry, self._images.rootfs(image), image)
         except (NotFound, ImageError) as error:
             _logger.warning("devbox %s has lost its image: %s", entry.request.id, error.message)
@@ -98,6 +98,10 @@ class Host:
             detail = "the devbox was gone when the host came back"
             await self._settle(devbox, detail)
             self._tell(DevboxEnded(entry.request.id, "health_check_failed", detail))
+
+    async def _image(self, entry: Entry) -> Image:
+        """What a devbox was started from, even if an image of that name is another by now."""
+        return await self._images.held(entry.request.id) or await self._images.get(entry.image_id)
 
     def _make(self, entry: Entry, rootfs: Rootfs, image: Image | None = None) -> Devbox:
         request = entry.request
@@ -127,8 +131,9 @@ class Host:
                 return
             folder = self._journal.folder(request.id)
             noted = self._journal.read(request.id) if (folder / "changes").exists() else None
-            image = await self._images.get(noted.image_id if noted else request.image)
+            image = await (self._image(noted) if noted else self._images.get(request.image))
             rootfs = self._images.rootfs(image)
+            self._images.hold(image, request.id)
             self._journal.write(Entry(request, image.id, should_run=True))
             devbox = self._make(Entry(request, image.id, should_run=True), rootfs, image)
             try:
@@ -166,8 +171,12 @@ class Host:
     async def _stop(self, devbox: Devbox, *, keep_disk: bool) -> None:
         await self._settle(devbox, "the devbox was stopped")
         if not keep_disk:
-            for path in self._journal.disk(devbox.spec.id):
-                await self._driver.trees.remove(path)
+            await self._remove_disk(devbox.spec.id)
+
+    async def _remove_disk(self, devbox_id: str) -> None:
+        for path in self._journal.disk(devbox_id):
+            await self._driver.trees.remove(path)
+        await self._images.release(devbox_id)
 
     async def forget(self, devbox_id: str) -> None:
         """Remove everything that is left of a stopped devbox, its execution files too."""
@@ -175,8 +184,7 @@ class Host:
             devbox = self._devboxes.get(devbox_id)
             if devbox is not None and devbox.is_running:
                 raise Conflict(f"devbox {devbox_id} still runs; stop it first")
-            for path in self._journal.disk(devbox_id):
-                await self._driver.trees.remove(path)
+            await self._remove_disk(devbox_id)
             await asyncio.to_thread(self._journal.forget, devbox_id)
             self._devboxes.pop(devbox_id, None)
         self._locks.pop(devbox_id, None)
@@ -276,7 +284,7 @@ class Host:
                 return (await self._images.get(snapshot_id)).size_bytes
             if not devbox.spec.changes.exists():
                 raise Conflict(f"the disk of devbox {devbox_id} is gone; snapshots are taken before shutdown")
-            parent = await self._images.get(devbox.entry.image_id)
+            parent = await self._image(devbox.entry)
             async with self._still(devbox):
                 image = await self._images.add_layer(parent, devbox.spec.changes, snapshot_id, move=False)
             return image.size_bytes

@@ -29,10 +29,11 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 _BASH_RESTORE = r"""
 __benchyard_save() {
-  local __benchyard_status=$1 __benchyard_options __benchyard_names __benchyard_name __benchyard_kept=()
+  local __benchyard_status=$1 __benchyard_flags=$- __benchyard_options __benchyard_names __benchyard_name __benchyard_kept=()
   {
     builtin trap '' PIPE
     __benchyard_options=$(builtin set +o)
+    case $__benchyard_flags in *e*) __benchyard_options+=$'\nset -e' ;; esac
     builtin set +eux -f
     builtin unset -f __benchyard_save
     builtin mapfile -t __benchyard_names < <(builtin compgen -v)
