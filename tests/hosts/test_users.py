@@ -1,0 +1,65 @@
+"""The user who runs commands is there, made if need be."""
+
+import pytest
+
+from benchyard.devboxes.base import Capability
+from benchyard.errors import UsageError
+from tests.hosts.conftest import OnHost
+from tests.hosts.yard import HostYard
+
+
+def _needs_users(yard: HostYard) -> None:
+    if Capability.USERS not in yard.driver.capabilities:
+        pytest.skip("the native driver has only one user here")
+
+
+def test_commands_run_as_user_with_a_home_of_its_own(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        _needs_users(yard)
+        devbox = await yard.devbox()
+        assert await yard.text(devbox, "id -un; pwd; touch x && echo wrote") == "user\n/home/user\nwrote\n"
+        assert await yard.text(devbox, "id -un; pwd", user="root") == "root\n/root\n"
+
+    on_host(test, name="native")
+
+
+def test_a_user_the_image_lacks_is_made(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        _needs_users(yard)
+        devbox = await yard.devbox(user="ada", uid=4321)
+        said = await yard.text(devbox, "id -un; id -u; id -gn; pwd; touch x; stat -c %U x")
+        assert said == "ada\n4321\nada\n/home/ada\nada\n"
+        await yard.host.stop(devbox, keep_disk=True)
+        await yard.devbox(devbox, user="ada", uid=4321)
+        assert await yard.text(devbox, "ls; grep -c ada /etc/passwd") == "x\n1\n"
+        assert [state.command for state in await yard.host.executions(devbox)][-1].startswith("ls")
+
+    on_host(test, name="native")
+
+
+def test_a_user_can_be_given_another_uid(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        _needs_users(yard)
+        devbox = await yard.devbox(user="user", uid=1777)
+        assert await yard.text(devbox, "id -u; touch x; stat -c %u x ~") == "1777\n1777\n1777\n"
+
+    on_host(test, name="native")
+
+
+def test_root_needs_nothing(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        devbox = await yard.devbox(user="root")
+        assert await yard.text(devbox, "id -u; pwd") == "0\n/root\n"
+
+    on_host(test, name="native")
+
+
+def test_a_name_that_is_none_is_refused(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        _needs_users(yard)
+        for name in ("a:b", "../x", "Upper", "x" * 40, "a\nroot"):
+            with pytest.raises(UsageError):
+                await yard.devbox("dbx_bad", user=name)
+        assert yard.host.running() == set()
+
+    on_host(test, name="native")
