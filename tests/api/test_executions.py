@@ -122,6 +122,14 @@ def test_waiting_for_an_execution_is_408_until_it_ends(devbox: DevboxOverHttp) -
     assert good(devbox.post(f"executions/{execution}/kill")) == killed
 
 
+def test_commands_killed_as_they_end_leave_the_devbox_alone(devbox: DevboxOverHttp) -> None:
+    for _ in range(20):
+        execution = devbox.start("true")
+        assert good(devbox.post(f"executions/{execution}/kill"))["status"] == "completed"
+    assert devbox.view()["status"] == "running"
+    assert devbox.run("echo alive")["stdout"] == "alive\n"
+
+
 def test_input_and_signals_reach_a_command(devbox: DevboxOverHttp) -> None:
     execution = devbox.start("cat", attach_stdin=True)
     send = f"executions/{execution}/send_std_in"

