@@ -56,6 +56,13 @@ def test_many_short_lines_are_found_across_blocks(tmp_path: Path) -> None:
     assert (text.splitlines()[0], text.splitlines()[-1], is_cut) == ("line 30000", "line 49999", True)
 
 
+def test_a_file_of_some_blocks_and_a_rest_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    whole = "".join(f"{number:09}\n" for number in range(output.CHUNK_BYTES // 4))
+    path.write_text(whole)
+    assert output.tail(path, len(whole)) == (whole, False)
+
+
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
     async def pieces() -> list[bytes]:
         return [piece async for piece in output.read(tmp_path / "nothing", 0)]

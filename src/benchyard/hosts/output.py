@@ -68,8 +68,8 @@ def tail(path: Path, lines: int) -> tuple[str, bool]:
         blocks: list[bytes] = []
         breaks = 0
         while start > 0 and end - start < MAX_TAIL_BYTES and breaks <= lines:
-            start = max(0, start - CHUNK_BYTES)
-            blocks.insert(0, os.pread(descriptor, min(CHUNK_BYTES, end - start), start))
+            until, start = start, max(0, start - CHUNK_BYTES)
+            blocks.insert(0, os.pread(descriptor, until - start, start))
             breaks += blocks[0].count(b"\n")
     finally:
         os.close(descriptor)
