@@ -1,0 +1,118 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from benchyard.devboxes.fake import FakeDriver
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.engine import Engine, open_engine
+from benchyard.engine.journal import Journal
+from benchyard.engine.objects import Objects
+from benchyard.engine.roster import Roster
+from benchyard.engine.secrets import Secrets
+from benchyard.engine.tools import Tools, snapshot_keys
+from benchyard.engine.work import Work
+from benchyard.errors import Conflict
+from benchyard.hosts.host import Host
+from benchyard.images.store import ImageStore
+from benchyard.models.devboxes import Devbox, DevboxRequest, DevboxStatus
+from benchyard.models.snapshots import Snapshot, SnapshotStatus
+from benchyard.settings import Settings
+from benchyard.store.contents import Contents
+from benchyard.store.database import Store
+from benchyard.store.vault import Vault
+
+Scenario = Callable[[Engine, Tools], Awaitable[None]]
+
+
+@asynccontextmanager
+async def opened(data: Path) -> AsyncIterator[tuple[Engine, Tools]]:
+    vault = Vault(data / "key")
+    driver = FakeDriver(data / "driver", {})
+    images = ImageStore(data / "images", driver.trees)
+    async with Store(f"sqlite:///{data / 'db'}") as store, driver:
+        await images.open()
+        async with Host(data / "host", driver, images) as host:
+            tools = Tools(
+                settings=Settings(data=data, driver="fake"),
+                host=host,
+                images=images,
+                roster=Roster(store.collection("devboxes", Devbox)),
+                work=Work(),
+                journal=Journal(data / "logs"),
+                vault=vault,
+                secrets=Secrets(store, vault),
+                objects=Objects(store, Contents(data / "objects"), 1000),
+            )
+            async with open_engine(tools, store.collection("snapshots", Snapshot)) as engine:
+                yield engine, tools
+
+
+def run(data: Path, scenario: Scenario) -> None:
+    async def live() -> None:
+        async with opened(data) as (engine, tools):
+            await scenario(engine, tools)
+
+    asyncio.run(live())
+
+
+async def running(engine: Engine) -> str:
+    devbox = await engine.devboxes.create(Asked("dbx_1"), DevboxRequest())
+    assert (await engine.devboxes.booted(devbox.id)).status is DevboxStatus.RUNNING
+    return devbox.id
+
+
+def test_a_snapshot_in_progress_keeps_a_devbox_from_being_shut_down_unless_forced(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        id = await running(engine)
+        ended: list[str] = []
+
+        async def slow() -> None:
+            try:
+                await asyncio.sleep(600)
+            finally:
+                ended.append("snapshot")
+
+        tools.work.start(snapshot_keys(id) + "snp_1", slow)
+        await asyncio.sleep(0)
+        with pytest.raises(Conflict, match="force"):
+            await engine.devboxes.shutdown(id, force=False)
+        assert (await engine.devboxes.get(id)).status is DevboxStatus.RUNNING
+        assert (await engine.devboxes.shutdown(id, force=True)).status is DevboxStatus.SHUTDOWN
+        await tools.work.settle("devbox/")
+        assert ended == ["snapshot"]
+        assert tools.host.running() == set()
+
+    run(tmp_path, scenario)
+
+
+def test_a_snapshot_that_a_stop_cut_short_is_an_error_and_cannot_be_deleted_before(tmp_path: Path) -> None:
+    async def before(engine: Engine, tools: Tools) -> None:
+        record = Snapshot(id="snp_1", create_time_ms=1, source_devbox_id="dbx_1")
+        await engine.snapshots.records.insert(record)
+        with pytest.raises(Conflict, match="still being taken"):
+            await engine.snapshots.delete("snp_1")
+
+    async def after(engine: Engine, tools: Tools) -> None:
+        snapshot = await engine.snapshots.records.get("snp_1")
+        assert snapshot.status is SnapshotStatus.ERROR
+        assert "stopped" in (snapshot.error_message or "")
+        await engine.snapshots.delete("snp_1")
+
+    run(tmp_path, before)
+    run(tmp_path, after)
+
+
+def test_a_snapshot_that_a_devbox_is_being_made_from_cannot_be_deleted(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        record = Snapshot(
+            id="snp_1", create_time_ms=1, source_devbox_id="dbx_0", status=SnapshotStatus.COMPLETE
+        )
+        await engine.snapshots.records.insert(record)
+        await tools.roster.add(Devbox(id="dbx_2", create_time_ms=1, image="snp_1", snapshot_id="snp_1"))
+        with pytest.raises(Conflict, match="being made"):
+            await engine.snapshots.delete("snp_1")
+
+    run(tmp_path, scenario)
