@@ -50,8 +50,8 @@ class TestProcessDriver(Makes):
         if not landlock.version():
             pytest.skip("this kernel has no Landlock")
         devbox = await yard.devbox()
-        script = 'echo one; for f in /proc/$PPID/fd/*; do (: > "$f"); done 2>/dev/null; ls /proc/$PPID/fd 2>/dev/null | wc -l'
-        assert (await yard.run(devbox, script)).stdout == b"one\n0\n"
+        script = 'echo one; for f in /proc/$PPID/fd/*; do (: > "$f") 2>/dev/null && echo reached $f; done'
+        assert (await yard.run(devbox, script)).stdout == b"one\n"
 
     @contract()
     async def test_paths_lie_in_the_folder_and_the_system_below_it(self, yard: Yard) -> None:
@@ -63,7 +63,7 @@ class TestProcessDriver(Makes):
         assert await yard.read(devbox, f"{changes}/srv/data/file") == b"x"
         assert await yard.text(devbox, "pwd", cwd="/usr/bin") == "/usr/bin"
         assert (await yard.read(devbox, "/bin/sh"))[:4] == b"\x7fELF"
-        for closed in ("/etc/shadow", str(Path(__file__)), "/root/.bashrc"):
+        for closed in ("/etc/shadow", str(Path(__file__)), "/var/log/dpkg.log"):
             with pytest.raises(NotFound):
                 await yard.read(devbox, closed)
         assert await yard.text(devbox, "echo $HOME", user="user") == f"{changes}/home/user"
