@@ -41,4 +41,9 @@ def services_of(connection: HTTPConnection) -> Services:
     return services
 
 
-ServicesDep = Annotated[Services, Depends(services_of)]
+async def _services(connection: HTTPConnection) -> Services:
+    # Dependencies are coroutines: plain functions would each be sent to a thread.
+    return services_of(connection)
+
+
+ServicesDep = Annotated[Services, Depends(_services)]

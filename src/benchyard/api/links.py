@@ -31,13 +31,13 @@ def _may(verb: Verb, services: Services, id: str, expires: int, signature: str) 
     return id
 
 
-def _may_upload(
+async def _may_upload(
     id: str, services: ServicesDep, expires: int, signature: Annotated[str, Query(max_length=200)]
 ) -> str:
     return _may("upload", services, id, expires, signature)
 
 
-def _may_download(
+async def _may_download(
     id: str, services: ServicesDep, expires: int, signature: Annotated[str, Query(max_length=200)]
 ) -> str:
     return _may("download", services, id, expires, signature)

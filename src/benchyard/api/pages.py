@@ -11,7 +11,7 @@ from benchyard.models.pages import DEFAULT_LIMIT, MAX_LIMIT, Query
 _METADATA = re.compile(r"metadata\[(?P<key>[^\]]+)\](?P<any>\[in\])?")
 
 
-def page_query(
+async def page_query(
     limit: Annotated[int, Parameter(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT,
     starting_after: str | None = None,
     *,
@@ -24,7 +24,7 @@ def page_query(
 PageQuery = Annotated[Query, Depends(page_query)]
 
 
-def metadata_filters(request: Request) -> dict[str, str | list[str]]:
+async def metadata_filters(request: Request) -> dict[str, str | list[str]]:
     """Filters from `metadata[KEY]=VALUE` and `metadata[KEY][in]=A,B`, ready for `Query.where`."""
     found: dict[str, str | list[str]] = {}
     for name, value in request.query_params.multi_items():

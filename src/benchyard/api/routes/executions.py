@@ -39,7 +39,7 @@ class Part:
     follow: bool
 
 
-def _part(offset: Offset = None, *, follow: bool = False) -> Part:
+async def _part(offset: Offset = None, *, follow: bool = False) -> Part:
     return Part(offset, follow)
 
 

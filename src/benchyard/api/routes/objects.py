@@ -31,7 +31,7 @@ _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?")
 _WEEK_SECONDS = 7 * 24 * 3600
 
 
-def _object_query(
+async def _object_query(
     query: PageQuery,
     name: str | None = None,
     search: str | None = None,

@@ -26,7 +26,7 @@ _LAST_OUTPUT_SECONDS = 5.0
 _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
 
 
-def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None, Parameter()] = None) -> str:
+async def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None, Parameter()] = None) -> str:
     header = connection.headers.get("x-runloop-tunnel-authorization", "")
     if header:
         return check_pass(services_of(connection).vault, _TUNNEL, header.removeprefix("Bearer ").strip())
@@ -88,7 +88,7 @@ async def attach(socket: WebSocket, session_name: str) -> None:
     services = services_of(socket)
     async with AsyncExitStack() as stack:
         try:
-            devbox_id = _ticket_holder(socket, session_name)
+            devbox_id = await _ticket_holder(socket, session_name)
             session = await stack.enter_async_context(services.engine.ptys.attached(devbox_id, session_name))
         except BenchyardError as error:
             await socket.send_denial_response(error_response(error))
@@ -97,10 +97,10 @@ async def attach(socket: WebSocket, session_name: str) -> None:
         await _carry(services, socket, session)
 
 
-def _ticket_holder(socket: WebSocket, session_name: str) -> str:
+async def _ticket_holder(socket: WebSocket, session_name: str) -> str:
     ticket = socket.query_params.get("ticket")
     if not ticket:
-        return _devbox_of(socket, socket.query_params.get("devbox_id"))
+        return await _devbox_of(socket, socket.query_params.get("devbox_id"))
     devbox_id, _, name = check_pass(services_of(socket).vault, _TICKET, ticket).partition("/")
     if name != session_name:
         raise Unauthorized("this ticket is for another terminal session")
