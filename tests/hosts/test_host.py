@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from benchyard.devboxes.base import DevboxEnded, ExecutionEnded, Kill, Limits, Signal, Stdin
+from benchyard.devboxes.base import Capability, DevboxEnded, ExecutionEnded, Kill, Limits, Signal, Stdin
 from benchyard.errors import Conflict, DevboxGone, NotFound, StartFailed, UsageError
 from benchyard.hosts.host import StartRequest
 from benchyard.testing.yard import eventually, processes_with
@@ -371,3 +371,17 @@ def test_the_hosts_folder_is_closed_to_others(on_host: OnHost) -> None:
             assert stat.S_IMODE((yard.folder / folder).stat().st_mode) == 0o700
 
     on_host(test)
+
+
+def test_running_out_of_memory_is_told(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        if Capability.LIMIT_MEMORY not in yard.driver.capabilities:
+            pytest.skip("memory cannot be limited here")
+        devbox = await yard.devbox(limits=Limits(memory_bytes=64 * 1024**2))
+        state = await yard.run(devbox, "head -c 300000000 /dev/zero | tail -c 300000000 > /dev/null")
+        assert state.exit_status == 137
+        assert state.hint is not None
+        assert "out of memory" in state.hint
+        assert (await yard.run(devbox, "exit 1")).hint is None
+
+    on_host(test, name="native")

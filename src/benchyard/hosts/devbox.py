@@ -217,7 +217,7 @@ class Devbox:
 
     async def take_up(self) -> None:
         """Go on, after a restart, with the executions that had not ended."""
-        found = await asyncio.to_thread(self.executions.all)
+        found = await self.executions.all()
         for execution in found:
             if execution.status is not None:
                 continue
@@ -247,7 +247,7 @@ class Devbox:
         """The devbox does not run any more: so does nothing in it."""
         self.is_running = False
         if not self.executions.active:
-            for execution in await asyncio.to_thread(self.executions.all):
+            for execution in await self.executions.all():
                 if execution.status is None:
                     self.executions.take_up(execution)
         for execution in list(self.executions.active.values()):

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,12 +91,11 @@ class Executions:
         known = self.active.get(execution_id) or self._recent.get(execution_id)
         return known or _load(self._folder / checked_name(execution_id))
 
-    def all(self) -> list[Execution]:
+    async def all(self) -> list[Execution]:
         """Every execution, oldest first."""
         known = {**self._recent, **self.active}
-        names = sorted(entry.name for entry in self._folder.iterdir()) if self._folder.is_dir() else []
-        found = [known.get(name) or _load(self._folder / name) for name in names]
-        return sorted((one for one in found if one), key=lambda one: one.created_ns)
+        found = await asyncio.to_thread(_load_all, self._folder, known)
+        return sorted(found, key=lambda one: one.created_ns)
 
     def begin(self, execution: Execution) -> None:
         """Make its output files, by which it counts as started."""
@@ -134,6 +134,12 @@ class Executions:
     def take_up(self, execution: Execution) -> None:
         """Hold one that was found on disk and has not ended."""
         self.active[execution.request.id] = execution
+
+
+def _load_all(folder: Path, known: Mapping[str, Execution]) -> list[Execution]:
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    found = [known.get(name) or _load(folder / name) for name in names]
+    return [execution for execution in found if execution]
 
 
 def _load(folder: Path) -> Execution | None:

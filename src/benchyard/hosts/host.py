@@ -22,7 +22,7 @@ from benchyard.devboxes.base import (
     Rootfs,
     Usage,
 )
-from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound, UsageError
+from benchyard.errors import BenchyardError, Conflict, DevboxGone, ImageError, NotFound, UsageError
 from benchyard.hosts import output, watch
 from benchyard.hosts.devbox import Devbox, Ties
 from benchyard.hosts.journal import Entry, Journal
@@ -223,7 +223,7 @@ class Host:
     async def executions(self, devbox_id: str) -> list[ExecutionState]:
         """All executions of a devbox, oldest first."""
         devbox = self._devbox(devbox_id)
-        found = await asyncio.to_thread(devbox.executions.all)
+        found = await devbox.executions.all()
         return [execution.state(devbox_id, devbox.spec.limits) for execution in found]
 
     async def wait(self, devbox_id: str, execution_id: str, timeout: float) -> ExecutionState:
@@ -298,7 +298,8 @@ class Host:
             await self._driver.freeze(devbox.spec.id)
             yield
         finally:
-            await asyncio.shield(self._driver.thaw(devbox.spec.id))
+            with contextlib.suppress(DevboxGone):
+                await asyncio.shield(self._driver.thaw(devbox.spec.id))
 
     async def usage(self, devbox_id: str) -> Usage:
         """What the devbox uses now."""
@@ -325,10 +326,14 @@ class Host:
             devbox = self._devboxes.get(event.devbox_id)
             if devbox is None:
                 continue
-            if isinstance(event, ExecutionEnded):
-                devbox.look(event.execution_id)
-            else:
+            if isinstance(event, DevboxEnded):
                 self._spawn(self._lost(event))
+                continue
+            try:
+                devbox.look(event.execution_id)
+            except Exception:
+                # The loop's boundary: one bad folder must not make the host deaf to all others.
+                _logger.exception("execution %s could not be looked at", event.execution_id)
 
     async def _lost(self, event: DevboxEnded) -> None:
         async with self._lock(event.devbox_id):

@@ -29,7 +29,8 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 _BASH_RESTORE = r"""
 __benchyard_save() {
-  local __benchyard_status=$1 __benchyard_flags=$- __benchyard_options __benchyard_names __benchyard_name __benchyard_kept=()
+  local __benchyard_status=$1 __benchyard_flags=$- __benchyard_options __benchyard_names
+  local __benchyard_name __benchyard_kept=()
   {
     builtin trap '' PIPE
     __benchyard_options=$(builtin set +o)

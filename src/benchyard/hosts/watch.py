@@ -1,10 +1,14 @@
 """The watch on disks: where no quota holds a devbox's changed layer, it is measured again and again."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 
 from benchyard.devboxes.base import DevboxSpec, Trees
+from benchyard.errors import BenchyardError
+
+_logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 2.0
 _SHARE = 20
@@ -21,7 +25,11 @@ async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> Asy
             began = time.monotonic()
             if due[spec.id] > began or not spec.changes.exists():
                 continue
-            used, _entries = await trees.usage(spec.changes)
+            try:
+                used, _entries = await trees.usage(spec.changes)
+            except (OSError, BenchyardError) as error:
+                _logger.warning("the disk of %s could not be measured: %s", spec.id, error)
+                continue
             ended = time.monotonic()
             due[spec.id] = ended + (ended - began) * _SHARE
             if used > spec.limits.disk_bytes:
