@@ -331,8 +331,8 @@ class Host:
                 continue
             try:
                 devbox.look(event.execution_id)
-            except Exception:
-                # The loop's boundary: one bad folder must not make the host deaf to all others.
+            except (OSError, ValueError, TypeError):
+                # One folder that cannot be read must not make the host deaf to all others.
                 _logger.exception("execution %s could not be looked at", event.execution_id)
 
     async def _lost(self, event: DevboxEnded) -> None:
