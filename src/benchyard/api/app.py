@@ -5,7 +5,7 @@ import importlib.metadata
 import pkgutil
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
@@ -16,19 +16,29 @@ from benchyard.api.errors import ErrorView, add_error_handlers
 from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
 
-_FAILURES = {status: {"model": ErrorView} for status in (400, 401, 404)}
+_FAILURES = {"400": "Bad request", "401": "No key, or a wrong one", "404": "No such thing"}
 _BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
 class App(FastAPI):
-    """FastAPI, with the keys in its schema that `BearerKeys` asks for."""
+    """FastAPI, with what holds for every route in its schema: keys, and how errors look."""
 
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
             schema = super().openapi()
             schema["components"]["securitySchemes"] = _BEARER
             schema["security"] = [{name: []} for name in _BEARER]
+            schema["components"]["schemas"][ErrorView.__name__] = ErrorView.model_json_schema()
+            _add_failures(schema)
         return super().openapi()
+
+
+def _add_failures(schema: dict[str, Any]) -> None:
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorView.__name__}"}}}
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            for status, description in _FAILURES.items():
+                operation["responses"].setdefault(status, {"description": description, "content": content})
 
 
 def build_app(services: Services) -> FastAPI:
@@ -37,7 +47,6 @@ def build_app(services: Services) -> FastAPI:
         title="Benchyard",
         version=importlib.metadata.version("benchyard"),
         redoc_url=None,
-        responses={status: dict(failure) for status, failure in _FAILURES.items()},
         redirect_slashes=False,
         middleware=[
             Middleware(RequestLog),
@@ -47,18 +56,17 @@ def build_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     add_error_handlers(app)
-    app.include_router(all_routes())
+    # Not `include_router`: it would look for the route of each request twice.
+    app.router.routes.extend(all_routes())
     return app
 
 
-def all_routes() -> APIRouter:
+def all_routes() -> list[BaseRoute]:
     """The routes of every file in the folder, literal paths before those with parameters."""
     found: list[BaseRoute] = []
     for module in pkgutil.iter_modules(routes.__path__):
         found.extend(importlib.import_module(f"{routes.__name__}.{module.name}").router.routes)
-    merged = APIRouter()
-    merged.routes.extend(sorted(found, key=_breadth))
-    return merged
+    return sorted(found, key=_breadth)
 
 
 def _breadth(route: BaseRoute) -> list[int]:
