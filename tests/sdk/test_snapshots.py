@@ -1,0 +1,169 @@
+"""Disk snapshots through the official client, and devboxes made from them."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from runloop_api_client import APIStatusError, NotFoundError, Runloop, RunloopSDK
+from runloop_api_client.lib.polling import PollingConfig
+
+from tests.sdk.boxes import create, eventually, output, run
+
+QUICK = PollingConfig(interval_seconds=0.05, max_attempts=600)
+
+
+@pytest.fixture(scope="module")
+def full_box(client: Runloop) -> Iterator[str]:
+    """A devbox with something on its disk."""
+    id = create(client, name="source")
+    output(client, id, "echo base > ~/file; mkdir -p ~/deep/er; ln -s ../file ~/deep/link; chmod 750 ~/deep")
+    yield id
+    client.devboxes.shutdown(id, force="true")
+
+
+def test_a_snapshot_is_complete_when_it_is_answered(client: Runloop, full_box: str) -> None:
+    taken = client.devboxes.snapshot_disk(
+        full_box, name="first", commit_message="as it was", metadata={"a": "1"}
+    )
+    assert (taken.name, taken.commit_message, taken.metadata) == ("first", "as it was", {"a": "1"})
+    assert taken.source_devbox_id == full_box
+    assert taken.size_bytes is not None
+    assert taken.size_bytes > 0
+    status = client.devboxes.disk_snapshots.query_status(taken.id)
+    assert (status.status, status.snapshot, status.error_message) == ("complete", taken, None)
+    assert client.devboxes.retrieve(full_box).status == "running"
+
+
+def test_a_snapshot_in_the_background_completes(client: Runloop, full_box: str) -> None:
+    begun = client.devboxes.snapshot_disk_async(full_box, name="later")
+    done = client.devboxes.disk_snapshots.await_completed(begun.id, polling_config=QUICK)
+    assert done.status == "complete"
+    assert done.snapshot is not None
+    assert (done.snapshot.id, done.snapshot.name) == (begun.id, "later")
+
+
+def test_devboxes_from_one_snapshot_share_a_beginning_and_nothing_else(
+    client: Runloop, full_box: str
+) -> None:
+    taken = client.devboxes.snapshot_disk(full_box)
+    first, second = (create(client, snapshot_id=taken.id) for _ in range(2))
+    assert client.devboxes.retrieve(first).snapshot_id == taken.id
+    for id in (first, second):
+        assert output(client, id, "cat ~/deep/link; stat -c '%a %U' ~/deep") == "base\n750 user\n"
+    output(client, first, "echo first > ~/file; touch ~/only-first; rm -r ~/deep")
+    output(client, full_box, "touch ~/only-source")
+    assert output(client, second, "cat ~/file; ls -d ~/*") == "base\n/home/user/deep\n/home/user/file\n"
+    branch = client.devboxes.snapshot_disk(first)
+    third = create(client, snapshot_id=branch.id)
+    assert output(client, third, "cat ~/file; ls ~") == "first\nfile\nonly-first\n"
+    assert output(client, full_box, "cat ~/file") == "base\n"
+    for id in (first, second, third):
+        client.devboxes.shutdown(id)
+
+
+def test_a_suspended_devbox_can_be_snapshotted_and_resumed(client: Runloop) -> None:
+    id = create(client)
+    output(client, id, "echo kept > ~/file")
+    client.devboxes.suspend(id)
+    client.devboxes.await_suspended(id)
+    taken = client.devboxes.snapshot_disk(id)
+    client.devboxes.resume(id)
+    client.devboxes.await_running(id)
+    assert output(client, id, "cat ~/file; echo changed > ~/file") == "kept\n"
+    copy = create(client, snapshot_id=taken.id)
+    assert output(client, copy, "cat ~/file") == "kept\n"
+    for each in (id, copy):
+        client.devboxes.shutdown(each)
+
+
+def test_a_snapshot_outlives_its_devbox_and_carries_no_processes(client: Runloop) -> None:
+    id = create(client)
+    client.devboxes.execute_async(id, command="echo kept > ~/file; exec sleep 1000")
+    assert run(client, id, "until [ -e ~/file ]; do sleep 0.01; done").exit_status == 0
+    taken = client.devboxes.snapshot_disk(id)
+    client.devboxes.shutdown(id)
+    copy = create(client, snapshot_id=taken.id)
+    assert output(client, copy, "cat ~/file") == "kept\n"
+    assert run(client, copy, "pgrep -f 'sleep [1]000'").exit_status == 1
+    client.devboxes.shutdown(copy)
+
+
+def test_snapshots_are_listed_by_devbox_and_metadata_page_by_page(client: Runloop) -> None:
+    id = create(client)
+    colours = ["red", "green", "blue"]
+    made = [client.devboxes.snapshot_disk(id, metadata={"key": colour}).id for colour in colours]
+    listed = client.devboxes.disk_snapshots.list
+    assert [each.id for each in listed(devbox_id=id, limit=2)] == made[::-1]
+    assert listed(devbox_id=id, limit=2).has_more is True
+    assert [each.id for each in listed(devbox_id=id, metadata_key="green")] == [made[1]]
+    assert {each.id for each in listed(devbox_id=id, metadata_key_in="red,blue")} == {made[0], made[2]}
+    assert {each.id for each in client.devboxes.list_disk_snapshots(devbox_id=id)} == set(made)
+    assert list(listed(devbox_id="dbx_other")) == []
+    assert list(listed(source_blueprint_id="bpt_other")) == []
+    client.devboxes.shutdown(id)
+    for each in made:
+        client.devboxes.disk_snapshots.delete(each)
+    assert list(listed(devbox_id=id)) == []
+
+
+def test_a_snapshot_can_be_changed_and_deleted(client: Runloop, full_box: str) -> None:
+    taken = client.devboxes.snapshot_disk(full_box, name="before", metadata={"a": "1"})
+    snapshots = client.devboxes.disk_snapshots
+    changed = snapshots.update(taken.id, name="after", metadata={"b": "2"}, commit_message="why")
+    assert (changed.name, changed.metadata, changed.commit_message) == ("after", {"b": "2"}, "why")
+    assert snapshots.update(taken.id, name="again").metadata == {"b": "2"}
+    standing = create(client, snapshot_id=taken.id)
+    assert snapshots.delete(taken.id) == {}
+    assert snapshots.query_status(taken.id).status == "deleted"
+    assert output(client, standing, "cat ~/file") == "base\n"
+    with pytest.raises(NotFoundError, match="no snapshot"):
+        client.devboxes.create(snapshot_id=taken.id)
+    client.devboxes.shutdown(standing)
+    assert client.devboxes.delete_disk_snapshot(client.devboxes.snapshot_disk(full_box).id) == {}
+
+
+def test_what_cannot_be_snapshotted_is_refused(client: Runloop) -> None:
+    id = create(client)
+    client.devboxes.shutdown(id)
+    with pytest.raises(APIStatusError, match="has ended"):
+        client.devboxes.snapshot_disk(id)
+    with pytest.raises(NotFoundError):
+        client.devboxes.snapshot_disk("dbx_unknown")
+    with pytest.raises(NotFoundError):
+        client.devboxes.disk_snapshots.query_status("snp_unknown")
+    with pytest.raises(NotFoundError):
+        client.devboxes.disk_snapshots.delete("snp_unknown")
+
+
+def test_a_snapshot_cut_short_is_an_error_and_never_half_a_disk(client: Runloop) -> None:
+    id = create(client)
+    output(client, id, "head -c 200000000 /dev/zero > ~/big")
+    begun = client.devboxes.snapshot_disk_async(id)
+    client.devboxes.shutdown(id, force="true")
+    of = client.devboxes.disk_snapshots.query_status
+    eventually(lambda: of(begun.id).status != "in_progress", "the snapshot to end")
+    status = of(begun.id)
+    if status.status == "error":
+        assert "stopped" in (status.error_message or "")
+    else:
+        copy = create(client, snapshot_id=begun.id)
+        assert output(client, copy, "stat -c %s ~/big") == "200000000\n"
+        client.devboxes.shutdown(copy)
+
+
+def test_the_object_takes_and_restores_snapshots(sdk: RunloopSDK) -> None:
+    name = uuid.uuid4().hex
+    with sdk.devbox.create() as devbox:
+        devbox.file.write(file_path="~/file", contents="kept")
+        snapshot = devbox.snapshot_disk(name=name, polling_config=QUICK)
+        begun = devbox.snapshot_disk_async(metadata={"a": "b"})
+        begun.await_completed(polling_config=QUICK)
+    assert snapshot.get_info().status == "complete"
+    assert snapshot.update(name=f"{name}-new").name == f"{name}-new"
+    assert {snapshot.id, begun.id} <= {each.id for each in sdk.snapshot.list(devbox_id=devbox.id)}
+    with snapshot.create_devbox() as copy:
+        assert copy.file.read(file_path="~/file") == "kept"
+    with sdk.devbox.create_from_snapshot(snapshot.id, name="copy") as copy:
+        assert copy.get_info().snapshot_id == snapshot.id
+    snapshot.delete()
+    assert sdk.snapshot.from_id(snapshot.id).get_info().status == "deleted"
