@@ -3,6 +3,7 @@
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import httpx
@@ -42,16 +43,8 @@ def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def server(tmp_path_factory: pytest.TempPathFactory, forge: str) -> Iterator[RunningServer]:
     """A server with the native driver; nothing may be left of it or its devboxes."""
     data = tmp_path_factory.mktemp("sdk") / "data"
-    with RunningServer(data, environment={"BENCHYARD_GIT_URL": forge}) as running:
+    with leaving_nothing(RunningServer(data, environment={"BENCHYARD_GIT_URL": forge})) as running:
         yield running
-        # One devbox at least, so that its groups are known.
-        headers = {"authorization": f"Bearer {running.key}"}
-        httpx.post(f"{running.url}/v1/devboxes/create_and_await_running", headers=headers, timeout=40)
-        before = belongings(running.pid)
-    assert len(before.processes) > 1
-    assert before.left() == []
-    assert mounts_below(data) == []
-    assert disks_below(data) == []
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +71,21 @@ def sdk(request: pytest.FixtureRequest, server: RunningServer, loop: Loop) -> It
         asynchronous = AsyncRunloopSDK(base_url=server.url, bearer_token=server.key)
         with cast(RunloopSDK, Blocking(asynchronous, loop)) as made:
             yield made
+
+
+@contextmanager
+def leaving_nothing(server: RunningServer) -> Iterator[RunningServer]:
+    """Run a server; afterwards nothing may be left of it and its devboxes."""
+    with server:
+        yield server
+        # One devbox at least, so that its groups are known.
+        headers = {"authorization": f"Bearer {server.key}"}
+        httpx.post(f"{server.url}/v1/devboxes/create_and_await_running", headers=headers, timeout=40)
+        before = belongings(server.pid)
+    assert len(before.processes) > 1
+    assert before.left() == []
+    assert mounts_below(server.data) == []
+    assert disks_below(server.data) == []
 
 
 def connected(kind: str, server: RunningServer, loop: Loop) -> Runloop:

@@ -34,6 +34,11 @@ class Belongings:
             if (each.pid, each.started) in known or self.owners & set(_OWNER.findall(each.groups))
         ]
 
+    def without_devboxes(self) -> "Belongings":
+        """The server's own processes only."""
+        own = frozenset(each for each in self.processes if not _OWNER.search(each.groups))
+        return Belongings(own, frozenset())
+
 
 def belongings(server_pid: int) -> Belongings:
     """Everything that descends from a server now."""

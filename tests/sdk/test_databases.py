@@ -11,13 +11,13 @@ from runloop_api_client import BadRequestError, NotFoundError, Runloop
 from benchyard.testing.server import RunningServer
 from tests.sdk.blocking import Loop
 from tests.sdk.boxes import create, output
-from tests.sdk.conftest import connected
+from tests.sdk.conftest import connected, leaving_nothing
 
 
 @pytest.fixture
 def stored(database_url: str, tmp_path: Path) -> Iterator[RunningServer]:
     """A server on a new database of each kind."""
-    with RunningServer(tmp_path / "data", ["--database-url", database_url]) as server:
+    with leaving_nothing(RunningServer(tmp_path / "data", ["--database-url", database_url])) as server:
         yield server
 
 

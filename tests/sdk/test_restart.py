@@ -9,8 +9,9 @@ from runloop_api_client import BadRequestError, Runloop
 
 from benchyard.testing.server import RunningServer
 from tests.sdk.blocking import Loop
-from tests.sdk.boxes import create, output, run
-from tests.sdk.conftest import KINDS, connected
+from tests.sdk.boxes import create, eventually, output, run
+from tests.sdk.conftest import KINDS, connected, leaving_nothing
+from tests.sdk.leftovers import belongings
 
 
 @pytest.fixture(params=KINDS)
@@ -18,7 +19,10 @@ def lonely(
     request: pytest.FixtureRequest, tmp_path: Path, loop: Loop
 ) -> Iterator[tuple[RunningServer, Runloop]]:
     """A server of the test's own, and a client."""
-    with RunningServer(tmp_path / "data") as server, connected(request.param, server, loop) as client:
+    with (
+        leaving_nothing(RunningServer(tmp_path / "data")) as server,
+        connected(request.param, server, loop) as client,
+    ):
         yield server, client
 
 
@@ -30,8 +34,11 @@ def test_devboxes_commands_and_shells_outlive_a_killed_server(lonely: tuple[Runn
     done = run(client, id, "seq 1 500; exit 4")
     output(client, id, "mkdir ~/sub; cd ~/sub; export COLOUR=blue", shell_name="work")
     fast = client.devboxes.execute_async(id, command="sleep 0.4; echo while it was down; exit 3")
+    own = belongings(server.pid).without_devboxes()
+    assert len(own.processes) > 1
     server.kill()
     server.start()
+    eventually(lambda: own.left() == [], "the killed server's other processes to end")
     view = client.devboxes.retrieve(id)
     assert (view.status, view.name, view.metadata) == ("running", "survivor", {"a": "1"})
     executions = client.devboxes.executions
