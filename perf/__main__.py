@@ -48,6 +48,7 @@ def measure(folder: Path, rounds: int) -> list[str]:
         }
         for engine in working:
             cycles[f"{engine.program} run --rm"] = engine.cycle
+            cycles[f"{engine.program} run --rm --network none"] = engine.cycle_without_network
         whole = interleave(cycles, rounds)
         commands = interleave({"fork and exec": bare, "api": api.command}, max(rounds, 50))
         api.close()

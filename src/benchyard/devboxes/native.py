@@ -187,7 +187,8 @@ class NativeDriver(Driver):
         started = False
         warming = asyncio.ensure_future(asyncio.to_thread(self._cgroups.warm))
         try:
-            await self._trees(self.mode).remove(spec.folder / "work")
+            if (spec.folder / "work").exists():
+                await self._trees(self.mode).remove(spec.folder / "work")
             _prepare(spec)
             groups = self._cgroups.create(spec.id, spec.limits)
             with running.listen(spec.folder) as listener:

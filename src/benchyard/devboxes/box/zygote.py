@@ -28,16 +28,19 @@ _UNPACK = "benchyard.devboxes.box.unpack"
 
 
 class Zygote:
-    """Forks a child for every request."""
+    """Hands every request to a child that was forked ahead of it."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.namespaces = ids.Namespaces()
         self.filter = seccomp.program_here()
+        self.child: socket.socket | None = None
 
     def run(self) -> None:
         """Serve until the other side closes."""
         while True:
+            if self.child is None:
+                self.child = self._fork()
             message, descriptors = wire.receive(self.control)
             if message is None:
                 return
@@ -46,20 +49,47 @@ class Zygote:
                 os.close(descriptor)
 
     def _serve(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        answer = socket.socket(fileno=os.dup(descriptors[0]))
-        with answer:
-            try:
-                with step("user namespace"):
-                    namespace = self.namespaces.get(message["mode"], message["slot"])
-                pid = os.fork()
-            except (OSError, StepFailed) as error:
+        try:
+            with step("user namespace"):
+                namespace = self.namespaces.get(message["mode"], message["slot"])
+            self._hand_over({**message, "namespaced": namespace is not None}, descriptors, namespace)
+        except (OSError, StepFailed) as error:
+            with socket.socket(fileno=os.dup(descriptors[0])) as answer:
                 _complain(answer, error)
+
+    def _hand_over(self, message: dict[str, Any], descriptors: list[int], namespace: int | None) -> None:
+        carried = descriptors if namespace is None else [*descriptors, namespace]
+        child, self.child = self.child or self._fork(), None
+        with child:
+            try:
+                wire.send(child, message, carried)
                 return
-            if pid == 0:
-                self.control.close()
-                if message["op"] == "start":
-                    _start({**message, "filter": self.filter}, descriptors, namespace)
-                _call(message, answer, namespace)
+            except OSError:
+                # Somebody killed the child while it waited.
+                pass
+        with self._fork() as another:
+            wire.send(another, message, carried)
+
+    def _fork(self) -> socket.socket:
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            mine.close()
+            self.control.close()
+            _wait(theirs, self.filter)
+        theirs.close()
+        return mine
+
+
+def _wait(requests: socket.socket, code: bytes) -> NoReturn:
+    """Take one request and carry it out (in a forked child)."""
+    message, descriptors = wire.receive(requests)
+    requests.close()
+    if message is None:
+        os._exit(0)
+    namespace = descriptors.pop() if message["namespaced"] else None
+    if message["op"] == "start":
+        _start({**message, "filter": code}, descriptors, namespace)
+    _call(message, socket.socket(fileno=descriptors[0]), namespace)
 
 
 def _complain(answer: socket.socket, error: BaseException) -> None:

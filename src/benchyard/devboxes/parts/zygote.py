@@ -75,6 +75,13 @@ class ZygoteProcess:
 
     async def ask(self, message: dict[str, Any], descriptors: list[int], until: frozenset[str]) -> Answer:
         """Send a request and collect its answer until all keys of `until`, an error, or the end was heard."""
+        answer = await self._ask(message, descriptors, until)
+        if not answer.messages:
+            # The zygote was killed with the request in hand, and with it everybody who could have answered.
+            answer = await self._ask(message, descriptors, until)
+        return answer
+
+    async def _ask(self, message: dict[str, Any], descriptors: list[int], until: frozenset[str]) -> Answer:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with mine:
             with theirs:
