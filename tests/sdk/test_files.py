@@ -133,7 +133,8 @@ def test_a_gigabyte_streams_through_with_flat_memory(server: RunningServer, tmp_
         id = create(client, launch_parameters={"resource_size_request": "MEDIUM"})
         reset_peak(server.pid)
         before = peak(server.pid)
-        client.devboxes.upload_file(id, path="~/big", file=big)
+        with big.open("rb") as file:
+            client.devboxes.upload_file(id, path="~/big", file=file)
         received = 0
         with client.devboxes.with_streaming_response.download_file(id, path="~/big") as answer:
             for piece in answer.iter_bytes(MIB):
