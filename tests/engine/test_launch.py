@@ -30,8 +30,9 @@ def test_features_to_come_are_refused_by_name(fields: dict[str, Any], feature: s
 
 @pytest.mark.parametrize("kind", ["agent_mount", "broker_mount"])
 def test_mounts_to_come_are_refused_by_name(kind: str) -> None:
-    with pytest.raises(NotYet, match=kind):
+    with pytest.raises(NotYet, match=kind) as refusal:
         all_mounts(request(mounts=[{"type": kind, "axon_id": "x"}]))
+    assert refusal.value.body()["details"] == {"feature": kind}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,9 @@ def test_mounts_to_come_are_refused_by_name(kind: str) -> None:
         ({"blueprint_id": "a", "snapshot_id": "b"}, "at most one"),
         ({"environment_variables": {"A=B": "c"}}, "environment variable"),
         ({"environment_variables": {"A": "c\0"}}, "NUL"),
+        ({"environment_variables": {"A": "x" * 131_070}}, "A is over 131071 bytes"),
+        ({"environment_variables": {"A": "\u00e9" * 70_000}}, "A is over 131071 bytes"),
+        ({"environment_variables": {f"A{i}": "x" * 100_000 for i in range(11)}}, "together"),
         ({"secrets": {"1A": "c"}}, "environment variable"),
         ({"entrypoint": "a\0"}, "NUL"),
         ({"launch_parameters": {"launch_commands": ["a\0"]}}, "NUL"),

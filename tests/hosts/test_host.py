@@ -7,7 +7,16 @@ import stat
 
 import pytest
 
-from benchyard.devboxes.base import Capability, DevboxEnded, ExecutionEnded, Kill, Limits, Signal, Stdin
+from benchyard.devboxes.base import (
+    Capability,
+    DevboxEnded,
+    ExecutionEnded,
+    Kill,
+    Limits,
+    Network,
+    Signal,
+    Stdin,
+)
 from benchyard.errors import Conflict, DevboxGone, NotFound, StartFailed, UsageError
 from benchyard.hosts.host import StartRequest
 from benchyard.testing.yard import eventually, processes_with
@@ -143,6 +152,24 @@ def test_a_command_that_needed_the_network_names_the_flag(on_host: OnHost) -> No
         await yard.restart()
         assert (await yard.host.execution(devbox, state.id)).hint == state.hint
         assert (await yard.run(devbox, failing.replace("exit 6", "exit 0"))).hint is None
+
+    on_host(test)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kill -XFSZ $$",
+        "echo 'dd: error writing x: No space left on device' >&2; exit 1",
+        "python3 -c 'raise OSError(27, \"File too large\")'",
+    ],
+)
+def test_a_command_that_filled_the_disk_is_told_so(on_host: OnHost, command: str) -> None:
+    async def test(yard: HostYard) -> None:
+        devbox = await yard.devbox(network=Network.HOST)
+        state = await yard.run(devbox, command)
+        assert state.hint is not None
+        assert "disk is full" in state.hint
 
     on_host(test)
 

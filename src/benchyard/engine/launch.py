@@ -14,6 +14,9 @@ from benchyard.models.mounts import AgentMount, BrokerMount, FileMount, Mount
 NETWORK_KEY = "benchyard.network"
 NETWORKS = tuple(network.value for network in Network)
 MAX_FILE_MOUNT_BYTES = 16 * 1024**2
+MAX_VARIABLE_BYTES = 128 * 1024 - 1
+"""Of a name, an equals sign and a value together: no program starts with a longer one."""
+MAX_VARIABLES_BYTES = 1024**2
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
@@ -42,7 +45,7 @@ def all_mounts(request: DevboxRequest) -> list[Mount]:
     mounts: list[Mount] = [*files, *(request.mounts or []), *(request.code_mounts or [])]
     for mount in mounts:
         if isinstance(mount, AgentMount | BrokerMount):
-            raise NotYet(f"{mount.type} is not served yet")
+            raise NotYet(f"{mount.type} is not served yet", feature=mount.type)
         paths = [getattr(mount, "target", ""), getattr(mount, "object_path", "")]
         if any("\0" in path for path in paths):
             raise UsageError("a path cannot hold a NUL character")
@@ -99,3 +102,11 @@ def _check_variables(variables: Mapping[str, str]) -> None:
             raise UsageError(f"not a name of an environment variable: {name[:100]!r}")
         if "\0" in value:
             raise UsageError(f"environment variable {name[:100]} holds a NUL character")
+    sizes = {name: len(name) + 1 + len(value.encode()) for name, value in variables.items()}
+    for name, size in sizes.items():
+        if size > MAX_VARIABLE_BYTES:
+            raise UsageError(
+                f"environment variable {name[:100]} is over {MAX_VARIABLE_BYTES} bytes; mount a file"
+            )
+    if sum(sizes.values()) > MAX_VARIABLES_BYTES:
+        raise UsageError(f"environment variables are over {MAX_VARIABLES_BYTES} bytes together; mount a file")

@@ -1,6 +1,7 @@
 """What to do about an execution that went wrong, when that can be told."""
 
 import re
+import signal
 from pathlib import Path
 
 from benchyard.devboxes.base import Limits, Network, Status
@@ -13,8 +14,13 @@ _NEEDED_NETWORK = re.compile(
     rb"|temporary failure resolving|could not connect to server|no route to host",
     re.IGNORECASE,
 )
+_NEEDED_DISK = re.compile(
+    rb"no space left on device|disk quota exceeded|file too large|file size limit exceeded", re.IGNORECASE
+)
+_STOPPED_AT_FILE_LIMIT = 128 + signal.SIGXFSZ
 
 OUT_OF_MEMORY = "A process was killed because the devbox ran out of memory: create it with a larger size."
+OUT_OF_DISK = "The devbox's disk is full, or a file became as large as it: create it with a larger size."
 NO_NETWORK = (
     "The command seems to have needed the network, and this devbox has none: create it with the metadata "
     "`benchyard.network=host`, or start the server with `benchyard serve --devbox-network host`."
@@ -34,11 +40,13 @@ def from_status(status: Status, limits: Limits) -> str | None:
 
 def from_output(status: Status, network: Network, folder: Path) -> str | None:
     """What the end of the output tells about a command that failed."""
-    if network is not Network.NONE or status.exit_status == 0 or status.killed:
+    if status.exit_status == 0 or status.killed:
         return None
-    for name in ("stderr", "stdout"):
-        if _NEEDED_NETWORK.search(_end(folder / name)):
-            return NO_NETWORK
+    ends = [_end(folder / name) for name in ("stderr", "stdout")]
+    if status.exit_status == _STOPPED_AT_FILE_LIMIT or any(_NEEDED_DISK.search(end) for end in ends):
+        return OUT_OF_DISK
+    if network is Network.NONE and any(_NEEDED_NETWORK.search(end) for end in ends):
+        return NO_NETWORK
     return None
 
 
