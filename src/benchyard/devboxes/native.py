@@ -280,10 +280,12 @@ class NativeDriver(Driver):
 
     async def _clean(self, devbox: running.Running) -> None:
         devbox.close()
-        await asyncio.to_thread(self._cgroups.remove, devbox.spec.id)
+        await asyncio.gather(
+            asyncio.to_thread(self._cgroups.remove, devbox.spec.id),
+            self._trees(devbox.held.mode).remove(devbox.spec.folder / "work"),
+        )
         for name in ("box.json", "agent.sock"):
             (devbox.spec.folder / name).unlink(missing_ok=True)
-        await self._trees(devbox.held.mode).remove(devbox.spec.folder / "work")
         self._slots.discard(devbox.held.slot)
 
     def _command_ended(self, devbox_id: str, execution_id: str) -> None:
