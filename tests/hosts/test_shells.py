@@ -67,6 +67,20 @@ def test_exit_keeps_the_state_and_its_status(on_host: OnHost) -> None:
     on_host(test)
 
 
+def test_a_command_that_is_no_shell_keeps_the_state_and_says_only_so(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        devbox = await yard.devbox()
+        await yard.run(devbox, "cd /tmp; X=1", shell_name="s")
+        state = await yard.run(devbox, 'echo "unclosed', shell_name="s")
+        said = (await yard.output(devbox, state.id, "stderr")).decode()
+        assert state.exit_status != 0
+        assert len(said.splitlines()) == 1
+        assert "unexpected EOF" in said
+        assert await yard.text(devbox, 'echo "$PWD $X"', shell_name="s") == "/tmp 1\n"
+
+    on_host(test)
+
+
 def test_a_killed_command_leaves_the_state_as_it_was(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()

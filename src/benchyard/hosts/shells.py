@@ -64,8 +64,8 @@ trap '__benchyard_save $?' EXIT
 eval "unset __benchyard_state
 $__benchyard_state" 2>/dev/null
 """
-_BASH_SAVE = r"""
-{
+# On the line of the command: after one that cannot be parsed, bash takes a `{` on a new line for a program.
+_BASH_SAVE = r"""; {
   __benchyard_status=$?
   [ "$(trap -p EXIT)" = "trap -- '__benchyard_save \$?' EXIT" ] && trap - EXIT
   __benchyard_save "$__benchyard_status"
