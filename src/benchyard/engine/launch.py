@@ -9,11 +9,12 @@ from benchyard.engine.sizes import resources
 from benchyard.errors import NotYet, UsageError
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import AgentMount, BrokerMount, FileMount, Mount
+from benchyard.models.mounts import AgentMount, BrokerMount, CodeMount, FileMount, Mount
 
 NETWORK_KEY = "benchyard.network"
 NETWORKS = tuple(network.value for network in Network)
 MAX_FILE_MOUNT_BYTES = 16 * 1024**2
+MAX_TOKEN_CHARACTERS = 4096
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
 """Of a name, an equals sign and a value together: no program starts with a longer one."""
 MAX_VARIABLES_BYTES = 1024**2
@@ -49,6 +50,8 @@ def all_mounts(request: DevboxRequest) -> list[Mount]:
         paths = [getattr(mount, "target", ""), getattr(mount, "object_path", "")]
         if any("\0" in path for path in paths):
             raise UsageError("a path cannot hold a NUL character")
+        if isinstance(mount, CodeMount):
+            _check_code(mount)
     size = sum(len(mount.content.encode()) for mount in mounts if isinstance(mount, FileMount))
     if size > MAX_FILE_MOUNT_BYTES:
         raise UsageError(
@@ -94,6 +97,13 @@ def _check_launch(launch: LaunchParameters) -> None:
     user = launch.user_parameters
     if user and (user.username == "root") != (user.uid == 0):
         raise UsageError("user_parameters: root and uid 0 belong together")
+
+
+def _check_code(mount: CodeMount) -> None:
+    if len(mount.token or "") > MAX_TOKEN_CHARACTERS:
+        raise UsageError(f"a token may have {MAX_TOKEN_CHARACTERS} characters", field="token")
+    if "\0" in (mount.token or "") + (mount.install_command or ""):
+        raise UsageError("a token or an install command cannot hold a NUL character")
 
 
 def _check_variables(variables: Mapping[str, str]) -> None:

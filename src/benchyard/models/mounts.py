@@ -31,7 +31,8 @@ class CodeMount(Model):
     type: Literal["code_mount"] = "code_mount"
     repo_owner: str = Field(pattern=REPOSITORY_PART)
     repo_name: str = Field(pattern=REPOSITORY_PART)
-    token: str | None = Field(default=None, repr=False, max_length=4096)
+    token: str | None = Field(default=None, repr=False)
+    """Kept encrypted, and thereby longer than it came: its limit is the launch's, not the record's."""
     git_ref: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,254}$")
     install_command: str | None = None
 
