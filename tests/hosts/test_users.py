@@ -37,6 +37,16 @@ def test_a_user_the_image_lacks_is_made(on_host: OnHost) -> None:
     on_host(test, name="native")
 
 
+def test_a_user_that_was_made_can_use_sudo_as_user_can(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        if Capability.SUDO not in yard.driver.capabilities:
+            pytest.skip("sudo is not served here")
+        devbox = await yard.devbox(user="ada", uid=4321)
+        assert await yard.text(devbox, "sudo -n id -un") == "root\n"
+
+    on_host(test, name="native")
+
+
 def test_a_user_can_be_given_another_uid(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         _needs_users(yard)
