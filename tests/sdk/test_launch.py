@@ -88,6 +88,17 @@ def test_a_repository_that_cannot_be_reached_fails_the_devbox(client: Runloop) -
     assert "unable to connect" in view.state_transitions[-1].detail
 
 
+def test_a_token_of_any_allowed_length_is_kept_and_shown_nowhere(client: Runloop) -> None:
+    code = {"type": "code_mount", "repo_owner": "owner", "repo_name": "repo", "token": "t0ken" * 819}
+    id = create(client, mounts=[code], metadata={"benchyard.network": "host"})
+    assert output(client, id, "cat ~/repo/file") == "two\n"
+    assert "t0ken" not in client.devboxes.list().to_json()
+    client.devboxes.shutdown(id)
+    for token in ("x" * 4097, "a\0b"):
+        with pytest.raises(BadRequestError, match="token"):
+            client.devboxes.create(mounts=[{**code, "token": token}])  # type: ignore[list-item]
+
+
 def test_commands_run_as_user_in_its_home(client: Runloop, box: str) -> None:
     said = "id -un; id -u; pwd; echo $HOME; touch ~/mine && stat -c %U ~/mine"
     assert output(client, box, said).split() == ["user", "1000", "/home/user", "/home/user", "user"]
