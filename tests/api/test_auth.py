@@ -37,6 +37,7 @@ def test_a_key_in_another_case_of_the_scheme_is_taken(api: httpx.Client) -> None
 
 def test_health_and_schema_ask_for_no_key(stranger: httpx.Client) -> None:
     assert stranger.get("/healthz").json()["status"] == "ok"
+    assert stranger.head("/healthz").status_code == 200
     assert stranger.get("/openapi.json").json()["openapi"].startswith("3.")
     assert stranger.get("/docs").status_code == 200
 

@@ -86,6 +86,7 @@ def test_an_unknown_path_is_404_and_a_wrong_verb_405(api: httpx.Client) -> None:
     answer = api.put("/v1/secrets", json={})
     assert answer.status_code == 405
     assert answer.json()["code"] == "method_not_allowed"
+    assert answer.headers["allow"] == "GET, POST"
 
 
 @pytest.mark.parametrize(

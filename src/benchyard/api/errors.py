@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from benchyard.errors import BenchyardError, Conflict, DevboxGone, NotFound, StoreError, UsageError
 from benchyard.models.base import Model
@@ -84,11 +85,17 @@ async def _on_http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_response(NotFound(f"no such path: {request.url.path[:200]}"))
     if error.status_code == 405:
-        return error_response(
-            MethodNotAllowed(f"{request.method} is not possible on {request.url.path[:200]}")
-        )
+        wrong = MethodNotAllowed(f"{request.method} is not possible on {request.url.path[:200]}")
+        response = error_response(wrong)
+        response.headers["allow"] = ", ".join(sorted(_verbs(request)))
+        return response
     body = {"code": "bad_request", "message": str(error.detail)[:_MAX_MESSAGE], "details": {}}
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+
+
+def _verbs(request: Request) -> set[str]:
+    routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {verb for route in routes for verb in getattr(route, "methods", None) or ()}
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ class HealthView(Model):
 
 
 @router.get("/healthz")
+@router.head("/healthz", include_in_schema=False)
 async def health(request: Request) -> HealthView:
     """Say that the server is up."""
     return HealthView(version=request.app.version)

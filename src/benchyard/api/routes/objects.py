@@ -27,7 +27,7 @@ from benchyard.models.pages import MetadataKeys, MetadataValues, Query, Where
 router = APIRouter(tags=["objects"])
 
 _PRESENT: Where = {"status": [state for state in ObjectState if state != ObjectState.DELETED]}
-_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?")
+_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?|bytes=-(?P<last>\d{1,18})")
 _WEEK_SECONDS = 7 * 24 * 3600
 
 
@@ -140,6 +140,9 @@ async def download_content(id: DownloadId, request: Request, services: ServicesD
 
 def _part(header: str, size: int) -> tuple[int, int] | None:
     match = _RANGE.fullmatch(header)
+    if match and match["last"]:
+        start = max(0, size - int(match["last"]))
+        return (start, size) if start < size else None
     if match is None or int(match[1]) >= size:
         return None
     start, end = int(match[1]), min(size, int(match[2] or size) + 1)
