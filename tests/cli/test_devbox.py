@@ -154,6 +154,23 @@ def test_a_snapshot_carries_the_disk_to_a_new_devbox(benchyard: CommandLine, box
     assert benchyard.ok("snapshot", "delete", kept["id"]) == f"{kept['id']}  deleted\n"
 
 
+def test_a_snapshot_is_found_by_its_name(benchyard: CommandLine, box: str, name: str) -> None:
+    first, second = (
+        json.loads(benchyard.ok("devbox", "snapshot", box, "--name", name, "-o", "json"))["id"]
+        for _ in range(2)
+    )
+    ambiguous = benchyard("devbox", "create", "--snapshot", name)
+    assert ambiguous.status == 2
+    assert first in ambiguous.err
+    benchyard.ok("snapshot", "delete", second)
+    made = json.loads(benchyard.ok("devbox", "create", "--name", name, "--snapshot", name, "-o", "json"))
+    assert made["snapshot_id"] == first
+    benchyard.ok("devbox", "shutdown", name)
+    assert f"id:      {first}" in benchyard.ok("snapshot", "show", name)
+    assert benchyard.ok("snapshot", "delete", name) == f"{first}  deleted\n"
+    assert benchyard("snapshot", "show", name).status == 4
+
+
 def test_a_file_goes_in_and_out(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
     content = secrets.token_bytes(2_000_000)
     (tmp_path / "data").write_bytes(content)

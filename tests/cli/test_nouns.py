@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchyard.cli.object import content_type
+from benchyard.client import Client
+from benchyard.models.keys import ApiKeyRequest
 from benchyard.testing.server import RunningServer
 from tests.cli.conftest import CommandLine
 
@@ -73,6 +75,12 @@ def test_a_new_key_opens_the_server_until_it_is_revoked(
     ended = benchyard("key", "list")
     assert ended.status == 3
     assert made["key_secret"] not in ended.err
+
+
+def test_a_key_that_is_over_is_shown_as_expired(benchyard: CommandLine, client: Client) -> None:
+    made = client.keys.create(ApiKeyRequest(name="old", expires_at_ms=1))
+    row = next(line for line in benchyard.ok("key", "list").splitlines() if line.startswith(made.id))
+    assert row.endswith("expired")
 
 
 def test_only_the_secret_of_a_new_key_is_on_standard_output(benchyard: CommandLine) -> None:

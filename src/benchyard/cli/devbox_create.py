@@ -7,6 +7,7 @@ from typing import TypedDict, Unpack
 import click
 
 from benchyard.cli.connect import connect
+from benchyard.cli.names import snapshot_named
 from benchyard.cli.options import checked_input, local_remote, name_values
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
@@ -43,7 +44,7 @@ class CreateOptions(TypedDict):
 @click.command()
 @click.option("--name", help="A name to find it by.")
 @click.option("--image", help="Start from this image (id or name) instead of the host's own system.")
-@click.option("--snapshot", help="Start from this snapshot.")
+@click.option("--snapshot", help="Start from this snapshot (id or name).")
 @click.option("--size", type=click.Choice([each.value for each in Size]), help="Cpu, memory and disk.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable; repeatable.")
 @click.option(
@@ -79,6 +80,8 @@ def create(**options: Unpack[CreateOptions]) -> None:
     with checked_input():
         request = request_from(options, texts)
     with connect() as client:
+        if request.snapshot_id:
+            request = request.model_copy(update={"snapshot_id": snapshot_named(client, request.snapshot_id)})
         made = client.devboxes.create(request)
         if options["wait"] or others:
             made = _filled(client, made, others)

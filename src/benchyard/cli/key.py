@@ -16,8 +16,15 @@ COLUMNS: Mapping[str, Callable[[ApiKeyView], object]] = {
     "NAME": lambda view: view.name,
     "AGE": lambda view: age(view.create_time_ms),
     "EXPIRES": lambda view: when(view.expires_at_ms) or "never",
-    "STATE": lambda view: "revoked" if view.revoked_at_ms else "active",
+    "STATE": lambda view: _state(view),
 }
+
+
+def _state(view: ApiKeyView) -> str:
+    if view.revoked_at_ms:
+        return "revoked"
+    is_over = view.expires_at_ms is not None and view.expires_at_ms <= time.time() * 1000
+    return "expired" if is_over else "active"
 
 
 @click.group()

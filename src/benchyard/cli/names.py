@@ -1,4 +1,4 @@
-"""Finds the devbox a person means: by id, by name, or by the beginning of an id."""
+"""Finds the devbox or snapshot a person means: by id or name, or a devbox by the beginning of its id."""
 
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
@@ -23,6 +23,23 @@ def devbox_named(client: Client, given: str) -> DevboxView:
     if len(named) > 1:
         ids = ", ".join(view.id for view in named[:SHOWN])
         raise UsageError(f"{given!r} can mean {len(named)} devboxes ({ids}...); give the whole id")
+    return named[0]
+
+
+def snapshot_named(client: Client, given: str) -> str:
+    """The id of the snapshot of that id; else of the one snapshot of that name."""
+    try:
+        client.snapshots.status(given)
+    except NotFound:
+        named = [view.id for view in client.snapshots.list() if view.name == given]
+    else:
+        return given
+    if not named:
+        raise NotFound(f"no snapshot has the id or name {given!r}; `benchyard snapshot list` shows all")
+    if len(named) > 1:
+        raise UsageError(
+            f"{given!r} can mean {len(named)} snapshots ({', '.join(named[:SHOWN])}...); give the id"
+        )
     return named[0]
 
 

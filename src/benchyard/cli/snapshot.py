@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.names import devbox_named
+from benchyard.cli.names import devbox_named, snapshot_named
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.models.snapshots import SnapshotRequest, SnapshotStatusView, SnapshotView
@@ -76,6 +76,7 @@ def show_(id: str, output: str) -> None:
       benchyard snapshot show snp_...
     """
     with connect() as client:
+        id = snapshot_named(client, id)
         view = client.snapshots.status(id)
     show(view, output, _described(id, view))
 
@@ -89,7 +90,7 @@ def delete(ids: Sequence[str]) -> None:
       benchyard snapshot delete snp_...
     """
     with connect() as client:
-        for id in ids:
+        for id in [snapshot_named(client, given) for given in ids]:
             client.snapshots.delete(id)
             click.echo(f"{id}  deleted")
 
