@@ -64,17 +64,15 @@ def aimed(case: Case[Any], fuzzed: Fuzzed) -> None:
     if case.path.startswith("/pty/"):
         case.query = {**(case.query or {}), "devbox_id": fuzzed.devbox().id}
     if isinstance(case.body, dict):
-        case.body.update(_harmless(case))
+        case.body.update(_harmless(case.path, case.body))
 
 
-def _harmless(case: Case[Any]) -> dict[str, Any]:
-    if case.path == "/v1/images/import":
-        return {"path": f"/no-such-folder/{case.body.get('path')}"}
-    if case.path == "/v1/images/debian":
+def _harmless(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    if path == "/v1/images/import":
+        return {"path": f"/no-such-folder/{body.get('path')}"}
+    if path == "/v1/images/debian":
         return {"suite": "No Such Suite"}
-    if "statuses" in case.body:
-        return {"timeout_seconds": 0}
-    return {}
+    return {"timeout_seconds": 0} if "statuses" in body else {}
 
 
 def ended(fuzzed: Fuzzed, answer: Any) -> None:
