@@ -107,6 +107,19 @@ def test_suspend_keeps_the_disk_and_resume_runs_launch_commands_again(api: httpx
     devbox.post("shutdown")
 
 
+def test_a_launch_command_that_only_works_once_does_not_cost_the_disk(api: httpx.Client) -> None:
+    devbox = create(api, launch_parameters={"launch_commands": ["mkdir ~/work", "echo up >> ~/ups"]})
+    devbox.run("echo kept > ~/work/file")
+    devbox.post("suspend")
+    devbox.reaches("suspended")
+    devbox.post("resume")
+    assert devbox.reaches("running", "failure")["status"] == "running"
+    assert devbox.run("cat ~/work/file ~/ups")["stdout"] == "kept\nup\nup\n"
+    messages = [each.get("message") or "" for each in good(devbox.get("logs"))["logs"]]
+    assert any("launch command 'mkdir ~/work' ended with" in each for each in messages)
+    devbox.post("shutdown")
+
+
 def test_suspend_commands_run_before_and_failing_ones_do_not_stop_it(api: httpx.Client) -> None:
     hooks = {"suspend_commands": ["false", "echo bye > ~/bye", "sleep 1000"], "suspend_deadline_ms": 1000}
     devbox = create(api, launch_parameters={"lifecycle": {"lifecycle_hooks": hooks}})

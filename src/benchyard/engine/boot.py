@@ -66,7 +66,10 @@ async def _prepare(tools: Tools, devbox: Devbox) -> str | None:
     for index, command in enumerate(commands):
         request = ExecRequest(id=launch_id(devbox, index), command=command)
         if failure := await run_step(tools, devbox.id, request):
-            return f"launch command {failure}"
+            if not devbox.boot:
+                return f"launch command {failure}"
+            # It did its work on the first boot; to end the devbox now would take its disk along.
+            tools.note(devbox.id, "setup_commands", f"launch command {failure}", level="error")
     if devbox.entrypoint:
         await tools.host.exec(devbox.id, ExecRequest(id=entrypoint_id(devbox), command=devbox.entrypoint))
     return None
