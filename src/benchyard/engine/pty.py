@@ -28,6 +28,7 @@ REPLAY_BYTES = 64 * 1024
 DEFAULT_SIZE = (80, 24)
 MAX_SIZE = 1000
 SWEEP_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 _INPUT_BYTES = 64 * 1024
 
 
@@ -170,6 +171,8 @@ class Ptys:
         self._forget(session)
         await self._host.control(session.devbox_id, session.execution_id, Signal(signal.SIGHUP))
         await self._host.control(session.devbox_id, session.execution_id, Kill(tree=False))
+        # Until the shell has ended, it would be found again as a session of that name.
+        await self._host.wait(session.devbox_id, session.execution_id, CLOSE_SECONDS)
 
     def _forget(self, session: Session) -> None:
         if self._sessions.get((session.devbox_id, session.name)) is session:
