@@ -30,6 +30,12 @@ class Settings:
     """Largest JSON body."""
     max_upload_bytes: int = 16 * 1024**3
     """Largest file or object."""
+    requests_per_second: float = 1000.0
+    """How often one key may ask, in the long run; 0 is as often as it likes. A long-poll counts once."""
+    request_burst: int = 5000
+    """How many requests of one key may come at once, before the rate counts."""
+    open_metrics: bool = False
+    """Whether `/metrics` is shown without a key."""
     git_url: str = "https://github.com"
     """Where code mounts are cloned from."""
     driver_options: dict[str, str] = field(default_factory=dict)

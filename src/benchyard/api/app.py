@@ -15,8 +15,15 @@ from benchyard.api.deps import Services
 from benchyard.api.errors import ErrorView, add_error_handlers
 from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
+from benchyard.api.metrics import RequestCounts
+from benchyard.api.rates import RateLimit
 
-_FAILURES = {"400": "Bad request", "401": "No key, or a wrong one", "404": "No such thing"}
+_FAILURES = {
+    "400": "Bad request",
+    "401": "No key, or a wrong one",
+    "404": "No such thing",
+    "429": "Too many requests",
+}
 _BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
@@ -49,8 +56,10 @@ def build_app(services: Services) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
+            Middleware(RequestCounts, metrics=services.metrics),
             Middleware(RequestLog),
-            Middleware(BearerKeys, keys=services.keys),
+            Middleware(BearerKeys, keys=services.keys, settings=services.settings),
+            Middleware(RateLimit, settings=services.settings),
             Middleware(RequestLimits, settings=services.settings),
         ],
     )

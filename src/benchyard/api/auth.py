@@ -6,8 +6,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from benchyard.api.errors import error_response
 from benchyard.engine.keys import Keys
 from benchyard.errors import Unauthorized
+from benchyard.settings import Settings
 
 _OPEN = ("/healthz", "/openapi.json", "/docs")
+_METRICS = "/metrics"
 _OWN_CHECK = ("/objects/upload/", "/objects/download/", "/pty/")
 """Below these, a route checks a signature or token by itself."""
 
@@ -15,9 +17,10 @@ _OWN_CHECK = ("/objects/upload/", "/objects/download/", "/pty/")
 class BearerKeys:
     """Lets requests with a good key pass, and notes the key's id as `request.state.key_id`."""
 
-    def __init__(self, app: ASGIApp, keys: Keys) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, settings: Settings) -> None:
         self._app = app
         self._keys = keys
+        self._open = (*_OPEN, _METRICS) if settings.open_metrics else _OPEN
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -28,10 +31,13 @@ class BearerKeys:
         try:
             state["key_id"] = self._keys.check(_secret(Headers(scope=scope))).id
         except Unauthorized as error:
-            if not _is_open(scope["path"]):
+            if not self._is_open(scope["path"]):
                 await _refuse(error, scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open or path.startswith(("/docs/", *_OWN_CHECK))
 
 
 def _secret(headers: Headers) -> str:
@@ -41,10 +47,6 @@ def _secret(headers: Headers) -> str:
             "no API key; send `Authorization: Bearer KEY` (the first one is in the data folder's api-key)"
         )
     return secret.strip()
-
-
-def _is_open(path: str) -> bool:
-    return path in _OPEN or path.startswith(("/docs/", *_OWN_CHECK))
 
 
 async def _refuse(error: Unauthorized, scope: Scope, receive: Receive, send: Send) -> None:

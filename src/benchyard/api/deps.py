@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
+from benchyard.api.metrics import Metrics
 from benchyard.engine.engine import Engine
 from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
+from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
 from benchyard.images.store import ImageStore
@@ -30,7 +32,9 @@ class Services:
     objects: Objects
     images: ImageStore
     host: Host
+    roster: Roster
     engine: Engine
+    metrics: Metrics
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server begins to stop: long-polls and streams end soon after."""
 

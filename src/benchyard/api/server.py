@@ -16,6 +16,7 @@ from benchyard import registry
 from benchyard.api.app import build_app
 from benchyard.api.deps import Services
 from benchyard.api.log import log_to_stderr, logger
+from benchyard.api.metrics import Metrics
 from benchyard.api.protocol import BoundedHttp
 from benchyard.devboxes.base import Driver
 from benchyard.engine.engine import open_engine
@@ -65,11 +66,12 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         await images.open()
         host = Host(settings.data / "host", driver, images)
         await stack.enter_async_context(host)
+        metrics = Metrics()
         tools = Tools(
             settings=settings,
             host=host,
             images=images,
-            roster=Roster(store.collection("devboxes", Devbox)),
+            roster=Roster(store.collection("devboxes", Devbox), metrics.saw),
             work=Work(),
             journal=Journal(settings.data / "logs"),
             vault=vault,
@@ -86,7 +88,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             objects=objects,
             images=images,
             host=host,
+            roster=tools.roster,
             engine=await stack.enter_async_context(open_engine(tools, snapshots)),
+            metrics=metrics,
         )
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import click
 import uvloop
@@ -16,6 +17,14 @@ Examples:
   benchyard serve --database-url postgresql://user@db/benchyard
   benchyard serve --driver fake --devbox-network host
 """
+
+
+class Edge(TypedDict):
+    """What is said about the server's way to its clients."""
+
+    requests_per_second: float
+    request_burst: int
+    open_metrics: bool
 
 
 @click.command(epilog=_EXAMPLES)
@@ -49,6 +58,21 @@ Examples:
     "--driver-option", "driver_options", multiple=True, metavar="KEY=VALUE", help="Passed to the driver."
 )
 @click.option("--public-url", help="Where clients reach this server, for signed links behind a proxy.")
+@click.option(
+    "--requests-per-second",
+    type=click.FloatRange(min=0),
+    default=Settings.requests_per_second,
+    show_default=True,
+    help="How often one key may ask; 0 is as often as it likes.",
+)
+@click.option(
+    "--request-burst",
+    type=click.IntRange(min=1),
+    default=Settings.request_burst,
+    show_default=True,
+    help="How many requests of one key may come at once.",
+)
+@click.option("--open-metrics", is_flag=True, help="Show /metrics without a key.")
 def serve(
     host: str,
     port: int,
@@ -58,6 +82,7 @@ def serve(
     devbox_network: str,
     driver_options: tuple[str, ...],
     public_url: str | None,
+    **edge: Unpack[Edge],
 ) -> None:
     """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
     options = _parsed(driver_options)
@@ -76,6 +101,9 @@ def serve(
         devbox_network=devbox_network,
         public_url=public_url,
         driver_options=options,
+        requests_per_second=edge["requests_per_second"],
+        request_burst=edge["request_burst"],
+        open_metrics=edge["open_metrics"],
         git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )
     uvloop.run(run(settings))

@@ -24,8 +24,11 @@ class _Entry:
 class Roster:
     """All devbox records; those that live are answered from memory."""
 
-    def __init__(self, records: Collection[Devbox]) -> None:
+    def __init__(
+        self, records: Collection[Devbox], on_move: Callable[[Devbox], None] = lambda devbox: None
+    ) -> None:
         self.records = records
+        self._on_move = on_move
         self._live: dict[str, _Entry] = {}
 
     async def load(self) -> None:
@@ -68,7 +71,10 @@ class Roster:
 
     async def _change(self, entry: _Entry, change: Callable[[Devbox], Devbox]) -> Devbox:
         async with entry.lock:
+            before = entry.record.status
             entry.record = await self.records.change(entry.record.id, change)
+            if entry.record.status is not before:
+                self._on_move(entry.record)
             if entry.record.status in ENDED:
                 self._live.pop(entry.record.id, None)
             entry.changed.set()

@@ -40,6 +40,8 @@ class Ties:
     """Run something in the background."""
     on_end: Callable[[str, str], None]
     """Hear of an execution that has completed: the devbox's id and its own."""
+    on_start: Callable[[], None]
+    """Hear that there is a new execution."""
 
 
 class Devbox:
@@ -54,6 +56,7 @@ class Devbox:
         self._driver = ties.driver
         self._spawn = ties.spawn
         self._on_end = ties.on_end
+        self._on_start = ties.on_start
         self._shells: dict[Path, Shell] = {}
         self._program: str | None = None
         self._memory_kills = 0
@@ -78,6 +81,7 @@ class Devbox:
         execution, is_new = self.executions.add(request)
         if not is_new:
             return execution
+        self._on_start()
         shell = self._shell(request)
         if shell is not None:
             shell.queue.append(request.id)

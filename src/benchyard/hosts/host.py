@@ -26,7 +26,7 @@ from benchyard.errors import BenchyardError, Conflict, DevboxGone, ImageError, N
 from benchyard.hosts import output, watch
 from benchyard.hosts.devbox import Devbox, Ties
 from benchyard.hosts.journal import Entry, Journal
-from benchyard.hosts.requests import ExecRequest, ExecutionState, StartRequest
+from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.users import ensure_user
 from benchyard.images.store import Image, ImageStore
 
@@ -53,7 +53,8 @@ class Host:
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._events: asyncio.Queue[Event] = asyncio.Queue(_MAX_EVENTS)
-        self._ties = Ties(driver, self._spawn, self._execution_ended)
+        self._executions_started = 0
+        self._ties = Ties(driver, self._spawn, self._execution_ended, self._execution_started)
         self._users_in_images: set[tuple[str, str, int | None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -209,6 +210,12 @@ class Host:
         """The ids of devboxes that run here now (after a restart: those found again)."""
         return {devbox.spec.id for devbox in self._devboxes.values() if devbox.is_running}
 
+    def activity(self) -> Activity:
+        """How many commands run and wait on this machine."""
+        active = [one for devbox in self._devboxes.values() for one in devbox.executions.active.values()]
+        running = sum(one.is_started for one in active)
+        return Activity(running, len(active) - running, self._executions_started)
+
     async def exec(self, devbox_id: str, request: ExecRequest) -> ExecutionState:
         """Start a command (or queue it in its named shell); the same id again returns what there is."""
         devbox = self._devbox(devbox_id)
@@ -317,6 +324,9 @@ class Host:
         except asyncio.QueueFull:
             # Events are hints: a reader that is this far behind looks at the state anyway.
             _logger.warning("an event was dropped because nobody reads them: %s", event)
+
+    def _execution_started(self) -> None:
+        self._executions_started += 1
 
     def _execution_ended(self, devbox_id: str, execution_id: str) -> None:
         self._tell(ExecutionEnded(devbox_id, execution_id))

@@ -58,3 +58,14 @@ class ExecutionState:
     stderr_truncated: bool = False
     hint: str | None = None
     """What to do about it, when that can be told: out of memory, no network, output cut, timed out."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The commands of all devboxes of a host, in numbers."""
+
+    running: int
+    queued: int
+    """Those behind others in their named shells."""
+    started: int
+    """All since the host was opened."""
