@@ -9,10 +9,6 @@ Subclass it in a test module, say how to make the driver, and pytest does the re
 What needs a capability the driver does not claim is skipped, and says so.
 """
 
-from pathlib import Path
-
-from benchyard.devboxes.base import Driver, Rootfs
-from benchyard.images.store import ImageStore
 from benchyard.testing.command_contract import CommandContract
 from benchyard.testing.devbox_contract import DevboxContract
 from benchyard.testing.file_contract import FileContract
@@ -20,9 +16,3 @@ from benchyard.testing.file_contract import FileContract
 
 class DriverContract(CommandContract, DevboxContract, FileContract):
     """Every test a driver has to pass."""
-
-    async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
-        """What devboxes start from: the view of this machine's own system, unless overridden."""
-        store = ImageStore(folder / "images", driver.trees)
-        await store.open()
-        return store.rootfs(await store.get("host"))

@@ -22,6 +22,7 @@ from benchyard.devboxes.base import (
     read_status,
 )
 from benchyard.errors import DevboxError
+from benchyard.images.store import ImageStore
 
 PATIENCE_SECONDS = 15.0
 """How long anything may take before a test calls it missing."""
@@ -35,8 +36,13 @@ class Makes:
         raise NotImplementedError
 
     async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
-        """What devboxes start from; `folder` is the same for all tests with this driver."""
-        raise NotImplementedError
+        """What devboxes start from: the view of this machine's own system, unless overridden.
+
+        `folder` is the same for all tests with this driver.
+        """
+        store = ImageStore(folder / "images", driver.trees)
+        await store.open()
+        return store.rootfs(await store.get("host"))
 
 
 @dataclass(frozen=True)

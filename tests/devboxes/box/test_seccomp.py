@@ -1,6 +1,7 @@
 """The system call filter, run by a small interpreter of its program."""
 
 import errno
+import socket
 import struct
 
 import pytest
@@ -10,10 +11,29 @@ from benchyard.devboxes.box import seccomp, syscalls
 ALLOW = 0x7FFF0000
 REFUSED = 0x00050000 | errno.EPERM
 ABSENT = 0x00050000 | errno.ENOSYS
+NO_FAMILY = 0x00050000 | errno.EAFNOSUPPORT
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 CALLS = {
-    "x86_64": {"read": 0, "mount": 165, "unshare": 272, "clone": 56, "clone3": 435, "ioctl": 16, "bpf": 321},
-    "aarch64": {"read": 63, "mount": 40, "unshare": 97, "clone": 220, "clone3": 435, "ioctl": 29, "bpf": 280},
+    "x86_64": {
+        "read": 0,
+        "mount": 165,
+        "unshare": 272,
+        "clone": 56,
+        "clone3": 435,
+        "ioctl": 16,
+        "bpf": 321,
+        "socket": 41,
+    },
+    "aarch64": {
+        "read": 63,
+        "mount": 40,
+        "unshare": 97,
+        "clone": 220,
+        "clone3": 435,
+        "ioctl": 29,
+        "bpf": 280,
+        "socket": 198,
+    },
 }
 
 
@@ -57,6 +77,19 @@ class TestFilter:
             syscalls.CLONE_NEWNET,
         ):
             assert decide(machine, CALLS[machine][call], (thread | flag,)) == REFUSED
+
+    def test_a_time_namespace_is_refused(self, machine: str) -> None:
+        assert decide(machine, CALLS[machine]["unshare"], (0x80,)) == REFUSED
+
+    def test_sockets_are_of_the_common_families(self, machine: str) -> None:
+        for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+            assert decide(machine, CALLS[machine]["socket"], (family,)) == ALLOW
+        for other in (socket.AF_PACKET, socket.AF_VSOCK, socket.AF_ALG, 44, 0):
+            assert decide(machine, CALLS[machine]["socket"], (other,)) == NO_FAMILY
+
+    def test_calls_newer_than_the_filter_are_absent(self, machine: str) -> None:
+        assert decide(machine, 466) == ALLOW
+        assert decide(machine, 467) == ABSENT
 
     def test_typing_into_a_terminal_is_refused(self, machine: str) -> None:
         assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5412)) == REFUSED

@@ -26,7 +26,8 @@ def confine(request: dict[str, Any]) -> None:
         with step("loopback"):
             _raise_loopback()
     _limit_open_files()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Not 0, which still hands dumps to a program of the host where there is one for that.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     with step("seccomp"):
         if request["no_new_privileges"]:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)

@@ -20,8 +20,21 @@ _DEVICE_LINKS = (
 _HIDDEN = ("kcore", "keys", "sysrq-trigger", "timer_list")
 _READ_ONLY = ("sys",)
 # Where root inside is not root outside, the kernel itself refuses these.
-_HIDDEN_FROM_ROOT = ("kmsg", "kallsyms", "latency_stats", "sched_debug")
-_READ_ONLY_FOR_ROOT = ("irq", "bus", "fs", "acpi", "scsi")
+_HIDDEN_FROM_ROOT = (
+    "kmsg",
+    "kallsyms",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "mtrr",
+    "sched_debug",
+    "slabinfo",
+    "vmallocinfo",
+    "vmcore",
+)
+_READ_ONLY_FOR_ROOT = ("irq", "bus", "fs", "acpi", "scsi", "driver", "dynamic_debug")
+_KEPT_FLAGS = MS_NOSUID | MS_NODEV | MS_NOEXEC
 
 
 def shift_ids(request: dict[str, Any], user_namespace: int) -> None:
@@ -102,7 +115,7 @@ def _mount_devices() -> None:
     syscalls.mount("tmpfs", "dev", "tmpfs", MS_NOSUID, "mode=755,size=1m")
     for name in _DEVICES:
         os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-        syscalls.mount(f"/dev/{name}", f"dev/{name}", None, MS_BIND)
+        _bind_read_only(f"/dev/{name}", f"dev/{name}")
     os.mkdir("dev/pts")
     syscalls.mount(
         "devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
@@ -116,7 +129,15 @@ def _mount_devices() -> None:
 def _share_resolver() -> None:
     """With the host's network comes the host's resolver."""
     if os.path.isfile("/etc/resolv.conf") and os.path.isfile("etc/resolv.conf"):
-        syscalls.mount("/etc/resolv.conf", "etc/resolv.conf", None, MS_BIND)
+        _bind_read_only("/etc/resolv.conf", "etc/resolv.conf")
+
+
+def _bind_read_only(source: str, target: str) -> None:
+    """Show a file of the host: a device can still be written to, but not given another mode or owner."""
+    syscalls.mount(source, target, None, MS_BIND)
+    # What the host's mount forbids cannot be allowed here; the names of these bits are the same to statvfs.
+    kept = os.statvfs(target).f_flag & _KEPT_FLAGS
+    syscalls.mount(None, target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
 
 
 def _mask_proc(hidden: tuple[str, ...], read_only: tuple[str, ...]) -> None:

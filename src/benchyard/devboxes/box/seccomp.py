@@ -1,7 +1,9 @@
 """The system calls a devbox may not make: a filter program for the kernel, made by hand.
 
 What is refused answers EPERM, as it would for an unprivileged user; calls that programs try first and
-then do without (clone3, io_uring) answer ENOSYS, so that they take their other way.
+then do without (clone3, io_uring, whatever is newer than this list) answer ENOSYS, so that they take their
+other way. Sockets are of the common families only: others, such as those that reach a hypervisor, know no
+network namespaces.
 """
 
 import ctypes
@@ -28,6 +30,10 @@ _NAMESPACES = (
     | syscalls.CLONE_NEWPID
     | syscalls.CLONE_NEWNET
 )
+_TIME_NAMESPACE = 0x80
+"""For unshare only: to clone, these bits are a signal's number."""
+_SOCKET_FAMILIES = (1, 2, 10, 16)
+"""Unix, both internet protocols, netlink."""
 _TERMINAL_INJECTIONS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into somebody else's terminal."""
 
@@ -82,8 +88,10 @@ _ABSENT: dict[str, tuple[int, int]] = {
     "io_uring_register": (427, 427),
 }
 _CLONE, _UNSHARE, _IOCTL = (56, 220), (272, 97), (16, 29)
+_SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
+_FIRST_UNKNOWN = 467
+"""The first call, on every architecture, that was added after this list was made (Linux 6.15)."""
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_X32_BIT = 0x40000000
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -103,6 +111,15 @@ def _refuse_if_argument(call: int, offset: int, test: int, values: tuple[int, ..
     return [_instruction(_JUMP_EQUAL, call, 0, len(body)), *body]
 
 
+def _refuse_unless_argument(call: int, offset: int, values: tuple[int, ...], number: int) -> list[bytes]:
+    """Refuse `call` unless its argument is one of `values`; leaves the call's number loaded."""
+    body = [_instruction(_LOAD, offset)]
+    for left, value in zip(range(len(values), 0, -1), values, strict=True):
+        body.append(_instruction(_JUMP_EQUAL, value, left, 0))
+    body += [_refuse(number), _instruction(_LOAD, _AT_NUMBER)]
+    return [_instruction(_JUMP_EQUAL, call, 0, len(body)), *body]
+
+
 def program(machine: str) -> bytes:
     """The filter for one architecture."""
     column, architecture = _ARCHITECTURES[machine]
@@ -111,7 +128,8 @@ def program(machine: str) -> bytes:
         _instruction(_JUMP_EQUAL, architecture, 1, 0),
         _refuse(errno.EPERM),
         _instruction(_LOAD, _AT_NUMBER),
-        _instruction(_JUMP_GE, _X32_BIT, 0, 1),
+        # Above them all are the numbers of the x32 architecture.
+        _instruction(_JUMP_GE, _FIRST_UNKNOWN, 0, 1),
         _refuse(errno.ENOSYS),
     ]
     for numbers in _REFUSED.values():
@@ -120,8 +138,10 @@ def program(machine: str) -> bytes:
             code += [_instruction(_JUMP_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
     for pair in _ABSENT.values():
         code += [_instruction(_JUMP_EQUAL, pair[column], 0, 1), _refuse(errno.ENOSYS)]
-    for call in (_CLONE, _UNSHARE):
-        code += _refuse_if_argument(call[column], _AT_ARGUMENT_0, _JUMP_BITS, (_NAMESPACES,))
+    for call, flags in ((_CLONE, _NAMESPACES), (_UNSHARE, _NAMESPACES | _TIME_NAMESPACE)):
+        code += _refuse_if_argument(call[column], _AT_ARGUMENT_0, _JUMP_BITS, (flags,))
+    for call in (_SOCKET, _SOCKETPAIR):
+        code += _refuse_unless_argument(call[column], _AT_ARGUMENT_0, _SOCKET_FAMILIES, errno.EAFNOSUPPORT)
     code += _refuse_if_argument(_IOCTL[column], _AT_ARGUMENT_1, _JUMP_EQUAL, _TERMINAL_INJECTIONS)
     code.append(_instruction(_RETURN, _ALLOW))
     return b"".join(code)

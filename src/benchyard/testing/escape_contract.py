@@ -1,0 +1,99 @@
+"""The escape suite: what code in a devbox tries in order to get out, and must not get by with.
+
+Subclass it as the driver contract is subclassed. It is for drivers that claim isolation; others skip it.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchyard.devboxes.base import Capability, Stdin
+from benchyard.testing.escape_runner import GOT_NOTHING, REFUSED
+from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("escape_runner", "escape_calls", "escape_reaches", "escape_sockets")
+_PLACE = "/opt/attempts"
+
+
+class EscapeContract(Makes):
+    """Attempts by system call, and by reaching for what is outside."""
+
+    @contract(Capability.ISOLATION)
+    async def test_no_system_call_leads_out(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        await _attempt(yard, devbox, "escape_calls", {})
+
+    @contract(Capability.ISOLATION)
+    async def test_nothing_outside_is_in_reach(self, yard: Yard) -> None:
+        devbox, other = await yard.devbox(), await yard.devbox()
+        marker = yard.marker()
+        await yard.begin(other, f"echo {marker} > /root/theirs; sleep {marker}")
+        await eventually(lambda: bool(processes_with(marker)), "the other devbox's process")
+        with ExitStack() as held:
+            facts = _facts(yard, held, marker)
+            facts["host_files"] += [f"{yard.specs[other].folder}/changes/root/theirs", "/root/theirs"]
+            for script in ("escape_reaches", "escape_sockets"):
+                await _attempt(yard, devbox, script, facts)
+        assert await yard.text(devbox, "echo still here") == "still here"
+        assert await yard.text(other, "echo unharmed") == "unharmed"
+        assert processes_with(marker)
+
+
+def _facts(yard: Yard, held: ExitStack, marker: str) -> dict[str, Any]:
+    """Things of the host that are really there, to be reached for."""
+    secret = yard.folder / "secret"
+    secret.write_text(marker)
+    secret.chmod(0o644)
+    abstract = f"benchyard-{os.getpid()}-{marker}"
+    listening = held.enter_context(socket.socket(socket.AF_UNIX))
+    listening.bind("\0" + abstract)
+    listening.listen()
+    server = held.enter_context(socket.create_server(("0.0.0.0", 0)))  # noqa: S104 - for a moment
+    return {
+        "secret": marker,
+        "host_files": [str(secret)],
+        "foreign_marker": marker,
+        "foreign_pids": [os.getpid(), *processes_with(marker)],
+        "abstract": abstract,
+        "socket_files": [
+            "/run/docker.sock",
+            "/run/dbus/system_bus_socket",
+            *map(str, yard.folder.rglob("*.sock")),
+        ],
+        "ports": [server.getsockname()[1]],
+        "addresses": _addresses(),
+    }
+
+
+def _addresses() -> list[str]:
+    try:
+        return sorted(
+            {str(row[4][0]) for row in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+        )
+    except OSError:
+        return []
+
+
+async def _attempt(yard: Yard, devbox: str, script: str, facts: dict[str, Any]) -> None:
+    """Carry out the attempts of a script as every user there is; fails naming those that got somewhere."""
+    for name in _SCRIPTS:
+        source = await asyncio.to_thread((_HERE / f"{name}.py").read_bytes)
+        await yard.write(devbox, f"{_PLACE}/benchyard/testing/{name}.py", source)
+    users = ["root", "user"] if Capability.USERS in yard.driver.capabilities else ["root"]
+    for user in users:
+        argv = ("/usr/bin/python3", "-m", f"benchyard.testing.{script}")
+        environment = {"PYTHONPATH": _PLACE, "PYTHONDONTWRITEBYTECODE": "1"}
+        options: dict[str, Any] = {"user": user, "env": environment, "cwd": "/", "attach_stdin": True}
+        command = await yard.begin(devbox, argv=argv, **options)
+        await yard.driver.control(devbox, command.id, Stdin(json.dumps(facts).encode(), close=True))
+        result = await yard.finish(command)
+        assert result.status.exit_status == 0, result
+        outcomes = json.loads(result.stdout)
+        gains = {name: came for name, came in outcomes.items() if came not in (REFUSED, GOT_NOTHING)}
+        assert not gains, f"as {user} in the devbox: {json.dumps(gains, indent=2)}"
+        assert outcomes
