@@ -7,6 +7,8 @@ server. Modes, tried in this order unless one is asked for with the option `mode
     root              root on kernels without id-mapped mounts; root inside is root, held by the other walls
     rootless-range    an ordinary user with a range of ids from /etc/subuid
     rootless-single   an ordinary user with no id but its own: one user inside
+
+The option `lease` is the number of seconds after which a devbox ends whose server does not come back.
 """
 
 import asyncio
@@ -37,8 +39,8 @@ from benchyard.devboxes.base import (
     Usage,
     read_status,
 )
-from benchyard.devboxes.box import ids
-from benchyard.devboxes.parts import cgroups, running
+from benchyard.devboxes.box import ids, processes
+from benchyard.devboxes.parts import cgroups, roll, running
 from benchyard.devboxes.parts.mapped import MappedTrees
 from benchyard.devboxes.parts.zygote import ZygoteProcess, close_all, failure
 from benchyard.devboxes.trees import LocalTrees
@@ -81,7 +83,9 @@ class NativeDriver(Driver):
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         self._folder = folder
         self._wanted = options.get("mode")
-        self._zygote = ZygoteProcess()
+        self._lease = roll.lease(options)
+        self._roll = roll.Roll(folder)
+        self._zygote = ZygoteProcess(folder)
         self._running: dict[str, running.Running] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._slots: set[int] = set()
@@ -103,6 +107,7 @@ class NativeDriver(Driver):
             possible = ", ".join(self.modes())
             raise UsageError(f"mode {self._wanted!r} is not for this user; possible: {possible}")
         owner = "benchyard-" + hashlib.sha256(str(self._folder.resolve()).encode()).hexdigest()[:12]
+        await asyncio.to_thread(self._roll.open)
         self._cgroups = await asyncio.to_thread(cgroups.detect, owner)
         for mode in [self._wanted] if self._wanted else self.modes():
             try:
@@ -111,8 +116,10 @@ class NativeDriver(Driver):
                 self.failed[mode] = error
                 continue
             self._settle(mode)
+            await self._sweep()
             return self
         self._zygote.close()
+        self._roll.close()
         raise next(iter(self.failed.values()))
 
     def _settle(self, mode: str) -> None:
@@ -124,6 +131,12 @@ class NativeDriver(Driver):
         if mode in (ids.ROOT_IDMAP, ids.ROOT) and Path("/usr/bin/sudo").exists():
             found.add(Capability.SUDO)
         self.capabilities = frozenset(found)
+
+    async def _sweep(self) -> None:
+        """Clear away what an earlier server left of devboxes that do not run."""
+        for devbox_id, folder in self._roll.dead().items():
+            await self._clear(devbox_id, folder)
+        await asyncio.to_thread(self._cgroups.remove_empty)
 
     def report(self) -> Report:
         absent = sorted(set(Capability) - self.capabilities)
@@ -162,6 +175,8 @@ class NativeDriver(Driver):
         for devbox in self._running.values():
             devbox.close()
         self._running.clear()
+        # In this order, so that the warden which the zygote leaves behind finds no server.
+        self._roll.close()
         self._zygote.close()
 
     async def start(self, spec: DevboxSpec) -> None:
@@ -187,17 +202,15 @@ class NativeDriver(Driver):
         started = False
         warming = asyncio.ensure_future(asyncio.to_thread(self._cgroups.warm))
         try:
-            if (spec.folder / "work").exists():
-                await self._trees(self.mode).remove(spec.folder / "work")
-            _prepare(spec)
-            groups = self._cgroups.create(spec.id, spec.limits)
+            groups = await self._make_ready(spec)
             with running.listen(spec.folder) as listener:
-                request = self._request(spec, slot, [str(path) for path in groups])
+                request = self._request(spec, slot, groups)
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     answer = await self._zygote.ask(request, [listener.fileno()], _STARTED)
             pid = answer.find("pid")
             if pid is not None and answer.find("ready"):
-                held = running.Held(pid, running.start_time(pid) or 0, running.boot_id(), slot, self.mode)
+                begun, boot = processes.start_time(pid) or 0, processes.boot_id()
+                held = running.Held(pid, begun, boot, slot, self.mode, self._lease, groups)
                 held.save(spec.folder)
                 self._hold(spec, held, answer.descriptors[0])
                 started = True
@@ -209,8 +222,23 @@ class NativeDriver(Driver):
         finally:
             await warming
             if not started:
-                await asyncio.to_thread(self._cgroups.remove, spec.id)
+                await self._clear(spec.id, spec.folder)
                 self._slots.discard(slot)
+
+    async def _make_ready(self, spec: DevboxSpec) -> list[str]:
+        """Everything a start needs outside; the control groups."""
+        if (spec.folder / "work").exists():
+            await self._trees(self.mode).remove(spec.folder / "work")
+        _prepare(spec)
+        self._roll.add(spec.id, spec.folder)
+        return [str(path) for path in self._cgroups.create(spec.id, spec.limits)]
+
+    async def _clear(self, devbox_id: str, folder: Path) -> None:
+        """Clear away what is left of a devbox that does not run."""
+        await asyncio.to_thread(roll.clear, folder)
+        await asyncio.to_thread(self._cgroups.remove, devbox_id)
+        await self._trees(self.mode).remove(folder / "work")
+        self._roll.drop(devbox_id)
 
     def _request(self, spec: DevboxSpec, slot: int, groups: list[str]) -> dict[str, Any]:
         return {
@@ -225,6 +253,7 @@ class NativeDriver(Driver):
             "network": Network(spec.network).value,
             "hostname": spec.hostname,
             "cgroups": groups,
+            "lease": self._lease,
         }
 
     def _hold(self, spec: DevboxSpec, held: running.Held, pidfd: int) -> None:
@@ -237,6 +266,7 @@ class NativeDriver(Driver):
             can_change_user=held.mode != ids.ROOTLESS_SINGLE,
         )
         devbox.open(running.connect(spec.folder))
+        self._roll.add(spec.id, spec.folder)
         self._running[spec.id] = devbox
 
     async def find(self, spec: DevboxSpec) -> bool:
@@ -256,7 +286,14 @@ class NativeDriver(Driver):
             return False
         self._slots.add(held.slot)
         devbox = self._running[spec.id]
-        reply, _none = await devbox.ask({"op": "list"})
+        if devbox.was_frozen:
+            await self.thaw(spec.id)
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                reply, _none = await devbox.ask({"op": "list"})
+        except (TimeoutError, DevboxGone):
+            await self.stop(spec.id)
+            return False
         for command in reply["commands"]:
             devbox.commands.setdefault(command, spec.folder / "executions" / command)
         return True
@@ -284,8 +321,9 @@ class NativeDriver(Driver):
             asyncio.to_thread(self._cgroups.remove, devbox.spec.id),
             self._trees(devbox.held.mode).remove(devbox.spec.folder / "work"),
         )
-        for name in ("box.json", "agent.sock"):
+        for name in running.TRACES:
             (devbox.spec.folder / name).unlink(missing_ok=True)
+        self._roll.drop(devbox.spec.id)
         self._slots.discard(devbox.held.slot)
 
     def _command_ended(self, devbox_id: str, execution_id: str) -> None:
@@ -328,7 +366,7 @@ class NativeDriver(Driver):
 
     async def freeze(self, devbox_id: str) -> None:
         devbox = self._get(devbox_id)
-        devbox.frozen = True
+        devbox.note_frozen(frozen=True)
         if self._can_freeze():
             await asyncio.to_thread(self._cgroups.freeze, devbox_id)
         else:
@@ -340,7 +378,7 @@ class NativeDriver(Driver):
             await asyncio.to_thread(self._cgroups.thaw, devbox_id)
         else:
             await devbox.ask({"op": "continue_all"})
-        devbox.frozen = False
+        devbox.note_frozen(frozen=False)
 
     async def usage(self, devbox_id: str) -> Usage:
         return self._cgroups.usage(self._get(devbox_id).spec.id)

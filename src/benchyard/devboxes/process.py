@@ -38,7 +38,7 @@ from benchyard.devboxes.base import (
     read_status,
 )
 from benchyard.devboxes.box import landlock
-from benchyard.devboxes.parts import keeper
+from benchyard.devboxes.parts import keeper, roll
 from benchyard.devboxes.parts.rooted import open_below
 from benchyard.devboxes.parts.running import Held, Running, connect
 from benchyard.devboxes.trees import LocalTrees
@@ -63,6 +63,7 @@ class ProcessDriver(Driver):
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         self.folder = folder
         self.options = options
+        self._lease = roll.lease(options)
         self.trees = LocalTrees()
         self._devboxes: dict[str, _Devbox] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -113,6 +114,7 @@ class ProcessDriver(Driver):
         devices = [f"/dev/{name}" for name in _DEVICES]
         etc = [str(path) for path in Path("/etc").iterdir() if path.name not in _CLOSED_IN_ETC]
         return {
+            "lease": self._lease,
             "walls": self.has_walls(),
             "readable": [*_READABLE, *etc, "/etc/ssl/certs", "/etc/ssl/openssl.cnf"],
             "writable": [str(spec.changes), *devices],
@@ -132,6 +134,9 @@ class ProcessDriver(Driver):
             os.close(pidfd)
             return False
         self._devboxes[spec.id] = _Devbox(running)
+        if running.was_frozen:
+            self._devboxes[spec.id].frozen.update(keeper.commands(held.pid))
+            await self.thaw(spec.id)
         return True
 
     def _command_ended(self, devbox_id: str, command: str) -> None:
@@ -187,6 +192,7 @@ class ProcessDriver(Driver):
 
     async def freeze(self, devbox_id: str) -> None:
         devbox = self._devbox(devbox_id)
+        devbox.running.note_frozen(frozen=True)
         while new := [pid for pid in devbox.processes() if pid not in devbox.frozen]:
             for pid in new:
                 devbox.frozen.add(pid)
@@ -199,6 +205,7 @@ class ProcessDriver(Driver):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         devbox.frozen.clear()
+        devbox.running.note_frozen(frozen=False)
 
     async def usage(self, devbox_id: str) -> Usage:
         pids = self._devbox(devbox_id).processes()

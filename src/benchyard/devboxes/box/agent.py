@@ -1,6 +1,7 @@
 """The devbox's first process: takes requests from the host, and hands each command a supervisor.
 
-It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection.
+It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection, but
+not for ever: it ends, and the devbox with it, when nobody was connected for as long as its lease.
 A supervisor is forked ahead of the next command, so that a command costs one fork, not two.
 """
 
@@ -9,19 +10,24 @@ import select
 import signal
 import socket
 import stat
+import time
 from typing import Any
 
 from benchyard.devboxes.box import processes, supervisor, users, wire
 
 _PARENT_MODE = 0o755
+_LONGEST_POLL_MS = 2**31 - 1
 
 
 class Agent:
     """Connections from the host on one side, supervisors on the other."""
 
-    def __init__(self, listener: socket.socket, *, can_change_user: bool) -> None:
+    def __init__(self, listener: socket.socket, *, can_change_user: bool, lease: float) -> None:
         self.listener = listener
         self.can_change_user = can_change_user
+        self.lease = lease
+        self.last_contact = time.monotonic()
+        self.dismissed = False
         self.wakeup = processes.wake_on_child()
         self.poll = select.poll()
         self.poll.register(listener, select.POLLIN)
@@ -33,11 +39,11 @@ class Agent:
         self.spare: tuple[int, socket.socket] | None = None
 
     def run(self) -> None:
-        """Serve for ever."""
-        while True:
+        """Serve until the lease is over."""
+        while not self.dismissed and self._lease_left() > 0:
             if self.spare is None:
                 self.spare = self._fork_supervisor()
-            for descriptor, _event in self.poll.poll():
+            for descriptor, _event in self.poll.poll(self._patience_ms()):
                 if descriptor == self.wakeup:
                     os.read(self.wakeup, 512)
                     self._reap()
@@ -47,6 +53,16 @@ class Agent:
                     self._request(self.connections[descriptor])
                 elif descriptor in self.supervisors:
                     self._heard(descriptor)
+
+    def _lease_left(self) -> float:
+        if self.connections:
+            return self.lease
+        return self.last_contact + self.lease - time.monotonic()
+
+    def _patience_ms(self) -> int | None:
+        if self.connections:
+            return None
+        return min(max(0, int(self._lease_left() * 1000) + 1), _LONGEST_POLL_MS)
 
     def _accept(self) -> None:
         connection, _address = self.listener.accept()
@@ -60,6 +76,7 @@ class Agent:
             for sequence in [number for number, asker in waiting.items() if asker is connection]:
                 del waiting[sequence]
         connection.close()
+        self.last_contact = time.monotonic()
 
     def _request(self, connection: socket.socket) -> None:
         try:
@@ -85,6 +102,8 @@ class Agent:
             self._open(connection, message)
         elif operation == "list":
             self._send(connection, {"seq": message["seq"], "commands": list(self.commands)})
+        elif operation == "end":
+            self.dismissed = True
         elif operation in ("stop_all", "continue_all"):
             number = signal.SIGSTOP if operation == "stop_all" else signal.SIGCONT
             self._signal_all(number)

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import Any
 
-from benchyard.devboxes.box import agent, landlock, syscalls
+from benchyard.devboxes.box import agent, landlock, processes, syscalls
 
 # chown, dac_override, fowner, fsetid, kill, setgid, setuid, net_bind_service
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 10})
@@ -31,7 +31,9 @@ def main() -> None:
     nowhere = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
         os.dup2(nowhere, number)
-    agent.Agent(listener, can_change_user=False).run()
+    agent.Agent(listener, can_change_user=False, lease=request["lease"]).run()
+    processes.kill_descendants(os.getpid())
+    os._exit(0)
 
 
 def _close_all_but(kept: int) -> None:

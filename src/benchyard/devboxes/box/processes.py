@@ -18,6 +18,35 @@ def set_title(title: str) -> None:
     ctypes.memmove(start, text, len(text))
 
 
+def boot_id() -> str:
+    """Which boot of the machine this is."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When a process began, in ticks since boot; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read(4096).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    # One that nobody has reaped yet is as good as gone.
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else None
+
+
+def open_same(pid: int, started: int, boot: str) -> int | None:
+    """A descriptor of a process, if it is still the one that began then; the caller closes it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if boot_id() == boot and start_time(pid) == started:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 def wake_on_child() -> int:
     """A descriptor that becomes readable whenever a child of this process ends."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

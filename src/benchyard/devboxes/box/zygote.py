@@ -1,7 +1,7 @@
 """The process that forks devboxes: small, single-threaded, with everything already imported.
 
-It is told what to do over one socket and ends with it; the devboxes it forked live on. Each request
-brings its own socket for the answer, so that many can be under way.
+It is told what to do over one socket and ends with it; the devboxes it forked live on, and it leaves a
+warden with them. Each request brings its own socket for the answer, so that many can be under way.
 """
 
 import gc
@@ -13,7 +13,18 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from benchyard.devboxes.box import agent, confine, ids, processes, rootfs, seccomp, syscalls, trees, wire
+from benchyard.devboxes.box import (
+    agent,
+    confine,
+    ids,
+    processes,
+    rootfs,
+    seccomp,
+    syscalls,
+    trees,
+    warden,
+    wire,
+)
 from benchyard.devboxes.box.steps import StepFailed, step
 
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWPID
@@ -170,7 +181,7 @@ def _become_first(message: dict[str, Any], descriptors: list[int], limited: int)
         confine.confine(message)
         confine.silence({descriptors[0], descriptors[1]})
         listener = socket.socket(fileno=descriptors[1])
-        first = agent.Agent(listener, can_change_user=message["can_change_user"])
+        first = agent.Agent(listener, can_change_user=message["can_change_user"], lease=message["lease"])
         wire.send(answer, {"ready": True})
         answer.close()
     except (OSError, StepFailed) as error:
@@ -181,8 +192,9 @@ def _become_first(message: dict[str, Any], descriptors: list[int], limited: int)
 
 
 def main() -> None:
-    """Entry: the control socket's descriptor is the only argument."""
+    """Entry: the arguments are the control socket's descriptor and the driver's folder."""
     control = socket.socket(fileno=int(sys.argv[1]))
+    folder = sys.argv[2]
     processes.set_title("benchyard")
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -190,3 +202,5 @@ def main() -> None:
     gc.freeze()
     gc.disable()
     Zygote(control).run()
+    if warden.living(folder) and os.fork() == 0:
+        warden.stay(folder)

@@ -68,6 +68,13 @@ class Cgroups:
                         raise
                     time.sleep(0.002)
 
+    def remove_empty(self) -> None:
+        """Remove every group of ours that nothing is in."""
+        for folder in self.leftovers():
+            # Taken means used, by a devbox that lives.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
     def warm(self) -> None:
         """Make the kernel ready for a process to join: the first join after a while waits for milliseconds.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import benchyard
 from benchyard.devboxes.box import processes
-from benchyard.devboxes.parts.running import Held, boot_id, listen, start_time
+from benchyard.devboxes.parts.running import Held, listen
 from benchyard.errors import StartFailed
 
 _BOOT = (
@@ -44,11 +44,11 @@ async def launch(folder: Path, rules: dict[str, Any]) -> Held:
             await process.wait()
             raise
     pid = int(said) if said.isdigit() else 0
-    started = start_time(pid)
+    started = processes.start_time(pid)
     if process.returncode != 0 or started is None:
         text = failure.decode(errors="replace").strip().splitlines()[-1:] or ["it ended without a word"]
         raise StartFailed(f"the devbox's keeper could not start: {text[0]}", step="keeper")
-    return Held(pid, started, boot_id(), 0, "process")
+    return Held(pid, started, processes.boot_id(), 0, "process", rules["lease"])
 
 
 def end(pid: int, pidfd: int) -> bool:

@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.devboxes.base import Command, Control, DevboxSpec, Kill, OpenFile, Resize, Signal, Stdin
-from benchyard.devboxes.box import wire
+from benchyard.devboxes.box import processes, wire
 from benchyard.devboxes.parts.channel import Channel
 from benchyard.errors import BenchyardError, DevboxGone, Forbidden, NotFound, UsageError
 
+_DISMISS_SECONDS = 5.0
 _STDIN_CHUNK = 64 * 1024
 _SPILL_BYTES = wire.MAX_MESSAGE - 16 * 1024
 _SOCKET = "agent.sock"
+FROZEN = "frozen"
+TRACES = ("box.json", "box.json.part", _SOCKET, FROZEN)
+"""What tells of a running devbox in its folder."""
 _ERRORS: dict[int, type[BenchyardError]] = {2: NotFound, 20: NotFound, 13: Forbidden, 1: Forbidden}
 
 
@@ -31,6 +35,9 @@ class Held:
     boot_id: str
     slot: int
     mode: str
+    lease: float = 3600.0
+    groups: list[str] = field(default_factory=list)
+    """Its control groups, for whoever has to end it while it is frozen."""
 
     def save(self, folder: Path) -> None:
         """Write it atomically."""
@@ -48,27 +55,7 @@ class Held:
 
     def open(self) -> int | None:
         """A descriptor of the process, if it is still the same one."""
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return None
-        if boot_id() == self.boot_id and start_time(self.pid) == self.start_time:
-            return descriptor
-        os.close(descriptor)
-        return None
-
-
-def boot_id() -> str:
-    """Which boot of the machine this is."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def start_time(pid: int) -> int | None:
-    """When a process began, in ticks since boot; None if it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError):
-        return None
+        return processes.open_same(self.pid, self.start_time, self.boot_id)
 
 
 def listen(folder: Path) -> socket.socket:
@@ -91,6 +78,18 @@ def connect(folder: Path) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def dismiss(folder: Path) -> None:
+    """Ask a first process that nobody knows to end itself, if one listens there (blocks)."""
+    try:
+        with connect(folder) as connection:
+            connection.settimeout(_DISMISS_SECONDS)
+            wire.send(connection, {"op": "end"})
+            connection.recv(1)
+    except OSError:
+        # Nobody listens, or does not answer: then there is nothing more to be asked.
+        return
 
 
 class _Short:
@@ -179,6 +178,20 @@ class Running:
             await self._channel.send(message, descriptors)
         except OSError as error:
             raise DevboxGone(f"devbox {self.spec.id} does not run") from error
+
+    @property
+    def was_frozen(self) -> bool:
+        """Whether it was frozen when a server went away."""
+        return (self.spec.folder / FROZEN).exists()
+
+    def note_frozen(self, *, frozen: bool) -> None:
+        """Note, for the next server too, whether it stands still."""
+        self.frozen = frozen
+        mark = self.spec.folder / FROZEN
+        if frozen:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
 
     def kill(self) -> None:
         """End the first process, and with it every process of the devbox."""

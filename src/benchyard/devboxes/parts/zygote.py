@@ -50,7 +50,8 @@ class Answer:
 class ZygoteProcess:
     """A running zygote, replaced when it is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -62,12 +63,12 @@ class ZygoteProcess:
         source = str(Path(benchyard.__file__).parent.parent)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _ENTRY, str(theirs.fileno()), source],
+                [sys.executable, "-I", "-S", "-c", _ENTRY, str(theirs.fileno()), str(self._folder), source],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
-                cwd="/",
+                cwd=self._folder,
                 start_new_session=True,
             )
         self._control = mine

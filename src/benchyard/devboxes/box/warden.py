@@ -1,0 +1,133 @@
+"""Who stays when the server goes: ends devboxes that are frozen when their lease is over.
+
+A devbox's first process ends by itself when nobody was in touch for the time of its lease; one that is frozen
+cannot. The warden is left behind by the zygote, goes when a server is there again, and ends with the last
+devbox. It touches devboxes only under the driver's lock, so that no server takes one up meanwhile.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from benchyard.devboxes.box import confine, processes
+
+LOCK = "lock"
+"""Held by the server's driver as long as it is there."""
+ROLL = "devboxes"
+"""A folder of links to the folders of devboxes."""
+NOTE = "box.json"
+_LOOK_SECONDS = 0.5
+_GRACE_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0
+_MAX_NOTE = 64 * 1024
+
+
+def living(folder: str) -> list[dict[str, Any]]:
+    """The notes of all devboxes of a driver's folder whose first process lives."""
+    found = []
+    for note in _notes(folder):
+        descriptor = _open(note)
+        if descriptor is not None:
+            os.close(descriptor)
+            found.append(note)
+    return found
+
+
+def stay(folder: str) -> NoReturn:
+    """Be the warden (in a forked child of the zygote)."""
+    os.setsid()
+    processes.set_title("benchyard warden")
+    confine.silence(set())
+    try:
+        _guard(folder)
+    finally:
+        os._exit(0)
+
+
+def _guard(folder: str) -> None:
+    since = time.monotonic()
+    while True:
+        with _locked(folder) as is_alone:
+            if not is_alone:
+                return
+            for note in _notes(folder):
+                _look_after(note, time.monotonic() - since)
+            if not living(folder):
+                return
+        time.sleep(_LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[bool]:
+    """The driver's lock for a moment; False if a server has it."""
+    descriptor = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(descriptor)
+
+
+def _notes(folder: str) -> list[dict[str, Any]]:
+    found = []
+    try:
+        names = os.listdir(f"{folder}/{ROLL}")
+    except FileNotFoundError:
+        return []
+    for name in names:
+        try:
+            with open(f"{folder}/{ROLL}/{name}/{NOTE}", "rb") as file:
+                note = json.loads(file.read(_MAX_NOTE))
+        except (OSError, ValueError):
+            continue
+        found.append(note)
+    return found
+
+
+def _open(note: dict[str, Any]) -> int | None:
+    return processes.open_same(note["pid"], note["start_time"], note["boot_id"])
+
+
+def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
+    """End a devbox whose time is over; of one that has ended by itself, take the control groups away."""
+    descriptor = _open(note)
+    if descriptor is not None:
+        try:
+            if alone_seconds < note["lease"] + _GRACE_SECONDS or not _end(descriptor, note["groups"]):
+                return
+        finally:
+            os.close(descriptor)
+    for group in note["groups"]:
+        # Whatever is still in it is the next server's to clear.
+        with contextlib.suppress(OSError):
+            os.rmdir(group)
+
+
+def _end(descriptor: int, groups: list[str]) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    for group in groups:
+        # What is frozen dies only when it is thawed.
+        with contextlib.suppress(OSError):
+            _write(f"{group}/freezer.state", b"THAWED")
+        with contextlib.suppress(OSError):
+            _write(f"{group}/cgroup.freeze", b"0")
+    gone = select.poll()
+    gone.register(descriptor, select.POLLIN)
+    return bool(gone.poll(_PATIENCE_SECONDS * 1000))
+
+
+def _write(path: str, text: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
