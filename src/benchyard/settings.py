@@ -24,6 +24,8 @@ class Settings:
     """How devboxes are held: `native`, `process` or `fake`."""
     devbox_network: str = "none"
     """What a devbox can reach unless it says otherwise: `none` or `host`."""
+    devbox_lease_seconds: float = 3600.0
+    """How long a devbox goes on after it last heard of a server; then it ends by itself."""
     public_url: str | None = None
     """Where clients reach this server; None is wherever a request came to. Signed links are made with it."""
     max_body_bytes: int = 128 * 1024**2

@@ -95,7 +95,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 def _driver(settings: Settings) -> Driver:
-    driver = registry.load("devboxes", settings.driver)(settings.data / "driver", settings.driver_options)
+    options = {"lease": str(settings.devbox_lease_seconds), **settings.driver_options}
+    driver = registry.load("devboxes", settings.driver)(settings.data / "driver", options)
     if not isinstance(driver, Driver):
         raise UsageError(f"{settings.driver} is not a devbox driver; choose another --driver")
     return driver

@@ -19,12 +19,13 @@ Examples:
 """
 
 
-class Edge(TypedDict):
-    """What is said about the server's way to its clients."""
+class Rare(TypedDict):
+    """What is said more rarely."""
 
     requests_per_second: float
     request_burst: int
     open_metrics: bool
+    devbox_lease: float
 
 
 @click.command(epilog=_EXAMPLES)
@@ -72,6 +73,14 @@ class Edge(TypedDict):
     show_default=True,
     help="How many requests of one key may come at once.",
 )
+@click.option(
+    "--devbox-lease",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Settings.devbox_lease_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long new devboxes go on without a server.",
+)
 @click.option("--open-metrics", is_flag=True, help="Show /metrics without a key.")
 def serve(
     host: str,
@@ -82,7 +91,7 @@ def serve(
     devbox_network: str,
     driver_options: tuple[str, ...],
     public_url: str | None,
-    **edge: Unpack[Edge],
+    **rare: Unpack[Rare],
 ) -> None:
     """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
     options = _parsed(driver_options)
@@ -101,9 +110,10 @@ def serve(
         devbox_network=devbox_network,
         public_url=public_url,
         driver_options=options,
-        requests_per_second=edge["requests_per_second"],
-        request_burst=edge["request_burst"],
-        open_metrics=edge["open_metrics"],
+        requests_per_second=rare["requests_per_second"],
+        request_burst=rare["request_burst"],
+        open_metrics=rare["open_metrics"],
+        devbox_lease_seconds=rare["devbox_lease"],
         git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )
     uvloop.run(run(settings))
