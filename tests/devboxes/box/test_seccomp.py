@@ -1,6 +1,7 @@
 """The system call filter, run by a small interpreter of its program."""
 
 import errno
+import socket
 import struct
 
 import pytest
@@ -12,8 +13,26 @@ REFUSED = 0x00050000 | errno.EPERM
 ABSENT = 0x00050000 | errno.ENOSYS
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 CALLS = {
-    "x86_64": {"read": 0, "mount": 165, "unshare": 272, "clone": 56, "clone3": 435, "ioctl": 16, "bpf": 321},
-    "aarch64": {"read": 63, "mount": 40, "unshare": 97, "clone": 220, "clone3": 435, "ioctl": 29, "bpf": 280},
+    "x86_64": {
+        "read": 0,
+        "mount": 165,
+        "unshare": 272,
+        "clone": 56,
+        "clone3": 435,
+        "ioctl": 16,
+        "bpf": 321,
+        "socket": 41,
+    },
+    "aarch64": {
+        "read": 63,
+        "mount": 40,
+        "unshare": 97,
+        "clone": 220,
+        "clone3": 435,
+        "ioctl": 29,
+        "bpf": 280,
+        "socket": 198,
+    },
 }
 
 
@@ -61,6 +80,12 @@ class TestFilter:
     def test_typing_into_a_terminal_is_refused(self, machine: str) -> None:
         assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5412)) == REFUSED
         assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5413)) == ALLOW
+
+    @pytest.mark.parametrize("family", [40, 38], ids=["vsock", "alg"])
+    def test_sockets_that_no_network_namespace_holds_are_refused(self, machine: str, family: int) -> None:
+        assert decide(machine, CALLS[machine]["socket"], (family, 1, 0)) == REFUSED
+        for ordinary in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+            assert decide(machine, CALLS[machine]["socket"], (ordinary, 1, 0)) == ALLOW
 
     def test_the_calls_of_other_architectures_are_refused(self, machine: str) -> None:
         assert decide(machine, CALLS[machine]["read"], architecture=0x40000003) == REFUSED

@@ -30,6 +30,8 @@ _NAMESPACES = (
 )
 _TERMINAL_INJECTIONS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into somebody else's terminal."""
+_OUTSIDE_FAMILIES = (40, 38)
+"""AF_VSOCK, which reaches the machine's own host from within every network namespace, and AF_ALG."""
 
 # name: (x86_64, aarch64); None where the architecture never had it.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -81,7 +83,7 @@ _ABSENT: dict[str, tuple[int, int]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-_CLONE, _UNSHARE, _IOCTL = (56, 220), (272, 97), (16, 29)
+_CLONE, _UNSHARE, _IOCTL, _SOCKET = (56, 220), (272, 97), (16, 29), (41, 198)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _X32_BIT = 0x40000000
 
@@ -123,6 +125,7 @@ def program(machine: str) -> bytes:
     for call in (_CLONE, _UNSHARE):
         code += _refuse_if_argument(call[column], _AT_ARGUMENT_0, _JUMP_BITS, (_NAMESPACES,))
     code += _refuse_if_argument(_IOCTL[column], _AT_ARGUMENT_1, _JUMP_EQUAL, _TERMINAL_INJECTIONS)
+    code += _refuse_if_argument(_SOCKET[column], _AT_ARGUMENT_0, _JUMP_EQUAL, _OUTSIDE_FAMILIES)
     code.append(_instruction(_RETURN, _ALLOW))
     return b"".join(code)
 
