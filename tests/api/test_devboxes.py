@@ -108,15 +108,15 @@ def test_suspend_keeps_the_disk_and_resume_runs_launch_commands_again(api: httpx
 
 
 def test_a_launch_command_that_only_works_once_does_not_cost_the_disk(api: httpx.Client) -> None:
-    devbox = create(api, launch_parameters={"launch_commands": ["mkdir ~/work", "echo up >> ~/ups"]})
-    devbox.run("echo kept > ~/work/file")
+    devbox = create(api, launch_parameters={"launch_commands": ["mkdir ~/desk", "echo up >> ~/ups"]})
+    devbox.run("echo kept > ~/desk/file")
     devbox.post("suspend")
     devbox.reaches("suspended")
     devbox.post("resume")
     assert devbox.reaches("running", "failure")["status"] == "running"
-    assert devbox.run("cat ~/work/file ~/ups")["stdout"] == "kept\nup\nup\n"
+    assert devbox.run("cat ~/desk/file ~/ups")["stdout"] == "kept\nup\nup\n"
     messages = [each.get("message") or "" for each in good(devbox.get("logs"))["logs"]]
-    assert any("launch command 'mkdir ~/work' ended with" in each for each in messages)
+    assert any("launch command 'mkdir ~/desk' ended with" in each for each in messages)
     devbox.post("shutdown")
 
 

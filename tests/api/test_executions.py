@@ -74,6 +74,15 @@ def test_what_cannot_be_executed_is_400(devbox: DevboxOverHttp, body: dict[str, 
     assert says in refusal(devbox.post("execute", body), 400)
 
 
+def test_execute_sync_gives_all_of_a_long_output(devbox: DevboxOverHttp) -> None:
+    view = good(devbox.post("execute_sync", {"command": "seq 300000; printf '\\xff' >&2"}))
+    assert view["stdout"].splitlines() == [str(number) for number in range(1, 300001)]
+    assert (view["stderr"], view["hint"]) == ("\ufffd", None)
+    long = good(devbox.post("execute_sync", {"command": "head -c 17000000 /dev/zero | tr '\\0' x; echo end"}))
+    assert long["stdout"].endswith("x" * 1000 + "end\n")
+    assert "Only the end" in long["hint"]
+
+
 def test_execute_sync_waits_for_the_end(devbox: DevboxOverHttp) -> None:
     view = good(devbox.post("execute_sync", {"command": "sleep 0.2; echo done; exit 4"}))
     assert (view["exit_status"], view["stdout"], view["stderr"]) == (4, "done\n", "")

@@ -158,3 +158,9 @@ def test_ctrl_c_ends_quietly() -> None:
             assert process.communicate(timeout=30) == (b"", b"")
             over.set()
     assert process.returncode == 128 + signal.SIGINT
+
+
+def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == run(["version"]) == 0
+    option, command = capsys.readouterr().out.split()
+    assert option == command

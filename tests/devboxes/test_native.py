@@ -66,6 +66,40 @@ class TestNative(Makes):
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract()
+    async def test_the_first_process_shows_nothing_of_itself(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        for attempt in (
+            "cat /proc/1/environ",
+            "cat /proc/1/maps",
+            "readlink /proc/1/fd/0",
+            "ls /proc/1/root/",
+        ):
+            result = await yard.run(devbox, attempt)
+            assert result.status.exit_status != 0, attempt
+
+    @contract()
+    async def test_limits_are_clamped_and_cannot_be_raised(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        open_files, core = (await yard.text(devbox, "ulimit -Hn; ulimit -Hc")).split()
+        assert int(open_files) <= 65536
+        assert core == "0"
+        result = await yard.run(devbox, f"ulimit -n {int(open_files) + 1} || ulimit -c unlimited")
+        assert result.status.exit_status != 0
+
+    @contract()
+    async def test_no_program_gains_privileges_unless_sudo_is_served(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        expected = "0" if Capability.SUDO in yard.driver.capabilities else "1"
+        status = await yard.text(devbox, "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status")
+        assert status.split() == ["NoNewPrivs:", expected, "Seccomp:", "2"]
+
+    @contract()
+    async def test_no_socket_reaches_the_machine_below(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        result = await yard.run(devbox, "python3 -c 'import socket; socket.socket(socket.AF_VSOCK)'")
+        assert b"PermissionError" in result.stderr
+
+    @contract()
     async def test_a_command_whose_keeper_is_killed_ends_with_137(self, yard: Yard) -> None:
         devbox = await yard.devbox()
         command = await yard.begin(devbox, "kill -9 -1; kill -9 $PPID; sleep 60")

@@ -293,3 +293,36 @@ def test_snapshots_and_removals_at_once_keep_every_layer_that_is_named(
     for image in images:
         assert Merged(opened.rootfs(image).layers).read("f") == image.id.encode()
     assert len(layers_on_disk(tmp_path)) == 12
+
+
+class _WatchedSync(LocalTrees):
+    """Trees that tell what the store's folder held when it was synced, or that cannot sync."""
+
+    def __init__(self, records: Path) -> None:
+        super().__init__()
+        self.records = records
+        self.seen: list[bool] = []
+        self.is_broken = False
+
+    async def sync(self, path: Path) -> None:
+        if self.is_broken:
+            raise OSError(5, "the disk is gone")
+        await super().sync(path)
+        self.seen.append((self.records / "snp_1.json").exists())
+
+
+def test_a_snapshot_is_there_only_after_its_layer_is_on_disk(tmp_path: Path, machine: Path) -> None:
+    trees = _WatchedSync(tmp_path / "store/images")
+    store = ImageStore(tmp_path / "store", trees, root=machine)
+    run(store.open())
+    host = run(store.get("host"))
+    changes = changed(tmp_path / "c", f="x")
+    trees.is_broken = True
+    with pytest.raises(OSError, match="the disk is gone"):
+        run(store.add_layer(host, changes, "snp_1", move=False))
+    with pytest.raises(NotFound):
+        run(store.get("snp_1"))
+    trees.is_broken, trees.seen = False, []
+    run(store.add_layer(host, changes, "snp_1", move=False))
+    assert trees.seen == [False]
+    assert (tmp_path / "store/images/snp_1.json").exists()

@@ -39,12 +39,14 @@ BENCHYARD_URL and BENCHYARD_API_KEY.
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + 13
 
-cli = LazyGroup(
-    COMMANDS,
-    name="benchyard",
-    help=HELP,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
+cli = click.version_option(package_name="benchyard", message="%(version)s")(
+    LazyGroup(
+        COMMANDS,
+        name="benchyard",
+        help=HELP,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+    )
 )
 
 

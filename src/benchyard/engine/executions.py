@@ -29,6 +29,8 @@ HOLD_SECONDS = 25.0
 KILL_SECONDS = 5.0
 DEFAULT_LINES = 100
 MAX_LINES = 100_000
+MAX_RESULT_BYTES = 16 * 1024**2
+"""Of each stream in the answer of a command that is waited for."""
 
 
 class Executions:
@@ -49,14 +51,17 @@ class Executions:
         if request.attach_stdin:
             raise UsageError("attach_stdin is not possible here; use execute_async")
         state = await self._start(devbox_id, _exec_request(asked, request))
-        view = await self._view(await completed(self._tools, state), MAX_LINES)
+        state = await completed(self._tools, state)
+        hint = state.hint
+        if max(state.stdout_bytes, state.stderr_bytes) > MAX_RESULT_BYTES:
+            hint = hint or f"Only the end of the output is shown; execution {state.id} has all of it."
         return ExecutionResultView(
             devbox_id=devbox_id,
-            exit_status=view.exit_status or 0,
-            stdout=view.stdout or "",
-            stderr=view.stderr or "",
-            shell_name=view.shell_name,
-            hint=view.hint,
+            exit_status=state.exit_status or 0,
+            stdout=await self._end(state, "stdout", state.stdout_bytes),
+            stderr=await self._end(state, "stderr", state.stderr_bytes),
+            shell_name=state.shell_name,
+            hint=hint,
         )
 
     async def run_with_id(
@@ -147,6 +152,14 @@ class Executions:
         if state.status == "completed" or seconds <= 0:
             return state
         return await self._host.wait(state.devbox_id, state.id, seconds)
+
+    async def _end(self, state: ExecutionState, stream: StreamName, size: int) -> str:
+        if size < MAX_LINES:
+            text, _ = await self._host.tail(state.devbox_id, state.id, stream, MAX_LINES)
+            return text
+        start = max(0, size - MAX_RESULT_BYTES)
+        pieces = self._host.output(state.devbox_id, state.id, stream, start, follow=False)
+        return b"".join([piece async for piece in pieces]).decode(errors="replace")
 
     async def _view(self, state: ExecutionState, lines: int) -> ExecutionView:
         fields = {

@@ -96,9 +96,8 @@ class Host:
         if devbox.is_running:
             await devbox.take_up()
         else:
-            detail = "the devbox was gone when the host came back"
-            await self._settle(devbox, detail)
-            self._tell(DevboxEnded(entry.request.id, "health_check_failed", detail))
+            # No event: who opened this host compares `running` with what it expects, and may start it anew.
+            await self._settle(devbox, "the devbox was gone when the host came back")
 
     async def _image(self, entry: Entry) -> Image:
         """What a devbox was started from, even if an image of that name is another by now."""

@@ -11,13 +11,19 @@ SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$
 """What can be the name of an environment variable."""
 
 
-def _without_nul(value: SecretStr) -> SecretStr:
-    if "\0" in value.get_secret_value():
+MAX_SECRET_BYTES = 65536
+
+
+def _fit_for_a_variable(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if "\0" in text:
         raise PydanticCustomError("nul", "must not hold a NUL character")
+    if len(text.encode(errors="surrogatepass")) > MAX_SECRET_BYTES:
+        raise PydanticCustomError("too_long", "must not be over 65536 bytes; mount a file instead")
     return value
 
 
-SecretValue = Annotated[SecretStr, Field(max_length=65536), AfterValidator(_without_nul)]
+SecretValue = Annotated[SecretStr, Field(max_length=MAX_SECRET_BYTES), AfterValidator(_fit_for_a_variable)]
 """What can be the value of an environment variable."""
 
 

@@ -95,6 +95,12 @@ class TestFilter:
         assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5412)) == REFUSED
         assert decide(machine, CALLS[machine]["ioctl"], (0, 0x5413)) == ALLOW
 
+    @pytest.mark.parametrize("family", [40, 38], ids=["vsock", "alg"])
+    def test_sockets_that_no_network_namespace_holds_are_refused(self, machine: str, family: int) -> None:
+        assert decide(machine, CALLS[machine]["socket"], (family, 1, 0)) == REFUSED
+        for ordinary in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+            assert decide(machine, CALLS[machine]["socket"], (ordinary, 1, 0)) == ALLOW
+
     def test_the_calls_of_other_architectures_are_refused(self, machine: str) -> None:
         assert decide(machine, CALLS[machine]["read"], architecture=0x40000003) == REFUSED
         assert decide(machine, 0x40000000) == ABSENT

@@ -4,7 +4,7 @@ import os
 import select
 
 _CHUNK = 256 * 1024
-_INPUT_BUFFER = 1024 * 1024
+_INPUT_BUFFER = 16 * 1024 * 1024
 _END_OF_TRANSMISSION = b"\x04"
 
 

@@ -1,0 +1,18 @@
+"""What can be a secret's value."""
+
+import pytest
+from pydantic import ValidationError
+
+from benchyard.models.secrets import MAX_SECRET_BYTES, SecretRequest
+
+
+@pytest.mark.parametrize("value", ["", "plain", "ä" * (MAX_SECRET_BYTES // 2)])
+def test_what_fits_into_a_variable_is_taken(value: str) -> None:
+    request = SecretRequest.model_validate({"name": "KEY", "value": value})
+    assert request.value.get_secret_value() == value
+
+
+@pytest.mark.parametrize("value", ["a\0b", "x" * (MAX_SECRET_BYTES + 1), "ä" * (MAX_SECRET_BYTES // 2 + 1)])
+def test_what_no_program_could_be_started_with_is_refused(value: str) -> None:
+    with pytest.raises(ValidationError):
+        SecretRequest.model_validate({"name": "KEY", "value": value})
