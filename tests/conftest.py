@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
+from benchyard.hosts import leaks
 from benchyard.store.postgres import PostgresConnections
 from benchyard.testing.server import RunningServer
 from tests.postgres import running_postgres
@@ -15,9 +16,10 @@ from tests.postgres import running_postgres
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with the native driver."""
+    """A server with the native driver; nothing may be left of it in the end."""
     with RunningServer(tmp_path_factory.mktemp("server") / "data") as running:
         yield running
+    assert leaks.find(running.data) == []
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +27,7 @@ def fake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSer
     """A server with the fake driver, for what needs no isolation."""
     with RunningServer(tmp_path_factory.mktemp("server") / "data", ["--driver", "fake"]) as running:
         yield running
+    assert leaks.find(running.data) == []
 
 
 @pytest.fixture(scope="session")

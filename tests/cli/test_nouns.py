@@ -113,6 +113,19 @@ def test_the_doctor_asks_the_server(benchyard: CommandLine) -> None:
     assert found["server"].endswith("driver fake")
 
 
+def test_the_doctor_lists_leaks(
+    benchyard: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BENCHYARD_DATA", str(tmp_path))
+    assert "nothing is left" in benchyard.ok("doctor", "--leaks")
+    (tmp_path / "host" / "devboxes" / "dbx_1").mkdir(parents=True)
+    ended = benchyard("doctor", "--leaks", "-o", "json")
+    assert ended.status == 1
+    told = json.loads(ended.out)
+    assert not told["ok"]
+    assert [leak["kind"] for leak in told["leaks"]] == ["folder"]
+
+
 def test_the_doctor_works_without_a_server(benchyard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHYARD_URL", "http://127.0.0.1:9")
     assert "kernel" in benchyard("doctor", "--no-server").out

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
@@ -10,6 +11,7 @@ from benchyard.cli.connect import connect
 from benchyard.cli.machine import Finding, Machine, Verdict, look
 from benchyard.cli.render import clean, output_option, show
 from benchyard.errors import BenchyardError
+from benchyard.hosts import leaks
 from benchyard.models.doctor import DoctorView
 from benchyard.settings import default_data_folder
 
@@ -18,23 +20,40 @@ MARKS = {Verdict.GOOD: ("ok  ", "green"), Verdict.LESS: ("less", "yellow"), Verd
 
 @click.command()
 @click.option("--server/--no-server", "ask_server", default=True, help="Ask the server too (the default).")
+@click.option("--leaks", "only_leaks", is_flag=True, help="List only what should not be there.")
 @output_option
-def doctor(ask_server: bool, output: str) -> int:
+def doctor(ask_server: bool, only_leaks: bool, output: str) -> int:
     """Say what works on this machine, and what to do about the rest.
 
     The server is started if none runs, since only it knows which devboxes it can make; --no-server looks at
-    this machine only.
+    this machine only. --leaks lists the processes, mounts, control groups, namespaces, sockets and folders of
+    this data folder that no living devbox explains, with or without a server; none is started.
 
     \b
       benchyard doctor
       benchyard doctor --no-server -o json
+      benchyard doctor --leaks
     """
-    findings = [*look(Machine.here(default_data_folder(os.environ).absolute()))]
+    data = default_data_folder(os.environ).absolute()
+    if only_leaks:
+        return list_leaks(data, output)
+    findings = [*look(Machine.here(data))]
     if ask_server:
         findings += ask()
     worst = any(finding.verdict is Verdict.BAD for finding in findings)
     show({"ok": not worst, "findings": [asdict(each) for each in findings]}, output, _lines(findings))
     return 1 if worst else 0
+
+
+def list_leaks(data: Path, output: str) -> int:
+    """Show what is left of devboxes; the exit status."""
+    found = leaks.find(data)
+    lines = [f"{leak.kind}  {clean(leak.name)}: {clean(leak.detail)}" for leak in found]
+    lines.append(
+        "start a server on this folder: it clears what an earlier one left" if found else "nothing is left"
+    )
+    show({"ok": not found, "leaks": [asdict(leak) for leak in found]}, output, "\n".join(lines))
+    return 1 if found else 0
 
 
 def ask() -> list[Finding]:

@@ -13,7 +13,6 @@ The option `lease` is the number of seconds after which a devbox ends whose serv
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -106,9 +105,8 @@ class NativeDriver(Driver):
         if self._wanted and self._wanted not in self.modes():
             possible = ", ".join(self.modes())
             raise UsageError(f"mode {self._wanted!r} is not for this user; possible: {possible}")
-        owner = "benchyard-" + hashlib.sha256(str(self._folder.resolve()).encode()).hexdigest()[:12]
         await asyncio.to_thread(self._roll.open)
-        self._cgroups = await asyncio.to_thread(cgroups.detect, owner)
+        self._cgroups = await asyncio.to_thread(cgroups.detect, cgroups.owner(self._folder))
         for mode in [self._wanted] if self._wanted else self.modes():
             try:
                 await self._try(mode)
@@ -175,6 +173,7 @@ class NativeDriver(Driver):
         for devbox in self._running.values():
             devbox.close()
         self._running.clear()
+        await asyncio.to_thread(self._cgroups.remove_empty)
         # In this order, so that the warden which the zygote leaves behind finds no server.
         self._roll.close()
         self._zygote.close()

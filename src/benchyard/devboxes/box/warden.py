@@ -109,6 +109,7 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
         # Whatever is still in it is the next server's to clear.
         with contextlib.suppress(OSError):
             os.rmdir(group)
+            os.rmdir(os.path.dirname(group))
 
 
 def _end(descriptor: int, groups: list[str]) -> bool:

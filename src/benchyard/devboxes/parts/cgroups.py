@@ -1,6 +1,7 @@
 """Limits by control groups: version 1, version 2, or both beside each other, where they are ours to use."""
 
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -69,8 +70,8 @@ class Cgroups:
                     time.sleep(0.002)
 
     def remove_empty(self) -> None:
-        """Remove every group of ours that nothing is in."""
-        for folder in self.leftovers():
+        """Remove every group of ours that nothing is in, and at last the one around them."""
+        for folder in [*self.leftovers(), *(h.folder / self._owner for h in self._hierarchies)]:
             # Taken means used, by a devbox that lives.
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -123,6 +124,24 @@ class Cgroups:
                 (folder / "cgroup.freeze").write_text("1" if frozen else "0")
                 _wait_until(folder / "cgroup.events", f"frozen {int(frozen)}")
                 return
+
+
+def owner(folder: Path) -> str:
+    """The name of the groups of a driver's folder."""
+    return "benchyard-" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+
+
+def owned(name: str) -> list[Path]:
+    """Every group of that name, wherever the server that made it was."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split()[0] in ("cgroup", "cgroup2"):
+            for place, folders, _files in os.walk(before.split()[4]):
+                if name in folders:
+                    found.append(Path(place) / name)
+                folders[:] = [each for each in folders if not each.startswith("benchyard-")]
+    return found
 
 
 def detect(owner: str) -> Cgroups:

@@ -64,12 +64,13 @@ class Roll:
     def dead(self) -> dict[str, Path]:
         """The folders of devboxes whose first process is gone or was never noted."""
         found = {link.name: link.readlink() for link in self._links.iterdir()}
-        return {name: folder for name, folder in found.items() if not _lives(folder)}
+        notes = {name: Held.load(folder) for name, folder in found.items()}
+        return {name: found[name] for name, held in notes.items() if held is None or not lives(held)}
 
 
-def _lives(folder: Path) -> bool:
-    held = Held.load(folder)
-    descriptor = held.open() if held else None
+def lives(held: Held) -> bool:
+    """Whether the first process is still the one that was noted."""
+    descriptor = held.open()
     if descriptor is None:
         return False
     os.close(descriptor)

@@ -1,0 +1,194 @@
+"""What a data folder's devboxes left on this machine: processes, mounts, groups, sockets and folders.
+
+Looks only, and works with and without a server: what lives is told by the devboxes' own notes, and who serves
+by the lock on the data folder.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchyard.devboxes.box import processes
+from benchyard.devboxes.parts import cgroups, roll
+from benchyard.devboxes.parts.running import TRACES, Held
+from benchyard.hosts.journal import Journal
+
+_SETTLE_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+_NAMESPACES = ("mnt", "net", "pid", "user")
+_UNFINISHED = ("work", "changes.partial", *TRACES)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Something that no living devbox explains."""
+
+    kind: str
+    """`process`, `mount`, `cgroup`, `namespace`, `socket` or `folder`."""
+    name: str
+    detail: str
+
+
+def find(data: Path, seconds: float = _SETTLE_SECONDS) -> list[Leak]:
+    """What is left and stays: things that come and go within some seconds belong to work under way."""
+    deadline = time.monotonic() + seconds
+    found = look(data)
+    while found and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+        again = set(look(data))
+        found = [leak for leak in found if leak in again]
+    return found
+
+
+def look(data: Path) -> list[Leak]:
+    """Everything that cannot be explained at this moment."""
+    scene = _Scene(data.resolve())
+    return [*scene.processes(), *scene.mounts(), *scene.groups(), *scene.folders()]
+
+
+class _Scene:
+    """One look at the machine."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._devboxes = data / "host" / "devboxes"
+        self._owner = cgroups.owner(data / "driver")
+        self._living = dict(_living(self._devboxes))
+        self._server = _lock_holder(data / "lock")
+        self._parents = processes.parents()
+
+    def processes(self) -> Iterator[Leak]:
+        """Processes of ours that belong to no devbox that lives, and the namespaces they keep."""
+        explained = self._explained()
+        kept: dict[str, int] = {}
+        for pid in self._parents:
+            reason = None if pid in explained else self._reason(pid)
+            if reason is None:
+                continue
+            yield Leak("process", str(pid), reason)
+            for kind in _NAMESPACES:
+                name = _link(f"/proc/{pid}/ns/{kind}")
+                if name and name != _link(f"/proc/self/ns/{kind}"):
+                    kept.setdefault(name, pid)
+        for name, pid in kept.items():
+            yield Leak("namespace", name, f"kept by process {pid}")
+
+    def _explained(self) -> set[int]:
+        roots = {os.getpid(), *(held.pid for held in self._living.values())}
+        if self._server is not None:
+            roots.add(self._server)
+        found = set(roots)
+        for root in roots - {os.getpid()}:
+            found.update(_below(root, self._parents))
+        return found
+
+    def _reason(self, pid: int) -> str | None:
+        for line in _text(f"/proc/{pid}/cgroup").splitlines():
+            if f"/{self._owner}/" in line:
+                return f"in the control group of devbox {line.rpartition('/')[2]}, which does not run"
+        if _link(f"/proc/{pid}/cwd") == str(self._data / "driver") and not self._is_warden(pid):
+            return "a helper of a server that is gone"
+        if f"TMPDIR={self._devboxes}/" in _text(f"/proc/{pid}/environ"):
+            return "a command of a devbox that does not run"
+        line = _text(f"/proc/{pid}/cmdline")
+        return "holds no devbox" if "keeper.main()" in line and f"{self._devboxes}/" in line else None
+
+    def _is_warden(self, pid: int) -> bool:
+        return bool(self._living) and "warden" in _text(f"/proc/{pid}/cmdline")
+
+    def mounts(self) -> Iterator[Leak]:
+        """Mounts in our own view: those of devboxes are in theirs only."""
+        places = tuple(f"{self._data}/{name}/" for name in ("host", "driver", "images"))
+        for line in _text("/proc/self/mountinfo").splitlines():
+            point = line.split()[4].replace("\\040", " ")
+            if point.startswith(places):
+                yield Leak("mount", point, "mounted on the host, not in a devbox")
+
+    def groups(self) -> Iterator[Leak]:
+        """Control groups that hold no devbox."""
+        for owned in cgroups.owned(self._owner):
+            inner = [path for path in owned.iterdir() if path.is_dir()]
+            for path in inner:
+                if path.name not in self._living:
+                    yield Leak("cgroup", str(path), "its devbox does not run")
+            if not inner and self._server is None:
+                yield Leak("cgroup", str(owned), "there is no server")
+
+    def folders(self) -> Iterator[Leak]:
+        """Folders, files and sockets that tell of devboxes which do not run."""
+        journal = Journal(self._devboxes)
+        for folder in _children(self._devboxes):
+            if folder.name not in self._living:
+                yield from self._remains(folder, journal)
+        for link in _children(self._data / "driver" / "devboxes"):
+            if link.name not in self._living:
+                yield Leak("folder", str(link), "the driver notes a devbox that does not run")
+        if (self._data / "driver" / "probe").exists():
+            yield Leak("folder", str(self._data / "driver" / "probe"), "a trial that was not cleared")
+        yield from self._layers()
+
+    def _remains(self, folder: Path, journal: Journal) -> Iterator[Leak]:
+        if not (folder / "request.json").exists():
+            yield Leak("folder", str(folder), "nothing says which devbox it was")
+        has_disk = (folder / "changes").exists()
+        for path in journal.disk(folder.name):
+            if path.name in _UNFINISHED or not has_disk:
+                kind = "socket" if path.is_socket() else "folder"
+                yield Leak(kind, str(path), "its devbox does not run")
+
+    def _layers(self) -> Iterator[Leak]:
+        for path in _children(self._data / "images" / "holds"):
+            if not (self._devboxes / path.stem / "changes").exists():
+                yield Leak("folder", str(path), "keeps layers for a devbox without a disk")
+        if self._server is None:
+            for path in _children(self._data / "images" / "partial"):
+                yield Leak("folder", str(path), "half a layer")
+
+
+def _living(devboxes: Path) -> Iterator[tuple[str, Held]]:
+    for folder in _children(devboxes):
+        held = Held.load(folder)
+        if held is not None and roll.lives(held):
+            yield folder.name, held
+
+
+def _children(folder: Path) -> list[Path]:
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(folder.iterdir())
+    return []
+
+
+def _lock_holder(path: Path) -> int | None:
+    """Who holds the lock on a file, without touching the lock."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in _text("/proc/locks").splitlines():
+        fields = line.split()
+        if "->" not in fields and "FLOCK" in fields and place in fields:
+            return int(fields[4])
+    return None
+
+
+def _below(root: int, parents: dict[int, int]) -> set[int]:
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace")
+    return ""
+
+
+def _link(path: str) -> str | None:
+    with contextlib.suppress(OSError):
+        return str(Path(path).readlink())
+    return None
