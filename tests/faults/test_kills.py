@@ -1,0 +1,37 @@
+"""Anything may be killed at any moment: what was answered with 200 is kept, and nothing stays behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchyard.testing.server import RunningServer
+from benchyard.testing.yard import holders
+from tests.faults.caller import Caller
+from tests.faults.chaos import Chaos
+from tests.faults.workload import Check, Worker
+
+SEEDS = int(os.environ.get("BENCHYARD_FAULT_SEEDS", "2"))
+KILLS = int(os.environ.get("BENCHYARD_FAULT_KILLS", "6"))
+STEPS = 25
+
+
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_what_was_answered_is_kept_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+    with RunningServer(tmp_path / "data", ["--driver", "native"]) as server:
+        callers = [Caller(server) for _number in range(3)]
+        workers = [Worker(caller, seed * 100 + number, STEPS) for number, caller in enumerate(callers[:2])]
+        chaos = Chaos(server, seed, KILLS)
+        for thread in (*workers, chaos):
+            thread.start()
+        for thread in (*workers, chaos):
+            thread.join()
+        for worker in workers:
+            assert worker.failure is None, (worker.failure, chaos.log)
+        check = Check(callers[2], chaos.killed_devboxes)
+        for worker in workers:
+            check.all(worker.promises)
+        assert sum(len(worker.promises.executions) for worker in workers) > 0
+        for caller in callers:
+            caller.close()
+    assert not holders(tmp_path / "data")
