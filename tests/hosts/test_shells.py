@@ -1,5 +1,7 @@
 """Named shells: what one command leaves, the next one finds."""
 
+from pathlib import Path
+
 import pytest
 
 from benchyard.devboxes.base import Kill, Stdin
@@ -156,3 +158,12 @@ def test_posix_shells_keep_directory_and_exported_variables(
         assert await yard.text(devbox, "x='" + "y" * 200_000 + "'; echo ${#x}") == "200000\n"
 
     on_host(test)
+
+
+def test_what_a_new_shell_reads_is_a_file_of_its_own(tmp_path: Path) -> None:
+    shell = shells.Shell.named(tmp_path / "shells", "user", "s")
+    invocation = shell.invocation(shells.BASH, "true", {}, tmp_path)
+    read = [path for path, direction in invocation.extra_files if direction == "r"]
+    assert read == [shell.state]
+    assert read[0].is_file()
+    assert read[0].stat().st_mode & 0o077 == 0

@@ -23,7 +23,6 @@ MAX_ARGUMENT_BYTES = 100_000
 """Longer commands go through a descriptor: the kernel takes no argument of 128 KiB or more."""
 MAX_STATE_BYTES = 4 * 1024 * 1024
 _COMPLETE = b"\n#complete\n"
-_NOWHERE = Path(os.devnull)
 _READS_AT_ONCE = 32
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -137,7 +136,10 @@ class Shell:
             for name, value in env.items()
             if _VARIABLE.fullmatch(name)
         )
-        files = [(self.state if self.state.exists() else _NOWHERE, "r"), (folder / "state", "w")]
+        # A file of its own even when empty: whoever holds a descriptor can change the mode of what it opens.
+        self.state.parent.mkdir(mode=0o700, exist_ok=True)
+        self.state.touch(mode=0o600)
+        files = [(self.state, "r"), (folder / "state", "w")]
         body = f"eval {shlex.quote(command)}"
         if len(body.encode()) + len(given.encode()) > MAX_ARGUMENT_BYTES:
             if program != BASH:
@@ -150,7 +152,6 @@ class Shell:
         """Make what a command left the shell's state, if it is whole."""
         if state is None:
             return
-        self.state.parent.mkdir(mode=0o700, exist_ok=True)
         part = self.state.with_suffix(".part")
         part.write_bytes(state)
         part.chmod(0o600)

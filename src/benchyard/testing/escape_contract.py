@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.devboxes.base import Capability, Stdin
+from benchyard.testing.escape_files import FileEscapes
 from benchyard.testing.escape_runner import GOT_NOTHING, REFUSED
-from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
+from benchyard.testing.yard import Yard, contract, eventually, processes_with
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("escape_runner", "escape_calls", "escape_reaches", "escape_sockets")
 _PLACE = "/opt/attempts"
 
 
-class EscapeContract(Makes):
-    """Attempts by system call, and by reaching for what is outside."""
+class EscapeContract(FileEscapes):
+    """Attempts by system call, by reaching for what is outside, and by files the host handles."""
 
     @contract(Capability.ISOLATION)
     async def test_no_system_call_leads_out(self, yard: Yard) -> None:

@@ -259,5 +259,8 @@ def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
     if not stat.S_ISREG(kind):
         raise OSError(21 if stat.S_ISDIR(kind) else 22, "not a regular file", path)
     if message["write"]:
+        # A file that the kernel makes up may take nothing and fail at nothing, for ever.
+        if os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:
+            raise OSError(22, "not a file on disk", path)
         os.ftruncate(descriptor, 0)
     return descriptor
