@@ -28,6 +28,12 @@ class Settings:
     """How long a devbox goes on after it last heard of a server; then it ends by itself."""
     public_url: str | None = None
     """Where clients reach this server; None is wherever a request came to. Signed links are made with it."""
+    tls_cert: Path | None = None
+    """A certificate and its chain, to speak TLS with; read again when it changes."""
+    tls_key: Path | None = None
+    """The key of `tls_cert`."""
+    tls_domain: str | None = None
+    """Makes a certificate for this domain, and an authority that signs it; both lie in the data folder."""
     max_body_bytes: int = 128 * 1024**2
     """Largest JSON body."""
     max_upload_bytes: int = 16 * 1024**3

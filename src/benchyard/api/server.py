@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -18,6 +19,7 @@ from benchyard.api.deps import Services
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.metrics import Metrics
 from benchyard.api.protocol import BoundedHttp
+from benchyard.api.tls import Tls, open_tls
 from benchyard.devboxes.base import Driver
 from benchyard.engine.engine import open_engine
 from benchyard.engine.journal import Journal
@@ -46,8 +48,8 @@ async def run(settings: Settings) -> None:
     log_to_stderr()
     _make_private(settings.data)
     with _only_server(settings.data), _bound_socket(settings) as bound:
-        async with open_services(settings) as services:
-            await _serve(services, bound)
+        async with open_tls(settings) as tls, open_services(settings) as services:
+            await _serve(services, _Door(bound, tls))
 
 
 @asynccontextmanager
@@ -102,7 +104,20 @@ def _driver(settings: Settings) -> Driver:
     return driver
 
 
-async def _serve(services: Services, bound: socket.socket) -> None:
+@dataclass(frozen=True)
+class _Door:
+    """Where clients come in."""
+
+    bound: socket.socket
+    tls: Tls | None
+
+    @property
+    def url(self) -> str:
+        host, port = self.bound.getsockname()[:2]
+        return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def _serve(services: Services, door: _Door) -> None:
     config = uvicorn.Config(
         build_app(services),
         http=BoundedHttp,
@@ -114,9 +129,11 @@ async def _serve(services: Services, bound: socket.socket) -> None:
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws_max_size=1024**2,
     )
+    config.load()
+    config.ssl = door.tls.context if door.tls else None
     server = _Server(config, services)
-    with _signals(server), _announced(services.settings, bound):
-        await server.serve(sockets=[bound])
+    with _signals(server), _announced(services.settings, door):
+        await server.serve(sockets=[door.bound])
 
 
 class _Server(uvicorn.Server):
@@ -152,12 +169,15 @@ def _signals(server: _Server) -> Iterator[None]:
 
 
 @contextmanager
-def _announced(settings: Settings, bound: socket.socket) -> Iterator[None]:
-    host, port = bound.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+def _announced(settings: Settings, door: _Door) -> Iterator[None]:
     note = settings.data / "server.json"
-    write_private(note, json.dumps({"url": url, "pid": os.getpid()}))
-    print(f"benchyard: listening on {url}", flush=True)  # noqa: T201  (the line that callers wait for)
+    told: dict[str, str | int] = {"url": door.url, "pid": os.getpid()}
+    if door.tls:
+        told["trusted"] = str(door.tls.certificate.trusted)
+    write_private(note, json.dumps(told))
+    print(f"benchyard: listening on {door.url}", flush=True)  # noqa: T201  (the line that callers wait for)
+    if door.tls and door.tls.certificate.advice:
+        print(door.tls.certificate.advice, flush=True)  # noqa: T201  (for whoever started it)
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ from typing import TypedDict, Unpack
 import click
 import uvloop
 
+from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
@@ -14,6 +15,7 @@ _EXAMPLES = """\b
 Examples:
   benchyard serve
   benchyard serve --port 0 --data /srv/benchyard
+  benchyard serve --port 443 --tls-self-signed --domain api.example.test
   benchyard serve --database-url postgresql://user@db/benchyard
   benchyard serve --driver fake --devbox-network host
 """
@@ -22,6 +24,10 @@ Examples:
 class Rare(TypedDict):
     """What is said more rarely."""
 
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_self_signed: bool
+    domain: str | None
     requests_per_second: float
     request_burst: int
     open_metrics: bool
@@ -60,6 +66,18 @@ class Rare(TypedDict):
 )
 @click.option("--public-url", help="Where clients reach this server, for signed links behind a proxy.")
 @click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Speak TLS with this certificate (PEM, with its chain).",
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The certificate's key (PEM).",
+)
+@click.option("--tls-self-signed", is_flag=True, help="Speak TLS with a certificate made here.")
+@click.option("--domain", help="The name in that certificate, such as api.example.test. Default: localhost.")
+@click.option(
     "--requests-per-second",
     type=click.FloatRange(min=0),
     default=Settings.requests_per_second,
@@ -95,10 +113,11 @@ def serve(
 ) -> None:
     """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
     options = _parsed(driver_options)
-    if not _is_loopback(host):
+    domain = _tls_domain(rare)
+    if not (_is_loopback(host) or domain or rare["tls_cert"]):
         click.echo(
             f"warning: {host} can be reached from other machines, and keys travel unencrypted; "
-            "put a TLS proxy in front of it",
+            "give --tls-cert or --tls-self-signed, or put a TLS proxy in front of it",
             err=True,
         )
     settings = Settings(
@@ -110,6 +129,9 @@ def serve(
         devbox_network=devbox_network,
         public_url=public_url,
         driver_options=options,
+        tls_cert=_absolute(rare["tls_cert"]),
+        tls_key=_absolute(rare["tls_key"]),
+        tls_domain=domain,
         requests_per_second=rare["requests_per_second"],
         request_burst=rare["request_burst"],
         open_metrics=rare["open_metrics"],
@@ -127,6 +149,22 @@ def _parsed(options: tuple[str, ...]) -> dict[str, str]:
                 f"{key or options!r} must look like KEY=VALUE", param_hint="--driver-option"
             )
     return {key: value for key, _, value in pairs}
+
+
+def _tls_domain(rare: Rare) -> str | None:
+    if bool(rare["tls_cert"]) != bool(rare["tls_key"]):
+        raise click.UsageError("--tls-cert and --tls-key go together; give both")
+    if not rare["tls_self_signed"]:
+        if rare["domain"]:
+            raise click.UsageError("--domain names a certificate made here; give --tls-self-signed with it")
+        return None
+    if rare["tls_cert"]:
+        raise click.UsageError("give either --tls-cert or --tls-self-signed, not both")
+    return (rare["domain"] or LOCAL_DOMAIN).lower()
+
+
+def _absolute(file: Path | None) -> Path | None:
+    return file.absolute() if file else None
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ import random
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -37,6 +38,8 @@ class Server:
 
     url: str
     key: str = field(repr=False)
+    trusted: Path | None = None
+    """The certificates a server of this machine is known by; None is what the system trusts."""
 
 
 @dataclass(frozen=True)
@@ -241,4 +244,6 @@ def _unreachable(error: httpx.TransportError) -> str:
     except RuntimeError:
         where = "the server"
     reason = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return f"{where} is not trusted ({reason}); set SSL_CERT_FILE to a copy of the server's tls/ca.pem"
     return f"cannot reach {where} ({reason}); is it running, and is BENCHYARD_URL right?"

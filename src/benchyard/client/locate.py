@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from benchyard.client.core import Server
+from benchyard.client.trust import tls_context
 from benchyard.errors import ServerUnreachable, UsageError
 from benchyard.settings import default_data_folder
 
@@ -38,29 +39,33 @@ def configured_server(environ: Mapping[str, str]) -> Server | None:
             continue
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise UsageError(f"{url_name} is not an http or https address: {url!r}")
-        key = environ.get(key_name) or _own_key(url, environ)
+        own = _own(url, environ)
+        key = environ.get(key_name) or (own.key if own else None)
         if not key:
             raise UsageError(
                 f"{url_name} is set but {key_name} is not; make a key with `benchyard key create`"
             )
-        return Server(url.rstrip("/"), key)
+        return Server(url.rstrip("/"), key, own.trusted if own else None)
     return None
 
 
 def running_server(data: Path) -> Server | None:
     """The server that runs on a data folder, if it answers."""
     server = recorded_server(data)
-    return server if server is not None and answers(server.url) else None
+    return server if server is not None and answers(server) else None
 
 
 def recorded_server(data: Path) -> Server | None:
     """The server that was last started on a data folder, whether it runs or not."""
     try:
-        url = json.loads((data / "server.json").read_text())["url"]
+        note = json.loads((data / "server.json").read_text())
+        url, trusted = note["url"], note.get("trusted")
         key = (data / "api-key").read_text().strip()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Server(url, key) if isinstance(url, str) and key else None
+    if not isinstance(url, str) or not key:
+        return None
+    return Server(url, key, Path(trusted) if isinstance(trusted, str) else None)
 
 
 def recorded_pid(data: Path) -> int | None:
@@ -72,14 +77,16 @@ def recorded_pid(data: Path) -> int | None:
     return pid if isinstance(pid, int) and pid > 1 else None
 
 
-def answers(url: str) -> bool:
-    """Whether a server at that address says that it is well."""
+def answers(server: Server) -> bool:
+    """Whether a server says that it is well."""
     try:
-        return httpx.get(f"{url}/healthz", timeout=HEALTH_TIMEOUT, trust_env=False).status_code == 200
-    except (httpx.HTTPError, httpx.InvalidURL):
+        verify = tls_context(server) or True
+        answer = httpx.get(f"{server.url}/healthz", timeout=HEALTH_TIMEOUT, trust_env=False, verify=verify)
+    except (httpx.HTTPError, httpx.InvalidURL, ServerUnreachable, ValueError):
         return False
+    return answer.status_code == 200
 
 
-def _own_key(url: str, environ: Mapping[str, str]) -> str | None:
+def _own(url: str, environ: Mapping[str, str]) -> Server | None:
     local = recorded_server(default_data_folder(environ))
-    return local.key if local is not None and local.url.rstrip("/") == url.rstrip("/") else None
+    return local if local is not None and local.url.rstrip("/") == url.rstrip("/") else None

@@ -1,6 +1,7 @@
 """The two ways to carry out an operation's actions: blocking and awaiting."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
@@ -24,6 +25,7 @@ from benchyard.client.core import (
     Server,
     Steps,
 )
+from benchyard.client.trust import tls_context
 
 T = TypeVar("T")
 
@@ -227,6 +229,7 @@ class _Options(TypedDict):
     timeout: httpx.Timeout
     limits: httpx.Limits
     trust_env: bool
+    verify: ssl.SSLContext | bool
     follow_redirects: bool
 
 
@@ -236,6 +239,7 @@ def _options(server: Server) -> _Options:
         "timeout": httpx.Timeout(None, connect=CONNECT_TIMEOUT),
         "limits": httpx.Limits(max_connections=1000, max_keepalive_connections=32),
         "trust_env": not is_local,
+        "verify": tls_context(server) or True,
         "follow_redirects": False,
     }
 

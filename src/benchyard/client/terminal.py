@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from benchyard.client.client import AsyncClient
 from benchyard.client.core import Server
 from benchyard.client.failures import error_from
+from benchyard.client.trust import tls_context
 from benchyard.errors import BenchyardError, ServerUnreachable
 
 LARGEST_FRAME = 4 * 1024 * 1024
@@ -78,4 +79,5 @@ async def _connect(server: Server, path: str) -> ClientConnection:
         additional_headers={"authorization": f"Bearer {server.key}"},
         max_size=LARGEST_FRAME,
         proxy=None,
+        ssl=tls_context(server),
     )

@@ -2,6 +2,7 @@
 
 import os
 import selectors
+import ssl
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from benchyard.client.locate import recorded_server
+from benchyard.client.trust import tls_context
 from benchyard.errors import ServerUnreachable
 
 _READY = "benchyard: listening on "
@@ -106,12 +109,16 @@ class RunningServer:
             return
         headers = {"authorization": f"Bearer {self.key}"}
         with httpx.Client(
-            base_url=self.url, headers=headers, timeout=_STOP_SECONDS, trust_env=False
+            base_url=self.url, headers=headers, timeout=_STOP_SECONDS, trust_env=False, verify=self._verify()
         ) as client:
             listed = client.get("/v1/devboxes", params={"limit": 5000}).json()
             for devbox in listed.get("devboxes", ()):
                 if devbox["status"] not in _ENDED:
                     client.post(f"/v1/devboxes/{devbox['id']}/shutdown", params={"force": "true"})
+
+    def _verify(self) -> ssl.SSLContext | bool:
+        server = recorded_server(self.data)
+        return (tls_context(server) if server else None) or True
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
