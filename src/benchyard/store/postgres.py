@@ -20,8 +20,11 @@ class PostgresConnections(Connections):
         if "sslmode" in query:
             query["ssl"] = query.pop("sslmode")
         try:
+            # Hidden parameters: an error that is logged must not show what was to be kept.
             self._engine = create_async_engine(
-                url.set(drivername="postgresql+asyncpg", query=query), pool_pre_ping=True
+                url.set(drivername="postgresql+asyncpg", query=query),
+                pool_pre_ping=True,
+                hide_parameters=True,
             )
         except ModuleNotFoundError as error:
             raise UsageError("Postgres needs a driver; install benchyard[postgres]") from error

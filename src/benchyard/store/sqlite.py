@@ -22,8 +22,11 @@ class SqliteConnections(Connections):
     """The threads and connections of a SQLite file."""
 
     def __init__(self, url: URL) -> None:
-        self._reading = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=_READERS)
-        self._writing = create_engine(url, pool_size=1)
+        # Hidden parameters: an error that is logged must not show what was to be kept.
+        self._reading = create_engine(
+            url, isolation_level="AUTOCOMMIT", pool_size=_READERS, hide_parameters=True
+        )
+        self._writing = create_engine(url, pool_size=1, hide_parameters=True)
         for engine in (self._reading, self._writing):
             event.listen(engine, "connect", _set_up)
         event.listen(self._writing, "begin", _begin_immediate)
