@@ -55,7 +55,8 @@ def checkout(user: str) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["rootless-range", "rootless-single"])
-def test_the_contract_holds_without_root(user: str, checkout: Path, mode: str) -> None:
+@pytest.mark.parametrize("suite", ["test_drivers", "test_escape", "test_containment"])
+def test_the_contract_holds_without_root(user: str, checkout: Path, mode: str, suite: str) -> None:
     environment = {
         "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": f"/var/tmp/{user}",
@@ -74,9 +75,9 @@ def test_the_contract_holds_without_root(user: str, checkout: Path, mode: str) -
         "-c",
         str(checkout / "pytest.ini"),
     ]
-    temporary = f"--basetemp=/var/tmp/{user}/{mode}"
+    temporary = f"--basetemp=/var/tmp/{user}/{suite[5:8]}-{mode}"
     run = subprocess.run(
-        [*drop, *command, temporary, "contracts/test_drivers.py", "-k", f"native-{mode}"],
+        [*drop, *command, temporary, f"contracts/{suite}.py", "-k", f"native-{mode}"],
         cwd=checkout,
         env=environment,
         capture_output=True,

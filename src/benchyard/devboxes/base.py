@@ -53,6 +53,8 @@ class Limits:
     cpus: float = 1.0
     memory_bytes: int = 2 * 1024**3
     disk_bytes: int = 4 * 1024**3
+    disk_entries: int = 1_000_000
+    """Files, folders and links it may add: each takes an inode, of which a filesystem has only so many."""
     pids: int = 4096
     output_bytes: int = 256 * 1024**2
     """Per stream and execution; what comes after is read and thrown away, and marked as truncated."""

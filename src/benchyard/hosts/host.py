@@ -360,8 +360,7 @@ class Host:
         def running() -> list[DevboxSpec]:
             return [devbox.spec for devbox in self._devboxes.values() if devbox.is_running]
 
-        async for devbox_id, used in watch.overfull(running, self._driver.trees):
-            detail = f"the disk holds {used} bytes, more than the devbox's size allows; create a larger one"
+        async for devbox_id, detail in watch.overfull(running, self._driver.trees):
             await self._lost(DevboxEnded(devbox_id, "out_of_disk", detail))
 
 

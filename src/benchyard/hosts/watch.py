@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 
-from benchyard.devboxes.base import DevboxSpec, Trees
+from benchyard.devboxes.base import DevboxSpec, Limits, Trees
 from benchyard.errors import BenchyardError
 
 _logger = logging.getLogger(__name__)
@@ -15,8 +15,8 @@ _SHARE = 20
 """A tree that takes long to measure is measured seldom: at most this fraction of the time goes into it."""
 
 
-async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> AsyncIterator[tuple[str, int]]:
-    """Devboxes over their disk limit, with the bytes they use, for ever."""
+async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> AsyncIterator[tuple[str, str]]:
+    """Devboxes over a limit of their disk, and which one it is, for ever."""
     due: dict[str, float] = {}
     while True:
         specs = running()
@@ -26,12 +26,21 @@ async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> Asy
             if due[spec.id] > began or not spec.changes.exists():
                 continue
             try:
-                used, _entries = await trees.usage(spec.changes)
+                used, entries = await trees.usage(spec.changes)
             except (OSError, BenchyardError) as error:
                 _logger.warning("the disk of %s could not be measured: %s", spec.id, error)
                 continue
             ended = time.monotonic()
             due[spec.id] = ended + (ended - began) * _SHARE
-            if used > spec.limits.disk_bytes:
-                yield spec.id, used
+            excess = _excess(used, entries, spec.limits)
+            if excess:
+                yield spec.id, excess
         await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _excess(used: int, entries: int, limits: Limits) -> str | None:
+    if used > limits.disk_bytes:
+        return f"the disk holds {used} bytes, more than the devbox's size allows; create a larger one"
+    if entries > limits.disk_entries:
+        return f"the disk holds {entries} new files; {limits.disk_entries} are allowed: remove some sooner"
+    return None

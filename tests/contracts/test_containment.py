@@ -1,0 +1,21 @@
+"""Devboxes of the native driver take no more than they may, in every mode this user has."""
+
+from pathlib import Path
+
+import pytest
+
+from benchyard.devboxes.base import Driver
+from benchyard.devboxes.native import NativeDriver
+from benchyard.testing.containment_contract import ContainmentContract
+
+
+@pytest.mark.parametrize("mode", NativeDriver.modes(), ids=lambda mode: f"native-{mode}")
+class TestContainment(ContainmentContract):
+    mode: str
+
+    @pytest.fixture(autouse=True)
+    def _chosen(self, mode: str) -> None:
+        self.mode = mode
+
+    def make_driver(self, folder: Path) -> Driver:
+        return NativeDriver(folder, {"mode": self.mode})
