@@ -11,6 +11,7 @@ import pytest
 from runloop_api_client import AsyncRunloop, AsyncRunloopSDK, Runloop, RunloopSDK
 from runloop_api_client.sdk import Devbox
 
+from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.sdk.blocking import Blocking, Loop, running_loop
 from tests.sdk.leftovers import belongings, disks_below, mounts_below
@@ -86,6 +87,7 @@ def leaving_nothing(server: RunningServer) -> Iterator[RunningServer]:
     assert before.left() == []
     assert mounts_below(server.data) == []
     assert disks_below(server.data) == []
+    assert leaks.find(server.data) == []
 
 
 def connected(kind: str, server: RunningServer, loop: Loop) -> Runloop:
