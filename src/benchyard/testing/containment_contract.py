@@ -105,11 +105,11 @@ class ContainmentContract(Makes):
             assert await two.answers()
 
     @contract(Capability.ISOLATION, Capability.LIMIT_MEMORY)
-    async def test_shared_memory_counts_as_memory(self, yard: Yard) -> None:
+    async def test_shared_memory_that_no_kill_frees_ends_the_devbox_with_its_reason(self, yard: Yard) -> None:
         async with neighbours(yard, memory_bytes=48 * _MEGABYTE) as two:
-            ended = await two.run("head -c 60M /dev/zero > /dev/shm/a; head -c 60M /dev/zero > /dev/shm/b")
-            assert ended.exit_status != 0
-            assert (await two.host.usage("hog")).out_of_memory_kills > 0
+            writer = await two.begin("while :; do head -c 60M /dev/zero > /dev/shm/file; done")
+            assert (await two.end_of_hog()).reason == "out_of_memory"
+            assert (await two.host.execution("hog", writer.id)).exit_status == 137
             assert await two.answers()
 
     @contract(Capability.ISOLATION, Capability.LIMIT_DISK)
