@@ -229,11 +229,16 @@ class Agent:
         opened: list[int] = []
         try:
             opened.append(_open_as(message, can_change_user=self.can_change_user))
+            if message["write"]:
+                # Its other end closes with this process: a program can be run once nobody here can write it.
+                opened.append(os.pipe2(os.O_CLOEXEC)[0])
         except (OSError, LookupError, ValueError) as error:
             number = error.errno if isinstance(error, OSError) else None
             answer = {"seq": message["seq"], "ok": False, "errno": number, "text": str(error)}
         try:
             wire.send(connection, answer, opened)
+            for descriptor in opened:
+                os.close(descriptor)
         finally:
             os._exit(0)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from benchyard.devboxes.parts.channel import Channel
 from benchyard.errors import BenchyardError, DevboxGone, Forbidden, NotFound, UsageError
 
 _DISMISS_SECONDS = 5.0
+_RELEASE_SECONDS = 2.0
 _STDIN_CHUNK = 64 * 1024
 _SPILL_BYTES = wire.MAX_MESSAGE - 16 * 1024
 _SOCKET = "agent.sock"
@@ -243,8 +245,28 @@ class Running:
         """A descriptor of a regular file inside."""
         reply, descriptors = await self.ask({"op": "open", **request.__dict__})
         if reply["ok"]:
-            return descriptors[0]
+            return await _released(*descriptors)
         raise _ERRORS.get(reply["errno"], UsageError)(f"cannot open {request.path}: {reply['text']}")
+
+
+async def _released(file: int, *signs: int) -> int:
+    """The file, once whoever opened it inside is gone; not for long, for it may have been stopped there."""
+    loop = asyncio.get_running_loop()
+    try:
+        for sign in signs:
+            gone = asyncio.Event()
+            loop.add_reader(sign, gone.set)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await gone.wait()
+    except BaseException:
+        os.close(file)
+        raise
+    finally:
+        for sign in signs:
+            loop.remove_reader(sign)
+            os.close(sign)
+    return file
 
 
 def _open_for_write(path: Path) -> int:
