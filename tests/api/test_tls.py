@@ -15,12 +15,13 @@ import httpx
 import pytest
 from cryptography import x509
 from runloop_api_client import AsyncRunloop, DefaultAsyncHttpxClient, DefaultHttpxClient, Runloop
-from websockets.sync.client import connect
 
 from benchyard.api.certificates import GivenCertificate, OwnCertificate, now
 from benchyard.api.tls import open_tls
-from benchyard.client import Client
+from benchyard.client import AsyncClient, Client
+from benchyard.client.core import Server
 from benchyard.client.locate import running_server
+from benchyard.client.terminal import open_terminal
 from benchyard.errors import ServerUnreachable, UsageError
 from benchyard.settings import Settings
 from benchyard.testing.server import RunningServer
@@ -140,6 +141,16 @@ def test_our_client_trusts_the_local_server_by_itself(secure: RunningServer) -> 
         assert client.doctor().driver == "fake"
 
 
+def test_our_client_elsewhere_says_what_to_do_about_a_certificate_it_does_not_know(
+    secure: RunningServer,
+) -> None:
+    with (
+        Client(Server(secure.url, secure.key)) as client,
+        pytest.raises(ServerUnreachable, match="set SSL_CERT_FILE"),
+    ):
+        client.doctor()
+
+
 def test_the_command_line_uploads_over_tls(secure: RunningServer, tmp_path: Path) -> None:
     unset = ("BENCHYARD_URL", "RUNLOOP_BASE_URL")
     environ = {name: value for name, value in os.environ.items() if name not in unset}
@@ -151,17 +162,16 @@ def test_the_command_line_uploads_over_tls(secure: RunningServer, tmp_path: Path
 
 
 def test_a_terminal_goes_over_tls(secure: RunningServer) -> None:
-    with httpx.Client(
-        base_url=secure.url, headers={"authorization": f"Bearer {secure.key}"}, verify=authority(secure)
-    ) as api:
-        devbox = api.post("/v1/devboxes/create_and_await_running", timeout=40).json()["id"]
-        url = api.get("/pty/one", params={"devbox_id": devbox, "cols": 80, "rows": 24}).json()["connect_url"]
-        address = secure.url.replace("https", "wss", 1) + url
-        with connect(address, ssl=authority(secure), proxy=None) as terminal:
-            terminal.send(b"echo $((20 + 22)); exit\n")
-            printed = b"".join(each for each in terminal if isinstance(each, bytes))
-        assert b"42" in printed
-        api.post(f"/v1/devboxes/{devbox}/shutdown")
+    async def typed() -> bytes:
+        async with AsyncClient.find({"BENCHYARD_DATA": str(secure.data)}) as client:
+            devbox = await client.devboxes.create_and_await_running()
+            async with open_terminal(client, devbox.id, "one", 80, 24) as terminal:
+                await terminal.type(b"echo $((20 + 22)); exit\n")
+                printed = [each async for each in terminal.printed()]
+            await client.devboxes.shutdown(devbox.id)
+            return b"".join(printed)
+
+    assert b"42" in asyncio.run(typed())
 
 
 def test_the_files_are_private_and_survive_a_restart(tmp_path: Path) -> None:

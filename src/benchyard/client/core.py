@@ -29,6 +29,8 @@ LONGEST_DELAY = 30.0
 READ_TIMEOUT = 60.0
 TRANSFER_TIMEOUT = 600.0
 
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+
 Query = Mapping[str, str | int | bool | None]
 
 
@@ -208,7 +210,7 @@ def _attempts(request: Request, action: Send | Open) -> Steps[Reply]:
         except httpx.TransportError as error:
             if request.long_poll and isinstance(error, httpx.ReadTimeout):
                 raise StillWaiting("the server did not answer the wait in time") from error
-            if last:
+            if last or _UNTRUSTED in str(error):
                 raise ServerUnreachable(_unreachable(error), cause=str(error)) from error
             yield Pause(backoff(attempt))
             continue
@@ -244,6 +246,6 @@ def _unreachable(error: httpx.TransportError) -> str:
     except RuntimeError:
         where = "the server"
     reason = str(error) or type(error).__name__
-    if "CERTIFICATE_VERIFY_FAILED" in reason:
+    if _UNTRUSTED in reason:
         return f"{where} is not trusted ({reason}); set SSL_CERT_FILE to a copy of the server's tls/ca.pem"
     return f"cannot reach {where} ({reason}); is it running, and is BENCHYARD_URL right?"
