@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.base import Capability, Stdin
+from benchyard.devboxes.base import Capability, Network, Stdin
 from benchyard.testing.escape_files import FileEscapes
 from benchyard.testing.escape_runner import GOT_NOTHING, REFUSED
 from benchyard.testing.yard import Yard, contract, eventually, processes_with
@@ -43,6 +43,16 @@ class EscapeContract(FileEscapes):
         assert await yard.text(devbox, "echo still here") == "still here"
         assert await yard.text(other, "echo unharmed") == "unharmed"
         assert processes_with(marker)
+
+    @contract(Capability.ISOLATION)
+    async def test_the_hosts_network_does_not_bring_its_files(self, yard: Yard) -> None:
+        devbox = await yard.devbox(network=Network.HOST)
+        resolver = Path("/etc/resolv.conf")
+        before = (resolver.read_bytes(), resolver.stat().st_mode) if resolver.exists() else None
+        for script in ("echo changed >> /etc/resolv.conf", "chmod 600 /etc/resolv.conf"):
+            result = await yard.run(devbox, script)
+            assert before is None or result.status.exit_status != 0, script
+        assert before is None or (resolver.read_bytes(), resolver.stat().st_mode) == before
 
 
 def _facts(yard: Yard, held: ExitStack, marker: str) -> dict[str, Any]:
