@@ -33,11 +33,11 @@ class EscapeContract(FileEscapes):
     async def test_nothing_outside_is_in_reach(self, yard: Yard) -> None:
         devbox, other = await yard.devbox(), await yard.devbox()
         marker = yard.marker()
-        await yard.begin(other, f"echo {marker} > /root/theirs; sleep {marker}")
+        await yard.begin(other, f"echo {marker} > /opt/theirs; sleep {marker}")
         await eventually(lambda: bool(processes_with(marker)), "the other devbox's process")
         with ExitStack() as held:
             facts = _facts(yard, held, marker)
-            facts["host_files"] += [f"{yard.specs[other].folder}/changes/root/theirs", "/root/theirs"]
+            facts["host_files"] += [f"{yard.specs[other].folder}/changes/opt/theirs", "/opt/theirs"]
             for script in ("escape_reaches", "escape_sockets"):
                 await _attempt(yard, devbox, script, facts)
         assert await yard.text(devbox, "echo still here") == "still here"
@@ -106,5 +106,6 @@ async def _attempt(yard: Yard, devbox: str, script: str, facts: dict[str, Any]) 
         assert result.status.exit_status == 0, result
         outcomes = json.loads(result.stdout)
         gains = {name: came for name, came in outcomes.items() if came not in (REFUSED, GOT_NOTHING)}
-        assert not gains, f"as {user} in the devbox: {json.dumps(gains, indent=2)}"
+        told = f"{json.dumps(gains, indent=2)}\n{result.stderr.decode(errors='replace')}"
+        assert not gains, f"as {user} in the devbox: {told}"
         assert outcomes
