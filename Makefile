@@ -53,7 +53,7 @@ demo: setup ## Create devboxes, run, snapshot and branch, in front of you
 
 perf: setup ## Measure devboxes against bubblewrap and podman; writes docs/performance.md
 	@scripts/install-packages.sh scripts/debian-packages-perf.txt
-	$(BIN)/python -m perf $(ARGS)
+	$(BIN)/python -m perf --write $(ARGS)
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

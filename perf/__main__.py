@@ -24,8 +24,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf", description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--folder", default="/var/tmp", help="where all contenders keep their files")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="benchyard-perf-", dir="/var/tmp") as name:
+    with tempfile.TemporaryDirectory(prefix="benchyard-perf-", dir=options.folder) as name:
         text = "\n".join(measure(Path(name), options.rounds))
     print(text)
     if options.write:

@@ -36,7 +36,6 @@ from benchyard.devboxes.base import (
     Rootfs,
     Trees,
     Usage,
-    read_status,
 )
 from benchyard.devboxes.box import ids, processes
 from benchyard.devboxes.parts import cgroups, roll, running
@@ -328,7 +327,7 @@ class NativeDriver(Driver):
     def _command_ended(self, devbox_id: str, execution_id: str) -> None:
         devbox = self._running.get(devbox_id)
         folder = devbox.commands.pop(execution_id, None) if devbox else None
-        if folder is not None and folder.is_dir() and read_status(folder) is None:
+        if folder is not None and running.has_empty_status(folder):
             (folder / "status.json").write_text(json.dumps(_LOST))
         self._events.put_nowait(ExecutionEnded(devbox_id, execution_id))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 import time
 from collections import OrderedDict
@@ -71,15 +70,16 @@ class Executions:
 
     def add(self, request: ExecRequest) -> tuple[Execution, bool]:
         """The execution of that id, and whether it is new; raises UsageError if the id stands for another."""
-        known = self.find(request.id)
+        folder = self._folder / checked_name(request.id)
+        known = self.active.get(request.id) or self._recent.get(request.id)
+        if known is None and not _make(folder):
+            known = _load(folder)
         if known is not None:
             if known.request.request_hash != request.request_hash:
                 raise UsageError(
                     f"execution {request.id} was started by another request; use a new id for a new command"
                 )
             return known, False
-        folder = self._folder / checked_name(request.id)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         execution = Execution(folder, request, time.time_ns())
         noted = {**asdict(request), "created_ns": execution.created_ns}
         (folder / "request.json").write_text(json.dumps(noted))
@@ -98,10 +98,7 @@ class Executions:
         return sorted(found, key=lambda one: one.created_ns)
 
     def begin(self, execution: Execution) -> None:
-        """Make its output files, by which it counts as started."""
-        for name in ("stdout", "stderr"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            os.close(os.open(execution.folder / name, flags, 0o600))
+        """Count it as started; after a restart, the output files that the driver makes tell."""
         execution.is_started = True
 
     def finish(self, execution: Execution, status: Status, hint: str | None = None) -> None:
@@ -140,6 +137,17 @@ def _load_all(folder: Path, known: Mapping[str, Execution]) -> list[Execution]:
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     found = [known.get(name) or _load(folder / name) for name in names]
     return [execution for execution in found if execution]
+
+
+def _make(folder: Path) -> bool:
+    """Make a folder; False if it was there."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _load(folder: Path) -> Execution | None:

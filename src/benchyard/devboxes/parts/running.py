@@ -60,6 +60,14 @@ class Held:
         return processes.open_same(self.pid, self.start_time, self.boot_id)
 
 
+def has_empty_status(folder: Path) -> bool:
+    """Whether an execution's status is still to be written."""
+    try:
+        return (folder / "status.json").stat().st_size == 0
+    except FileNotFoundError:
+        return False
+
+
 def listen(folder: Path) -> socket.socket:
     """The socket on which a devbox's first process will take requests."""
     (folder / _SOCKET).unlink(missing_ok=True)
