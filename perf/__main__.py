@@ -51,7 +51,7 @@ def measure(folder: Path, rounds: int) -> list[str]:
             cycles[f"{engine.program} run --rm"] = engine.cycle
             cycles[f"{engine.program} run --rm --network none"] = engine.cycle_without_network
         whole = interleave(cycles, rounds)
-        commands = interleave({"fork and exec": bare, "api": api.command}, max(rounds, 50))
+        commands = interleave({"fork and exec": bare, "api": api.command}, rounds * 8, warm_up=40)
         api.close()
     mode = direct.mode
     direct.close()

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,14 +14,25 @@ class Api:
 
     def __init__(self, server: RunningServer) -> None:
         address = urlsplit(server.url)
-        self._connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
-        self._headers = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
+        self._connection = socket.create_connection((address.hostname, address.port), timeout=60)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._headers = "\r\n".join(
+            (
+                f"Host: {address.netloc}",
+                f"Authorization: Bearer {server.key}",
+                "Content-Type: application/json",
+                "",
+            )
+        )
         self._kept = ""
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """POST and read the answer."""
-        self._connection.request("POST", path, json.dumps(body or {}), self._headers)
-        response = self._connection.getresponse()
+        content = json.dumps(body or {})
+        head = f"POST {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
+        self._connection.sendall((head + content).encode())
+        response = http.client.HTTPResponse(self._connection, method="POST")
+        response.begin()
         text = response.read()
         if response.status != 200:
             raise RuntimeError(f"{path}: {response.status} {text[:500]!r}")

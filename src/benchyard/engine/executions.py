@@ -1,6 +1,5 @@
 """Executions as the API sees them: commands started, awaited, fed, killed and read."""
 
-import asyncio
 import hashlib
 import json
 import signal
@@ -172,10 +171,8 @@ class Executions:
         }
         if state.status != "completed":
             return ExecutionView.model_validate(fields)
-        (stdout, is_stdout_cut), (stderr, is_stderr_cut) = await asyncio.gather(
-            self._host.tail(state.devbox_id, state.id, "stdout", lines),
-            self._host.tail(state.devbox_id, state.id, "stderr", lines),
-        )
+        stdout, is_stdout_cut = await self._host.tail(state.devbox_id, state.id, "stdout", lines)
+        stderr, is_stderr_cut = await self._host.tail(state.devbox_id, state.id, "stderr", lines)
         output = {
             "stdout": stdout,
             "stdout_truncated": is_stdout_cut or state.stdout_truncated,
