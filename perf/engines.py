@@ -46,7 +46,7 @@ class Engine:
         command = [self.program, *arguments]
         result = subprocess.run(command, capture_output=True, text=True, env=self._environment, check=False)
         if result.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
+            raise RuntimeError((result.stderr.strip().splitlines() or ["it failed without a word"])[-1])
 
 
 def available(folder: Path) -> tuple[list[Engine], list[str]]:
