@@ -37,7 +37,7 @@ check: lint ## Lint, formatting, types and the rules of the house
 	$(PYTEST) tests/house -q $(ARGS)
 
 test: lint ## Everything `check` does, then every test but the slow ones
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
 
 contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
 	$(PYTEST) tests/contracts $(ARGS)
@@ -48,7 +48,7 @@ faults: setup ## Twenty seeds of kills at random moments; `make test` has a shor
 docs: setup ## Write the derived parts of the reference pages
 	$(BIN)/python -m tests.docs.reference
 
-demo: setup ## Create devboxes, run, snapshot and branch, in front of you
+demo: setup ## Create devboxes, branch them, and compare two agents by a job, in front of you
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
 
 perf: setup ## Measure devboxes against bubblewrap and podman; writes docs/performance.md

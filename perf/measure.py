@@ -21,7 +21,15 @@ class Figure:
     @property
     def p95(self) -> float:
         """The 95th percentile."""
-        return sorted(self.values)[min(len(self.values) - 1, int(len(self.values) * 0.95))]
+        return self._percentile(0.95)
+
+    @property
+    def p99(self) -> float:
+        """The 99th percentile."""
+        return self._percentile(0.99)
+
+    def _percentile(self, part: float) -> float:
+        return sorted(self.values)[min(len(self.values) - 1, int(len(self.values) * part))]
 
 
 def interleave(

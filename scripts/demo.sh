@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo: devboxes made, used, snapshotted and branched, on a private server that leaves nothing behind.
+# The demo: devboxes made, used, snapshotted and branched, and two agents compared by a job, on a private server that leaves nothing behind.
 set -euo pipefail
 
 data=$(mktemp -d "${TMPDIR:-/tmp}/benchyard-demo.XXXXXX")
@@ -93,7 +93,16 @@ done
 [ "$(text_of left)" != "$(text_of right)" ] || { echo "demo: the branches are alike" >&2; exit 1; }
 say "The branches differ, and the original is as it was."
 
-say "6. Shut everything down."
+say "6. A job runs agents on scenarios, in a devbox each, and scores what they leave. One solves everything, the other does nothing."
+clock
+show benchyard job run --benchmark quickstart --agent oracle --agent nop --job-name demo --watch
+echo "  ($((($(date +%s%N) - started) / 1000000)) ms for 24 trials)"
+[ "$(benchyard job summary demo -o json | python -c '
+import json, sys
+print([each["mean_score"] for each in json.load(sys.stdin)["benchmark_outcomes"]])')" = "[1.0, 0.0]" ] ||
+    { echo "demo: the agents were not told apart" >&2; exit 1; }
+
+say "7. Shut everything down."
 clock
 show benchyard devbox shutdown original left right
 took

@@ -13,7 +13,8 @@ fi
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null || true)
 missing=()
 for package in "${wanted[@]}"; do
-    grep -qx "installed $package" <<<"$installed" || missing+=("$package")
+    # A program may come from elsewhere than Debian, whose package would then be in its way.
+    grep -qx "installed $package" <<<"$installed" || command -v "$package" >/dev/null || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -10,8 +10,18 @@ from sqlalchemy import make_url, text
 
 from benchyard.hosts import leaks
 from benchyard.store.postgres import PostgresConnections
+from benchyard.testing.container_engine import RunningEngine, missing
 from benchyard.testing.server import RunningServer
 from tests.postgres import running_postgres
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test has an id of its own: of those that share one, workers run only the first."""
+    seen: set[str] = set()
+    for item in items:
+        if item.nodeid in seen:
+            raise pytest.UsageError(f"two tests are called {item.nodeid}; give one of them another name")
+        seen.add(item.nodeid)
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +68,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'benchyard.db'}"
     url: str = request.getfixturevalue("postgres_database")
     return url
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[RunningEngine]:
+    """A container engine of our own; nothing of ours may be in it in the end."""
+    if reason := missing("podman"):
+        pytest.skip(reason)
+    # A short path, because addresses of sockets are.
+    with RunningEngine(Path(f"/var/tmp/engine-{secrets.token_hex(4)}")) as running:
+        yield running
+        with running.client() as client:
+            assert client.get("/containers/json", params={"all": "true"}).json() == []

@@ -18,6 +18,13 @@ import pytest
 @contextmanager
 def running_postgres() -> Iterator[str]:
     """Start one in a temporary folder; gives the URL of its first database."""
+    with own_postgres() as postgres:
+        yield postgres.url
+
+
+@contextmanager
+def own_postgres() -> Iterator["Postgres"]:
+    """Start one in a temporary folder, to be stopped and started again."""
     binaries = _binaries()
     user = "postgres" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="by-pg-"))
@@ -33,22 +40,50 @@ def running_postgres() -> Iterator[str]:
             user=user,
             cwd=folder,
         )
-        yield from _served(binaries / "postgres", folder, user)
+        postgres = Postgres(binaries / "postgres", folder, user)
+        postgres.start()
+        try:
+            yield postgres
+        finally:
+            postgres.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _served(binary: Path, folder: Path, user: str | None) -> Iterator[str]:
-    port = _free_port()
-    options: list[str | Path] = ["-h", "127.0.0.1", "-p", str(port), "-k", folder, "-c", "fsync=off"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([binary, "-D", folder / "db", *options], stderr=log, user=user, cwd=folder)
-    try:
-        _wait_until_ready(binary.with_name("pg_isready"), port, process)
-        yield f"postgresql://tests@127.0.0.1:{port}/postgres"
-    finally:
-        process.send_signal(signal.SIGQUIT)
-        process.wait(30)
+class Postgres:
+    """A server on a port that stays the same."""
+
+    def __init__(self, binary: Path, folder: Path, user: str | None) -> None:
+        self._binary = binary
+        self._folder = folder
+        self._user = user
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://tests@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options: list[str | Path] = [
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self._port),
+            "-k",
+            self._folder,
+            "-c",
+            "fsync=off",
+        ]
+        command: list[str | Path] = [self._binary, "-D", self._folder / "db", *options]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stderr=log, user=self._user, cwd=self._folder)
+        _wait_until_ready(self._binary.with_name("pg_isready"), self._port, self._process)
+
+    def stop(self) -> None:
+        """End it at once, as a crash would, its connections with it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(30)
+            self._process = None
 
 
 def _wait_until_ready(pg_isready: Path, port: int, process: subprocess.Popen[bytes]) -> None:

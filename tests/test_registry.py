@@ -11,16 +11,16 @@ from benchyard.errors import NotFound, NotSupported
 
 
 def test_the_folder_is_the_list_of_drivers() -> None:
-    assert registry.names("devboxes") == ["fake", "native", "process"]
+    assert registry.names("devboxes") == ["container", "fake", "native", "pretend", "process"]
 
 
-@pytest.mark.parametrize("name", ["fake", "native", "process"])
+@pytest.mark.parametrize("name", ["container", "fake", "native", "pretend", "process"])
 def test_a_driver_is_loaded_by_its_name(name: str) -> None:
     assert issubclass(registry.load("devboxes", name), Driver)
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
-    with pytest.raises(NotFound, match="fake, native, process"):
+    with pytest.raises(NotFound, match="fake, native, pretend, process"):
         registry.load("devboxes", "firecracker")
 
 

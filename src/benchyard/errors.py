@@ -8,6 +8,7 @@
     │   ├── Conflict            the thing is in a state that forbids it          409 / 5
     │   ├── TooLarge            a body, file or header over its limit            413 / 2
     │   ├── TooMany             a rate or a quota is used up                     429 / 6
+    │   ├── ScenarioError       a scenario lacks what is to be done with it      400 / 2
     │   └── NotYet              a feature that is not built yet, by its name     501 / 7
     ├── StillWaiting            a long-poll ended before the state was reached   408 / 8
     ├── DevboxError             the devbox's machinery broke                     500 / 10
@@ -15,14 +16,22 @@
     │   ├── DevboxGone          the devbox ended while it was being used         409
     │   └── NotSupported        this driver or mode cannot do that               400 / 2
     ├── ImageError              an image could not be read, made or found        400 / 11
+    │   └── BuildFailed         a Dockerfile's build ended without an image; `reason` is the wire's
     ├── StoreError              the database or the object store failed          503 / 12
+    │   ├── DiskFull            the disk under the data folder is full           507
+    │   └── Unreadable          a record is kept, but makes no sense             500
+    ├── ScorerFailed            a scorer gave no score: its reason; the run goes on   500 / 14
+    ├── InstallFailed           an agent could not be installed: its last lines  500 / 15
     └── ServerUnreachable       the client found no server                       503 / 13
 
 On the wire an error is `{"code", "message", "details"}`; the client maps the code back to a class
 of this tree, never to anything a server names.
 """
 
+import errno
 from typing import Any, ClassVar
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BenchyardError(Exception):
@@ -99,6 +108,12 @@ class TooMany(UsageError):
     retryable = True
 
 
+class ScenarioError(UsageError):
+    """A scenario lacks what is to be done with it, such as a reference output to apply."""
+
+    code = "scenario_error"
+
+
 class NotYet(UsageError):
     """A feature that is not built yet."""
 
@@ -152,6 +167,17 @@ class ImageError(BenchyardError):
     exit_code = 11
 
 
+class BuildFailed(ImageError):
+    """A build ended without an image."""
+
+    code = "build_failed"
+
+    def __init__(self, message: str, reason: str = "build_failed", **details: Any) -> None:
+        super().__init__(message, **details)
+        self.reason = reason
+        """`build_failed`, `out_of_memory` or `out_of_disk`."""
+
+
 class StoreError(BenchyardError):
     """The database or the object store failed."""
 
@@ -161,6 +187,35 @@ class StoreError(BenchyardError):
     retryable = True
 
 
+class Unreadable(StoreError):
+    """A record is kept, but makes no sense to this version."""
+
+    code = "unreadable"
+    http_status = 500
+    retryable = False
+
+
+class DiskFull(StoreError):
+    """The disk under the data folder is full; the same request works once there is space."""
+
+    code = "disk_full"
+    http_status = 507
+
+
+class ScorerFailed(BenchyardError):
+    """A scorer gave no score: its result is an `error` of 0 with this reason, and the run goes on."""
+
+    code = "scorer_failed"
+    exit_code = 14
+
+
+class InstallFailed(BenchyardError):
+    """An agent could not be installed; the message has the last lines of what the installer said."""
+
+    code = "install_failed"
+    exit_code = 15
+
+
 class ServerUnreachable(BenchyardError):
     """The client found no server."""
 
@@ -168,3 +223,15 @@ class ServerUnreachable(BenchyardError):
     http_status = 503
     exit_code = 13
     retryable = True
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether this is the operating system saying that there is no space left."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def from_os(error: OSError) -> BenchyardError:
+    """What the operating system refused, as an error of ours."""
+    if is_disk_full(error):
+        return DiskFull("the server's disk is full; free space under its data folder and try again")
+    return StoreError(f"the server's disk failed: {error.strerror or error}")

@@ -5,28 +5,28 @@ that do not are the room's own business. Outsiders register the class under the 
 `benchyard.<room>`, with the name they want it to have.
 """
 
+import difflib
+import functools
 import importlib
 import importlib.metadata
 import pkgutil
 import re
+import sys
+from collections.abc import Iterable
 from importlib.machinery import ModuleSpec
 from typing import Any
 
 from benchyard.errors import NotFound, NotSupported
 
-_KINDS = {"devboxes": "Driver"}
+_KINDS = {"devboxes": "Driver", "scorers": "Scorer", "agents": "Agent"}
 """Room -> the contract its extensions implement, which is how their class names end."""
+
+_LONGEST_NAME = 256
 
 
 def names(room: str) -> list[str]:
     """The extensions of a room, in order, found without importing any of them."""
-    package = importlib.import_module(f"benchyard.{room}")
-    own = {
-        _shown(module.name)
-        for module in pkgutil.iter_modules(package.__path__)
-        if not module.ispkg and _defines(room, module)
-    }
-    return sorted(own | {entry.name for entry in _entry_points(room)})
+    return sorted(_own(room) | {entry.name for entry in _entry_points(room)})
 
 
 def load(room: str, name: str) -> type[Any]:
@@ -46,7 +46,30 @@ def load(room: str, name: str) -> type[Any]:
     return _checked(getattr(module, _class_name(room, name)), name)
 
 
+def nearest(given: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for a name that is close to one of these, else nothing."""
+    close = difflib.get_close_matches(given[:_LONGEST_NAME], list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+@functools.cache
+def _own(room: str) -> frozenset[str]:
+    """Our own extensions of a room: they do not change while we run."""
+    package = importlib.import_module(f"benchyard.{room}")
+    return frozenset(
+        _shown(module.name)
+        for module in pkgutil.iter_modules(package.__path__)
+        if not module.ispkg and _defines(room, module)
+    )
+
+
 def _entry_points(room: str) -> importlib.metadata.EntryPoints:
+    return _entry_points_in(room, tuple(sys.path))
+
+
+@functools.cache
+def _entry_points_in(room: str, path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """Those of the packages on this path: to read what every package says of itself takes milliseconds."""
     return importlib.metadata.entry_points(group=f"benchyard.{room}")
 
 

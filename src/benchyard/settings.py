@@ -21,7 +21,7 @@ class Settings:
     database_url: str | None = None
     """None is SQLite inside the data folder."""
     driver: str = "native"
-    """How devboxes are held: `native`, `process` or `fake`."""
+    """How devboxes are held: `native`, `container`, `process`, `fake` or `pretend`."""
     devbox_network: str = "none"
     """What a devbox can reach unless it says otherwise: `none` or `host`."""
     devbox_lease_seconds: float = 3600.0
@@ -34,6 +34,8 @@ class Settings:
     """The key of `tls_cert`."""
     tls_domain: str | None = None
     """Makes a certificate for this domain, and an authority that signs it; both lie in the data folder."""
+    ssh_port: int | None = None
+    """Where ssh is spoken on a port of its own; 0 takes a free one. Behind TLS it needs none."""
     max_body_bytes: int = 128 * 1024**2
     """Largest JSON body."""
     max_upload_bytes: int = 16 * 1024**3
@@ -42,10 +44,40 @@ class Settings:
     """How often one key may ask, in the long run; 0 is as often as it likes. A long-poll counts once."""
     request_burst: int = 5000
     """How many requests of one key may come at once, before the rate counts."""
+    max_connections: int = 10_000
+    """How many clients may be connected; fewer where the machine allows the server fewer descriptors."""
+    client_seconds: float = 60.0
+    """How long a client may send nothing of a request it began, or take nothing of its answer."""
     open_metrics: bool = False
     """Whether `/metrics` is shown without a key."""
     git_url: str = "https://github.com"
     """Where code mounts are cloned from."""
+    builder: str = "auto"
+    """What builds Dockerfiles: `buildah`, `docker` (its BuildKit), or whichever is there, in this order."""
+    build_network: str = "host"
+    """What the commands of a blueprint's build can reach: `none` or `host`."""
+    builds_at_once: int = 2
+    """How many blueprints are built at the same time; the others are queued."""
+    build_seconds: float = 3600.0
+    """How long one build may take."""
+    build_memory_bytes: int = 8 * 1024**3
+    """What the commands of one build may use."""
+    build_disk_bytes: int = 32 * 1024**3
+    """What one build may add to the disk."""
+    images_max_bytes: int | None = None
+    """What images and the builder's cache may take on disk before the longest unused are removed."""
+    scorings_at_once: int = 32
+    """How many runs are scored at the same time; the others wait."""
+    cpu_overcommit: float = 32.0
+    """How many times the machine's processors the devboxes of jobs may declare: most of them wait."""
+    memory_overcommit: float = 8.0
+    """How many times the machine's memory the devboxes of jobs may declare."""
+    kits_max_bytes: int = 20 * 1024**3
+    """What environments of scorers, and agents, may take on disk before the longest unused are removed."""
+    final_state_max_bytes: int = 256 * 1024**2
+    """What the disk of a scored run may have changed to be kept for scoring it again; 0 keeps none."""
+    final_state_days: float = 30.0
+    """How long it is kept."""
     driver_options: dict[str, str] = field(default_factory=dict)
     """Passed to the driver, such as the native one's `mode`."""
 

@@ -92,12 +92,10 @@ def test_an_unknown_path_is_404_and_a_wrong_verb_405(api: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("path", "feature"),
     [
-        ("/v1/devboxes/dbx_1/enable_tunnel", "devbox tunnels"),
-        ("/v1/devboxes/dbx_1/create_ssh_key", "ssh to devboxes"),
+        ("/v1/devboxes/dbx_1/create_mcp_token", "MCP tokens"),
         ("/v1/axons", "axons"),
         ("/v1/axons/axn_1/sql/query", "axons"),
         ("/v1/restricted_keys", "restricted keys"),
-        ("/v1/scenarios/start_run", "scenarios"),
         ("/v1/network-policies", "network policies"),
     ],
 )

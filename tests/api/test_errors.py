@@ -11,7 +11,6 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.middleware import Middleware
 
-from benchyard.api import limits
 from benchyard.api.errors import add_error_handlers, error_response
 from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
@@ -33,8 +32,8 @@ class Body(Model):
     text: str
 
 
-def small_app() -> FastAPI:
-    settings = Settings(data=Path("unused"), max_body_bytes=100)
+def small_app(client_seconds: float) -> FastAPI:
+    settings = Settings(data=Path("unused"), max_body_bytes=100, client_seconds=client_seconds)
     app = FastAPI(middleware=[Middleware(RequestLog), Middleware(RequestLimits, settings=settings)])
     add_error_handlers(app)
 
@@ -49,9 +48,9 @@ def small_app() -> FastAPI:
     return app
 
 
-def sent(path: str, content: bytes | AsyncIterator[bytes]) -> httpx.Response:
+def sent(path: str, content: bytes | AsyncIterator[bytes], client_seconds: float = 60) -> httpx.Response:
     async def main() -> httpx.Response:
-        transport = httpx.ASGITransport(small_app(), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(small_app(client_seconds), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.post(path, content=content, headers={"content-type": "application/json"})
 
@@ -84,14 +83,23 @@ def test_a_body_within_the_limit_is_taken() -> None:
     assert sent("/take", b'{"text": "abc"}').json() == 3
 
 
-def test_a_body_that_does_not_arrive_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_JSON_SECONDS", 0.05)
-
+def test_a_body_that_does_not_arrive_is_408() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b'{"text":'
         await asyncio.sleep(3600)
 
-    answer = sent("/take", pieces())
+    answer = sent("/take", pieces(), client_seconds=0.05)
+    assert answer.status_code == 408
+
+
+def test_a_body_that_drips_is_408_however_short_its_pauses_are() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'{"text": "'
+        while True:
+            await asyncio.sleep(0.01)
+            yield b"x"
+
+    answer = sent("/take", pieces(), client_seconds=0.2)
     assert answer.status_code == 408
 
 

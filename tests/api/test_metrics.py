@@ -6,13 +6,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from benchyard.api.exposition import Family, Histogram, Sample, written
 from benchyard.api.metrics import Metrics
 from benchyard.engine.states import Move, moved
 from benchyard.models.devboxes import Devbox, DevboxStatus, StateTransition
 from benchyard.testing.server import RunningServer
-from tests.api.devbox import create, eventually
+from tests.api.devbox import DevboxOverHttp, create, eventually
+from tests.api.test_pty import Terminals
 
 S = DevboxStatus
 LINE = re.compile(r'^[a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-z]+="([^"\\\n]|\\.)*",?)+\})? (\+Inf|-?[0-9.e+-]+)$')
@@ -39,6 +41,13 @@ def numbers(api: httpx.Client) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
+def end(api: httpx.Client, devbox: DevboxOverHttp) -> None:
+    """End a devbox and wait until nothing of it is counted any more."""
+    devbox.post("shutdown")
+    eventually(lambda: numbers(api)['benchyard_devboxes{status="running"}'] == 0, "its end")
+    eventually(lambda: _under_way(api) == (0, 0), "the end of its executions")
+
+
 def test_the_page_is_in_the_text_format(own_api: httpx.Client) -> None:
     answer = own_api.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -58,21 +67,24 @@ def test_devboxes_and_executions_are_counted(own_api: httpx.Client) -> None:
     devbox = create(own_api)
     first = devbox.start("sleep 60", shell_name="one")
     second = devbox.start("true", shell_name="one")
+    eventually(lambda: _under_way(own_api) == (1, 1), "one that runs and one that waits")
     now = numbers(own_api)
     assert now['benchyard_devboxes{status="running"}'] == before['benchyard_devboxes{status="running"}'] + 1
-    assert now["benchyard_executions_running"] == 1
-    assert now["benchyard_executions_queued"] == 1
     assert now["benchyard_executions_total"] == before["benchyard_executions_total"] + 2
     started = 'benchyard_devbox_start_seconds_count{kind="create"}'
     assert now[started] == before[started] + 1
     devbox.post(f"executions/{first}/kill")
     devbox.ended(second)
-    now = numbers(own_api)
-    assert (now["benchyard_executions_running"], now["benchyard_executions_queued"]) == (0, 0)
+    eventually(lambda: _under_way(own_api) == (0, 0), "the end of both")
     devbox.post("shutdown")
     ended = 'benchyard_devboxes_ended_total{status="shutdown",reason="api_shutdown"}'
     eventually(lambda: numbers(own_api).get(ended, 0) == before.get(ended, 0) + 1, "the end to be counted")
     assert numbers(own_api)['benchyard_devboxes{status="running"}'] == 0
+
+
+def _under_way(api: httpx.Client) -> tuple[float, float]:
+    now = numbers(api)
+    return now["benchyard_executions_running"], now["benchyard_executions_queued"]
 
 
 def test_the_same_request_again_is_not_another_execution(own_api: httpx.Client) -> None:
@@ -82,19 +94,35 @@ def test_the_same_request_again_is_not_another_execution(own_api: httpx.Client) 
     for _ in range(3):
         devbox.post("execute_async", {"command": "true"}, headers=headers)
     assert numbers(own_api)["benchyard_executions_total"] == before + 1
-    devbox.post("shutdown")
+    end(own_api, devbox)
 
 
 def test_requests_are_counted_by_route_never_by_what_is_in_the_path(own_api: httpx.Client) -> None:
     own_api.get("/v1/devboxes/dbx_secret-looking")
     own_api.get("/v1/no-such-noun")
-    httpx.get(f"{own_api.base_url}/v1/secrets")
-    found = numbers(own_api)
-    assert found['benchyard_requests_total{method="GET",route="/v1/devboxes/{id}",status="404"}'] >= 1
-    assert found['benchyard_requests_total{method="GET",route="(unmatched)",status="404"}'] >= 1
-    assert found['benchyard_requests_total{method="GET",route="(unmatched)",status="401"}'] >= 1
-    assert found["benchyard_requests_open"] == 1
+    httpx.get(f"{own_api.base_url}/v1/secrets", timeout=60)
+    counted = {
+        f'benchyard_requests_total{{method="GET",route="{route}",status="{status}"}}'
+        for route, status in (("/v1/devboxes/{id}", 404), ("(unmatched)", 404), ("(unmatched)", 401))
+    }
+    # A request is counted when it is done with, a moment after its answer.
+    eventually(lambda: counted <= numbers(own_api).keys(), "all three")
+    eventually(lambda: numbers(own_api)["benchyard_requests_open"] == 1, "no request but this")
     assert "secret-looking" not in own_api.get("/metrics").text
+
+
+def test_terminals_are_counted(own_server: RunningServer, own_api: httpx.Client) -> None:
+    devbox = create(own_api)
+    terminals = Terminals(devbox, own_server)
+    base = 'benchyard_requests_total{method="GET",route="/pty/{session_name}/ws",status='
+    with terminals.attach("one"):
+        eventually(lambda: numbers(own_api)["benchyard_sockets_open"] == 1, "the terminal")
+        with pytest.raises(InvalidStatus):
+            terminals.attach("one")
+    eventually(lambda: numbers(own_api)["benchyard_sockets_open"] == 0, "the terminal to be left")
+    counted = {f'{base}"{status}"}}' for status in (101, 409)}
+    eventually(lambda: counted <= numbers(own_api).keys(), "both attempts")
+    end(own_api, devbox)
 
 
 def test_the_process_is_measured(own_server: RunningServer, own_api: httpx.Client) -> None:
@@ -107,10 +135,10 @@ def test_the_process_is_measured(own_server: RunningServer, own_api: httpx.Clien
 
 
 def test_a_key_is_asked_for_unless_the_page_was_opened(own_server: RunningServer, tmp_path: Path) -> None:
-    assert httpx.get(f"{own_server.url}/metrics").status_code == 401
+    assert httpx.get(f"{own_server.url}/metrics", timeout=60).status_code == 401
     with RunningServer(tmp_path / "data", ["--driver", "fake", "--open-metrics"]) as opened:
-        assert httpx.get(f"{opened.url}/metrics").status_code == 200
-        assert httpx.get(f"{opened.url}/metrics/").status_code == 401
+        assert httpx.get(f"{opened.url}/metrics", timeout=60).status_code == 200
+        assert httpx.get(f"{opened.url}/metrics/", timeout=60).status_code == 401
         assert httpx.get(f"{opened.url}/v1/secrets").status_code == 401
 
 

@@ -1,5 +1,7 @@
 """A server that stops or is killed, and what it finds again."""
 
+import os
+import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import DevboxOverHttp, create, eventually, good
 
@@ -72,6 +75,10 @@ def test_a_devbox_that_is_gone_is_a_failure_with_a_reason(
             view = DevboxOverHttp(client, devbox.id).reaches("failure")
     assert view["failure_reason"] == "health_check_failed"
     assert "gone" in view["state_transitions"][-1]["detail"]
+    # That driver only claimed that it is gone.
+    for leak in leaks.look(own_server.data):
+        if leak.kind == "process":
+            os.kill(int(leak.name), signal.SIGKILL)
     own_server.start()
 
 

@@ -8,6 +8,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
+from schemathesis.core.result import Ok
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
@@ -80,9 +81,18 @@ def ended(fuzzed: Fuzzed, answer: Any) -> None:
     fuzzed.api.post(f"/v1/devboxes/{answer.json()['id']}/shutdown", params={"force": "true"})
 
 
-@schema.parametrize()
-@settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def test_no_request_makes_the_server_fail(case: Case[Any], fuzzed: Fuzzed) -> None:
+def fuzzing(method: str, path: str) -> Any:
+    """The test of one route. One test of all would give each the same id, and workers run an id once."""
+
+    @schema.include(method=method, path=path).parametrize()
+    @settings(max_examples=4, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def test(case: Case[Any], fuzzed: Fuzzed) -> None:
+        no_request_makes_the_server_fail(case, fuzzed)
+
+    return test
+
+
+def no_request_makes_the_server_fail(case: Case[Any], fuzzed: Fuzzed) -> None:
     aimed(case, fuzzed)
     answer = case.call(base_url=fuzzed.server.url, headers={"authorization": f"Bearer {fuzzed.server.key}"})
     assert answer.status_code < 500 or answer.status_code == NOT_IMPLEMENTED, fuzzed.server.log[-5000:]
@@ -90,3 +100,13 @@ def test_no_request_makes_the_server_fail(case: Case[Any], fuzzed: Fuzzed) -> No
         case.validate_response(answer, checks=[response_schema_conformance])
         if case.method == "POST" and case.path in CREATES:
             ended(fuzzed, answer)
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """The method and the path of everything that can be asked for."""
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok), f"a route is not described well: {found}"
+        yield found.ok().method, found.ok().path
+
+
+globals().update({f"test_{method}_{path}": fuzzing(method, path) for method, path in routes()})

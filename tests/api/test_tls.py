@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography import x509
-from runloop_api_client import AsyncRunloop, DefaultAsyncHttpxClient, DefaultHttpxClient, Runloop
+from runloop_api_client import AsyncRunloop, DefaultAsyncHttpxClient, DefaultHttpxClient, Runloop, RunloopSDK
 
 from benchyard.api.certificates import GivenCertificate, OwnCertificate, now
 from benchyard.api.tls import open_tls
@@ -129,6 +129,24 @@ def test_the_official_asynchronous_client_with_the_authority_is_served(secure: R
             return len((await client.secrets.list()).secrets)
 
     assert asyncio.run(listed()) == 0
+
+
+def test_the_address_of_a_tunnel_that_the_official_client_computes_is_served(secure: RunningServer) -> None:
+    with RunloopSDK(
+        base_url=domain_url(secure),
+        bearer_token=secure.key,
+        http_client=DefaultHttpxClient(transport=as_domain(secure)),
+    ) as sdk:
+        devbox = sdk.devbox.create(tunnel={"auth_mode": "open"})
+        tunnel = devbox.get_tunnel()
+        assert tunnel is not None
+        port = int(secure.url.rpartition(":")[2])
+        url = devbox.get_tunnel_url(9)
+        assert url == f"https://9-{tunnel.tunnel_key}.tunnel.yard.test"
+        with httpx.Client(transport=as_domain(secure), timeout=30) as client:
+            answer = client.get(f"{url}:{port}/")
+        assert (answer.status_code, answer.json()["details"]) == (502, {"port": 9})
+        devbox.shutdown()
 
 
 def test_our_client_trusts_the_local_server_by_itself(secure: RunningServer) -> None:

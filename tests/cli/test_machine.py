@@ -148,3 +148,8 @@ def test_the_servers_word_becomes_findings() -> None:
     assert findings[0].found == "http://here, driver native, mode rootless-single"
     assert findings[1].remedy == "no range in /etc/subuid"
     assert findings[-1] == Finding("sudo", Verdict.LESS, "not in devboxes", "run the server as root")
+    builds = told.model_copy(update={"builder": "buildah 1.2"})
+    assert list(server_findings(builds, ""))[-1].found == "built by buildah 1.2"
+    does_not = told.model_copy(update={"builder_remedy": "install one"})
+    last = list(server_findings(does_not, ""))[-1]
+    assert last == Finding("dockerfiles", Verdict.LESS, "cannot be built", "install one")

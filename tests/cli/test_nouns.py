@@ -111,6 +111,7 @@ def test_the_doctor_asks_the_server(benchyard: CommandLine) -> None:
     told = json.loads(benchyard("doctor", "-o", "json").out)
     found = {each["name"]: each["found"] for each in told["findings"]}
     assert found["server"].endswith("driver fake")
+    assert "buildah" in found["dockerfiles"]
 
 
 def test_the_doctor_lists_leaks(
@@ -129,3 +130,22 @@ def test_the_doctor_lists_leaks(
 def test_the_doctor_works_without_a_server(benchyard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHYARD_URL", "http://127.0.0.1:9")
     assert "kernel" in benchyard("doctor", "--no-server").out
+
+
+def test_an_image_is_aliased_pinned_and_collected(benchyard: CommandLine, tmp_path: Path) -> None:
+    root = tmp_path / "aged"
+    (root / "etc").mkdir(parents=True)
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    benchyard.ok("image", "import", str(root), "--name", "aged")
+    assert "docker.io/library/debian:12" in benchyard.ok("image", "alias", "debian:12", "aged")
+    assert "aged" in benchyard.ok("image", "alias")
+    assert benchyard("image", "alias", "debian:12").status == 2
+    assert benchyard.ok("image", "unalias", "debian:12") == "debian:12  removed\n"
+    assert benchyard.ok("image", "pin", "aged") == "aged  pinned\n"
+    assert "pinned" in benchyard.ok("image", "show", "aged")
+    assert "aged" not in benchyard.ok("image", "gc", "--max-size", "0")
+    benchyard.ok("image", "unpin", "aged")
+    assert benchyard("image", "gc", "--max-size", "much").status == 2
+    done = json.loads(benchyard.ok("image", "gc", "--max-size", "0.5KiB", "-o", "json"))
+    assert "aged" in done["removed"]
+    assert benchyard("image", "pull", "registry.invalid/x:1").status == 11

@@ -37,6 +37,16 @@ def test_a_table_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) ->
     assert {line.index(mark) for line, mark in zip(lines, ["NAME", "a", "b"], strict=True)} == {302}
 
 
+def test_very_many_rows_look_like_few(capsys: pytest.CaptureFixture[str]) -> None:
+    few = [[f"row {number}", "\u754c" * (number % 3), "end"] for number in range(500)]
+    print_table(["ID", "WIDE", "END"], few)
+    expected = capsys.readouterr().out
+    begin = time.process_time()
+    print_table(["ID", "WIDE", "END"], few * 20)
+    assert time.process_time() - begin < 2.0, "usually a twentieth of that"
+    assert capsys.readouterr().out.startswith(expected)
+
+
 def test_markup_and_escapes_of_others_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     show_many(VIEWS[:1], "text", {"NAME": lambda view: "[red]\x1b[31mboo\nhoo[/red]"})
     assert capsys.readouterr().out.splitlines()[1] == "[red]\ufffd[31mboo\ufffdhoo[/red]"

@@ -163,3 +163,16 @@ def test_an_id_stays_one_segment() -> None:
 
 def test_the_key_is_not_in_the_repr() -> None:
     assert "test-key" not in repr(Server("http://127.0.0.1:1", "test-key"))
+
+
+def test_a_class_without_a_code_of_its_own_stands_for_nobody() -> None:
+    class Particular(UsageError):
+        """As any module may define one."""
+
+    with (
+        talking(lambda asked: error(400, "bad_request", "told why")) as (client, _server),
+        pytest.raises(UsageError) as caught,
+    ):
+        client.devboxes.get("dbx_1")
+    assert type(caught.value) is UsageError
+    assert issubclass(Particular, UsageError)

@@ -2,25 +2,35 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from operator import attrgetter
 from typing import assert_type
 
 import benchyard.client
 from benchyard.client import AsyncClient, Client
+from benchyard.client.listing import listing
 from benchyard.client.verbs import call, items
 from benchyard.models.devboxes import DevboxView
 from tests.client.stub import Answer, devbox, stub
 
 NOUNS = [
+    "agents",
+    "benchmark_runs",
+    "benchmarks",
+    "blueprints",
     "devboxes",
     "executions",
     "files",
     "images",
+    "jobs",
     "keys",
     "logs",
     "objects",
     "pty",
+    "scenarios",
     "secrets",
     "snapshots",
+    "ssh",
+    "tunnels",
 ]
 
 
@@ -41,11 +51,11 @@ def test_every_verb_says_what_it_does() -> None:
     with stub(lambda asked: Answer(devbox())) as server, Client(server.server) as client:
         verbs = [
             (noun, name, verb)
-            for noun in NOUNS
-            for name, verb in vars(type(getattr(client, noun))).items()
-            if isinstance(verb, call | items)
+            for noun in [*NOUNS, "scenarios.runs", "scenarios.scorers"]
+            for name, verb in vars(type(attrgetter(noun)(client))).items()
+            if isinstance(verb, call | items | listing)
         ]
-        assert len(verbs) > 40
+        assert len(verbs) > 80
         assert [(noun, name) for noun, name, verb in verbs if not verb.__doc__] == []
         assert client.devboxes.get.__doc__ == "Look one up; raises NotFound."
 

@@ -31,7 +31,11 @@ def held_in(yard: Yard, devbox: str) -> Held:
 
 
 def wardens(folder: Path) -> list[int]:
-    return [pid for pid in processes_with("benchyard warden") if _works_in(pid, folder)]
+    return processes_in(folder, "benchyard warden")
+
+
+def processes_in(folder: Path, title: str) -> list[int]:
+    return [pid for pid in processes_with(title) if _works_in(pid, folder)]
 
 
 def _works_in(pid: int, folder: Path) -> bool:
@@ -69,16 +73,19 @@ class TestShortLease(Leased):
         assert [group for group in held.groups if Path(group).exists()] == []
         await yard.driver.__aenter__()
 
-    @contract(Capability.FREEZE)
-    async def test_a_frozen_devbox_ends_too(self, yard: Yard) -> None:
+    @contract()
+    async def test_killed_zygotes_do_not_pile_up_wardens(self, yard: Yard) -> None:
         devbox = await yard.devbox()
-        await yard.driver.freeze(devbox)
-        held = held_in(yard, devbox)
-        await yard.driver.__aexit__(None, None, None)
-        await eventually(lambda: not lives(held), "the devbox's end")
-        await eventually(lambda: wardens(yard.folder / "driver") == [], "the warden's end")
-        assert [group for group in held.groups if Path(group).exists()] == []
-        await yard.driver.__aenter__()
+        folder = yard.folder / "driver"
+        assert isinstance(yard.driver, NativeDriver)
+        for _ in range(3):
+            zygote = yard.driver._zygote._process
+            assert zygote is not None
+            zygote.kill()
+            zygote.wait()
+            await yard.devbox()
+        await eventually(lambda: len(processes_in(folder, "benchyard waiting warden")) == 1, "one warden")
+        assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract()
     async def test_a_devbox_with_a_server_outlives_its_lease(self, yard: Yard) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from benchyard.devboxes.native import NativeDriver
 from benchyard.devboxes.parts.running import Held
 from benchyard.errors import StartFailed, UsageError
 from benchyard.images.store import ImageStore
-from benchyard.testing.yard import Makes, Yard, contract
+from benchyard.testing.yard import PATIENCE_SECONDS, Makes, Yard, contract
 
 REFUSED = [
     "mount -t tmpfs none /mnt",
@@ -117,6 +119,50 @@ class TestNative(Makes):
         assert b"mine" not in shown.stdout
         assert (await yard.run(devbox, f"test -e {yard.folder}")).status.exit_status == 1
         assert await yard.text(devbox, "ls /home") == "user"
+
+    @contract()
+    async def test_watches_of_one_devbox_are_not_those_of_others(self, yard: Yard) -> None:
+        assert isinstance(yard.driver, NativeDriver)
+        if yard.driver.mode != "root-idmap":
+            pytest.skip("where ids are not shifted, the kernel counts watches for all devboxes together")
+        most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+        hog, neighbour = await yard.devbox(), await yard.devbox()
+        # Its files live as long as it does, and the answer is what it got of them.
+        script = (
+            "import ctypes, time; watch = ctypes.CDLL(None).inotify_init1;"
+            f"print(sum(watch(0) >= 0 for _ in range({most} + 1)), flush=True); time.sleep(600)"
+        )
+        command = await yard.begin(hog, argv=("/usr/bin/python3", "-c", script))
+        await yard.shows(command, f"{most}\n".encode())
+        one = "import ctypes; assert ctypes.CDLL(None).inotify_init1(0) >= 0"
+        assert (await yard.run(neighbour, argv=("/usr/bin/python3", "-c", one))).status.exit_status == 0
+        on_the_host = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", one], check=False)
+        assert on_the_host.returncode == 0
+
+    @contract(Capability.LIMIT_PIDS)
+    async def test_an_idle_devbox_keeps_its_first_process_only(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while (await yard.driver.usage(devbox)).processes != 1:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
+        assert await yard.text(devbox, "echo awake") == "awake"
+
+    @contract(Capability.LIMIT_MEMORY)
+    async def test_swap_does_not_add_to_the_memory(self, yard: Yard) -> None:
+        devbox = await yard.devbox(limits=Limits(memory_bytes=96 * 1024**2))
+        held = Held.load(yard.specs[devbox].folder)
+        assert held is not None
+        limits = {"memory.memsw.limit_in_bytes": str(96 * 1024**2), "memory.swap.max": "0"}
+        found = {
+            name: path.read_text().strip()
+            for group in held.groups
+            for name in limits
+            if (path := Path(group) / name).exists()
+        }
+        if not found:
+            pytest.skip("this kernel does not count swap (CONFIG_SWAP, swapaccount=1)")
+        assert found.items() <= limits.items()
 
     @contract(Capability.LIMIT_MEMORY)
     async def test_using_too_much_memory_kills_the_command_and_is_counted(self, yard: Yard) -> None:

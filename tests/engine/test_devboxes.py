@@ -1,61 +1,15 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.fake import FakeDriver
 from benchyard.engine.devboxes import Asked
-from benchyard.engine.engine import Engine, open_engine
-from benchyard.engine.journal import Journal
-from benchyard.engine.objects import Objects
-from benchyard.engine.roster import Roster
-from benchyard.engine.secrets import Secrets
+from benchyard.engine.engine import Engine
 from benchyard.engine.tools import Tools, snapshot_keys
-from benchyard.engine.work import Work
 from benchyard.errors import Conflict
-from benchyard.hosts.host import Host
-from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox, DevboxRequest, DevboxStatus
 from benchyard.models.snapshots import Snapshot, SnapshotStatus
-from benchyard.settings import Settings
-from benchyard.store.contents import Contents
-from benchyard.store.database import Store
-from benchyard.store.vault import Vault
-
-Scenario = Callable[[Engine, Tools], Awaitable[None]]
-
-
-@asynccontextmanager
-async def opened(data: Path) -> AsyncIterator[tuple[Engine, Tools]]:
-    vault = Vault(data / "key")
-    driver = FakeDriver(data / "driver", {})
-    images = ImageStore(data / "images", driver.trees)
-    async with Store(f"sqlite:///{data / 'db'}") as store, driver:
-        await images.open()
-        async with Host(data / "host", driver, images) as host:
-            tools = Tools(
-                settings=Settings(data=data, driver="fake"),
-                host=host,
-                images=images,
-                roster=Roster(store.collection("devboxes", Devbox)),
-                work=Work(),
-                journal=Journal(data / "logs"),
-                vault=vault,
-                secrets=Secrets(store, vault),
-                objects=Objects(store, Contents(data / "objects"), 1000),
-            )
-            async with open_engine(tools, store.collection("snapshots", Snapshot)) as engine:
-                yield engine, tools
-
-
-def run(data: Path, scenario: Scenario) -> None:
-    async def live() -> None:
-        async with opened(data) as (engine, tools):
-            await scenario(engine, tools)
-
-    asyncio.run(live())
+from tests.engine.yard import run
 
 
 async def running(engine: Engine) -> str:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from benchyard.engine.lifetimes import is_expired, is_idle
+from benchyard.engine.lifetimes import is_idle, seconds_left
 from benchyard.engine.states import Move, moved
 from benchyard.engine.usage import usage
 from benchyard.models.devboxes import Devbox, DevboxStatus, StateTransition
@@ -19,6 +19,15 @@ def running(**launch: Any) -> Devbox:
         state_transitions=[StateTransition(status=S.PROVISIONING, transition_time_ms=0)],
     )
     return moved(moved(record, Move(S.INITIALIZING), 500), Move(S.RUNNING), 1000)
+
+
+def is_expired(devbox: Devbox, now_ms: int) -> bool:
+    left = seconds_left(devbox, now_ms)
+    return left is not None and left <= 0
+
+
+def test_a_clock_that_was_set_back_gives_nobody_more_than_all_of_the_time() -> None:
+    assert seconds_left(running(keep_alive_time_seconds=5), -24 * HOUR) == 5
 
 
 def test_a_devbox_lives_an_hour_from_when_it_runs_unless_told_otherwise() -> None:

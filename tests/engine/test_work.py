@@ -3,8 +3,8 @@ import logging
 
 import pytest
 
-from benchyard.engine.roster import uninterrupted
 from benchyard.engine.work import Work
+from benchyard.hosts.uninterrupted import uninterrupted
 
 
 def test_a_new_job_waits_for_the_one_it_cancels() -> None:

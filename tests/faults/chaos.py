@@ -38,9 +38,9 @@ class Chaos(threading.Thread):
         self._server.start()
 
     def _zygote_dies(self) -> None:
-        for child in _children(self._server.pid):
+        for child in children(self._server.pid):
             if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"benchyard"):
-                _kill(child)
+                kill(child)
 
     def _devbox_dies(self) -> None:
         held = sorted((self._server.data / "host/devboxes").glob("*/box.json"))
@@ -50,10 +50,10 @@ class Chaos(threading.Thread):
                 pid = json.loads(chosen.read_text())["pid"]
                 # Noted first: whoever looks must not find it dead without knowing why.
                 self.killed_devboxes.add(chosen.parent.name)
-                _kill(pid)
+                kill(pid)
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     found = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -61,6 +61,6 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)

@@ -6,20 +6,19 @@ from pathlib import Path
 import pytest
 
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import holders
-from tests.faults.caller import Caller
+from tests.faults.caller import nobody_holds, several_callers
 from tests.faults.chaos import Chaos
+from tests.faults.seeds import seeds
 from tests.faults.workload import Check, Worker
 
-SEEDS = int(os.environ.get("BENCHYARD_FAULT_SEEDS", "2"))
 KILLS = int(os.environ.get("BENCHYARD_FAULT_KILLS", "6"))
 STEPS = 25
 
 
-@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+@pytest.mark.parametrize("seed", seeds(short=2))
 def test_what_was_answered_is_kept_whatever_is_killed(tmp_path: Path, seed: int) -> None:
-    with RunningServer(tmp_path / "data", ["--driver", "native"]) as server:
-        callers = [Caller(server) for _number in range(3)]
+    data = tmp_path / "data"
+    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
         workers = [Worker(caller, seed * 100 + number, STEPS) for number, caller in enumerate(callers[:2])]
         chaos = Chaos(server, seed, KILLS)
         for thread in (*workers, chaos):
@@ -32,6 +31,4 @@ def test_what_was_answered_is_kept_whatever_is_killed(tmp_path: Path, seed: int)
         for worker in workers:
             check.all(worker.promises)
         assert sum(len(worker.promises.executions) for worker in workers) > 0
-        for caller in callers:
-            caller.close()
-    assert not holders(tmp_path / "data")
+    nobody_holds(data)

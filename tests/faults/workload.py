@@ -3,11 +3,19 @@
 import base64
 import random
 import threading
+import time
 from dataclasses import dataclass, field
+from typing import Any
 
-from tests.faults.caller import Caller
+from benchyard.testing.server import RunningServer
+from tests.faults.caller import PATIENCE_SECONDS, Caller
 
 KILLED = 137
+
+
+def surprises(server: RunningServer) -> list[str]:
+    """What the server logged and did not expect."""
+    return [line for line in server.log.splitlines() if '"trace"' in line or "Traceback" in line]
 
 
 @dataclass
@@ -18,6 +26,7 @@ class Promises:
     executions: list[tuple[str, str, str, int]] = field(default_factory=list)
     files: dict[tuple[str, str], bytes] = field(default_factory=dict)
     snapshots: list[tuple[str, str, str]] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
 
 
 class Worker(threading.Thread):
@@ -38,7 +47,8 @@ class Worker(threading.Thread):
                     self._create()
                 else:
                     devbox = self._random.choice(self.promises.devboxes)
-                    self._random.choice((self._execute, self._execute, self._upload, self._snapshot))(devbox)
+                    verbs = (self._execute, self._execute, self._upload, self._snapshot, self._store)
+                    self._random.choice(verbs)(devbox)
         except AssertionError as failure:
             self.failure = failure
 
@@ -79,13 +89,25 @@ class Worker(threading.Thread):
         if response.status_code == 200:
             self.promises.snapshots.append((devbox, response.json()["id"], mark))
 
+    def _store(self, _devbox: str) -> None:
+        data = self._random.randbytes(50_000)
+        made = self._caller.post("/v1/objects", {"name": "fault", "content_type": "binary"})
+        assert made.status_code == 200, made.text
+        sent = self._caller.put(made.json()["upload_url"], data)
+        assert sent.status_code == 200, sent.text
+        done = self._caller.post(f"/v1/objects/{made.json()['id']}/complete")
+        # A first try may have been answered to nobody.
+        assert done.status_code == 200 or "READ_ONLY" in done.text, done.text
+        self.promises.objects[made.json()["id"]] = data
+
 
 class Check:
     """Looks whether every promise was kept."""
 
-    def __init__(self, caller: Caller, killed: set[str]) -> None:
+    def __init__(self, caller: Caller, killed: set[str], *, is_disk_full: bool = False) -> None:
         self._caller = caller
         self._killed = killed
+        self._is_disk_full = is_disk_full
 
     def all(self, promises: Promises) -> None:
         """Check everything that one worker was promised."""
@@ -97,6 +119,9 @@ class Check:
             if devbox not in self._killed:
                 answer = self._caller.post(f"/v1/devboxes/{devbox}/download_file", {"path": f"~/{name}"})
                 assert answer.content == data, (devbox, name)
+        for stored, data in promises.objects.items():
+            link = self._caller.get(f"/v1/objects/{stored}/download")["download_url"]
+            assert self._caller.download(link) == data, stored
         for devbox, snapshot, mark in promises.snapshots:
             self._snapshot(devbox, snapshot, mark)
 
@@ -106,6 +131,10 @@ class Check:
             {"statuses": ["running", "failure"], "timeout_seconds": 20},
         )
         view = self._caller.get(f"/v1/devboxes/{devbox}")
+        if view["status"] == "failure" and self._is_disk_full:
+            reasons = [step.get("detail") or "" for step in view["state_transitions"]]
+            assert any("full" in reason or "space" in reason for reason in reasons), view
+            self._killed.add(devbox)
         status = view["status"]
         assert status == "running" or (devbox in self._killed and status == "failure"), view
 
@@ -118,11 +147,22 @@ class Check:
         view = answer.json()
         if devbox in self._killed and view["exit_status"] == KILLED:
             assert output.startswith(view["stdout"]), view
+        elif self._is_disk_full and view["stdout_truncated"]:
+            assert (view["exit_status"], "No space left" in view["hint"]) == (status, True), view
+            assert output.startswith(view["stdout"]), view
         else:
             assert (view["exit_status"], view["stdout"]) == (status, output), view
 
+    def _snapshot_status(self, snapshot: str) -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            view = self._caller.get(f"/v1/devboxes/disk_snapshots/{snapshot}/status")
+            if view["status"] != "in_progress" or time.monotonic() > deadline:
+                return view
+            time.sleep(0.1)
+
     def _snapshot(self, devbox: str, snapshot: str, mark: str) -> None:
-        view = self._caller.get(f"/v1/devboxes/disk_snapshots/{snapshot}/status")
+        view = self._snapshot_status(snapshot)
         if view["status"] == "complete":
             answer = self._caller.post("/v1/devboxes/create_and_await_running", {"snapshot_id": snapshot})
             assert answer.status_code == 200, answer.text

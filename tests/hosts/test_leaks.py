@@ -13,6 +13,7 @@ import pytest
 from benchyard.devboxes.parts import cgroups, roll
 from benchyard.devboxes.parts.running import Held, listen
 from benchyard.hosts import leaks
+from benchyard.images.image import Image, write_record
 from benchyard.testing.server import RunningServer
 from benchyard.testing.yard import eventually
 
@@ -108,3 +109,48 @@ def test_a_control_group_without_a_devbox_is_listed(tmp_path: Path) -> None:
     finally:
         groups.remove_empty()
     assert leaks.look(tmp_path) == []
+
+
+def test_layers_that_nobody_needs_are_listed_unless_something_is_being_made(tmp_path: Path) -> None:
+    store = tmp_path / "images"
+    for name in ("layers/named", "layers/held", "layers/lost", "images", "holds", "partial"):
+        (store / name).mkdir(parents=True)
+    write_record(store / "images", Image("img_1", "one", ("named",)))
+    write_record(store / "holds", Image("img_2", "two", ("held",)))
+    (tmp_path / "host/devboxes/img_2/changes").mkdir(parents=True)
+    (tmp_path / "host/devboxes/img_2/request.json").touch()
+    assert [Path(leak.name).name for leak in leaks.look(tmp_path)] == ["lost"]
+    (store / "images/broken.json").write_text("{")
+    assert leaks.look(tmp_path) == []
+    (store / "images/broken.json").unlink()
+    (store / "layers/lost").rmdir()
+    assert leaks.look(tmp_path) == []
+
+
+def test_layers_of_deleted_snapshots_are_gone_with_the_last_that_needs_them(lonely: RunningServer) -> None:
+    layers = lonely.data / "images" / "layers"
+    headers = {"authorization": f"Bearer {lonely.key}"}
+    with httpx.Client(base_url=lonely.url, headers=headers, timeout=40) as client:
+
+        def branch(snapshot: str | None) -> tuple[str, str]:
+            body = {"snapshot_id": snapshot} if snapshot else {}
+            box = client.post("/v1/devboxes/create_and_await_running", json=body).json()["id"]
+            return box, client.post(f"/v1/devboxes/{box}/snapshot_disk").json()["id"]
+
+        def delete(snapshot: str) -> None:
+            assert client.post(f"/v1/devboxes/disk_snapshots/{snapshot}/delete").status_code == 200
+
+        first_box, first = branch(None)
+        second_box, second = branch(first)
+        third_box, third = branch(second)
+        for box in (first_box, second_box, third_box):
+            client.post(f"/v1/devboxes/{box}/shutdown")
+        assert len(list(layers.iterdir())) == 4
+        delete(first)
+        lonely.kill()
+        lonely.start()
+        assert client.get(f"/v1/devboxes/disk_snapshots/{first}/status").json()["status"] == "deleted"
+        delete(second)
+        assert len(list(layers.iterdir())) == 4
+        delete(third)
+        asyncio.run(eventually(lambda: len(list(layers.iterdir())) == 1, "the layers to go"))

@@ -1,9 +1,13 @@
 """After a restart, or a crash, the host goes on with what runs and tells what does not."""
 
 import os
+import shutil
 import signal
 
+import pytest
+
 from benchyard.devboxes.base import DevboxEnded, Stdin
+from benchyard.devboxes.box import processes
 from benchyard.devboxes.parts.running import Held
 from benchyard.testing.yard import eventually
 from tests.hosts.conftest import OnHost
@@ -41,20 +45,24 @@ def test_a_command_that_ended_meanwhile_is_completed(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_a_command_that_was_never_handed_over_is_ended(on_host: OnHost) -> None:
+@pytest.mark.parametrize("shell", [None, "named"])
+@pytest.mark.parametrize("left", [("status.json",), ("status.json", "stdout", "stderr")])
+def test_a_command_that_was_never_handed_over_is_begun(
+    on_host: OnHost, shell: str | None, left: tuple[str, ...]
+) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
-        state = await yard.run(devbox, "true")
+        state = await yard.run(devbox, "echo once >> ~/times; cat ~/times", shell_name=shell)
         folder = yard.folder / "host/devboxes" / devbox / "executions"
         await yard.close()
-        (folder / state.id / "status.json").unlink()
+        for name in left:
+            (folder / state.id / name).unlink()
         (folder / "half").mkdir()
         (folder / "half/request.json").write_text('{"id": "ha')
         await yard.open()
         ended = await yard.host.wait(devbox, state.id, 30)
-        assert ended.exit_status == 137
-        assert ended.hint is not None
-        assert "before the command had begun" in ended.hint
+        assert ended.exit_status == 0
+        assert (await yard.host.tail(devbox, state.id, "stdout", 9))[0] == "once\nonce\n"
         assert [each.id for each in await yard.host.executions(devbox)] == [state.id]
 
     on_host(test)
@@ -68,6 +76,7 @@ def test_a_devbox_that_is_gone_does_not_run_and_can_be_started_anew(on_host: OnH
         assert held is not None
         await yard.close()
         os.kill(held.pid, signal.SIGKILL)
+        await eventually(lambda: processes.start_time(held.pid) != held.start_time, "its end")
         await yard.open()
         assert yard.host.running() == set()
         assert (await yard.host.execution(devbox, state.id)).exit_status == 137
@@ -110,5 +119,27 @@ def test_queued_commands_of_a_shell_go_on(on_host: OnHost) -> None:
         assert (await yard.host.wait(devbox, states[2].id, 30)).exit_status == 0
         assert await yard.output(devbox, states[1].id) == b"1\n"
         assert await yard.output(devbox, states[2].id) == b"2\n/usr\n"
+
+    on_host(test)
+
+
+def test_what_a_host_had_not_noted_yet_can_be_cleared(on_host: OnHost) -> None:
+    """It was killed between keeping the layers for a devbox and noting which one it is."""
+
+    async def test(yard: HostYard) -> None:
+        await yard.devbox("dbx_1")
+        await yard.host.stop("dbx_1", keep_disk=True)
+        folder = yard.folder / "host/devboxes/dbx_1"
+        await yard.close()
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "request.json.part").write_text('{"requ')
+        await yard.open()
+        assert "dbx_1" in yard.host.with_disk()
+        await yard.host.stop("dbx_1", keep_disk=True)
+        assert folder.exists()
+        await yard.host.stop("dbx_1", keep_disk=False)
+        assert not folder.exists()
+        assert "dbx_1" not in yard.host.with_disk()
 
     on_host(test)

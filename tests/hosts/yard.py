@@ -53,7 +53,7 @@ class HostYard:
 
     async def devbox(self, name: str = "dbx_1", **changes: object) -> str:
         """Start a devbox."""
-        await self.host.start(StartRequest(id=name, image="host", **changes))  # type: ignore[arg-type]
+        await self.host.start(StartRequest(**{"id": name, "image": "host", **changes}))  # type: ignore[arg-type]
         return name
 
     async def run(self, devbox: str, command: str, **changes: object) -> ExecutionState:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.house.tree import SRC, modules
 
-NOT_FOR_IMPORT = ("benchyard.__main__",)
-"""Run, not imported."""
+NOT_FOR_IMPORT = ("benchyard.__main__", "benchyard.api.ssh.serving")
+"""Run, not imported; or loaded only by who uses ssh: asyncssh looks for libraries as it is imported."""
 
 IMPORT_ALL = """
 import importlib, sys, threading

@@ -16,7 +16,7 @@ def test_every_room_has_its_tests() -> None:
 
 
 def test_every_folder_of_tests_is_a_room_or_about_the_whole() -> None:
-    whole = {"house", "docs", "contracts", "e2e", "faults", "sdk"}
+    whole = {"house", "docs", "contracts", "e2e", "faults", "integrity", "sdk", "typescript"}
     rooms = {path.stem for path in PACKAGE.iterdir()}
     folders = {path.name for path in TESTS.iterdir() if path.is_dir() and path.name[0] not in "._"}
     assert folders <= rooms | whole

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGE = SRC / "benchyard"
+SCENARIOS = (PACKAGE / "benchmarks/quickstart", PACKAGE / "benchmarks/template")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,12 @@ class Import:
 @cache
 def modules() -> tuple[Module, ...]:
     """Every module of the package."""
-    return tuple(_module(path) for path in sorted(PACKAGE.rglob("*.py")))
+    return tuple(_module(path) for path in sorted(PACKAGE.rglob("*.py")) if not is_scenario(path))
+
+
+def is_scenario(path: Path) -> bool:
+    """Whether a file belongs to a scenario that we ship: that is what is run, and no code of ours."""
+    return any(folder in path.parents for folder in SCENARIOS)
 
 
 def _module(path: Path) -> Module:
@@ -104,7 +110,7 @@ def python_files(*folders: str) -> list[Path]:
     return [
         path
         for path in tracked_files()
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders and not is_scenario(path)
     ]
 
 

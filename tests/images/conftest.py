@@ -11,7 +11,11 @@ from benchyard.images.store import ImageStore
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """The root of a small usrmerged system."""
-    root = tmp_path / "machine"
+    return make_machine(tmp_path / "machine")
+
+
+def make_machine(root: Path) -> Path:
+    """Lay out such a system."""
     files = {
         "etc/os-release": 'ID=debian\nVERSION_ID="12"\n',
         "etc/machine-id": "0123456789abcdef0123456789abcdef\n",

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from benchyard.devboxes.base import Rootfs
 from benchyard.devboxes.trees import LocalTrees
 from benchyard.errors import Conflict, ImageError, NotFound, UsageError
 from benchyard.images.merged import Merged
@@ -326,3 +327,133 @@ def test_a_snapshot_is_there_only_after_its_layer_is_on_disk(tmp_path: Path, mac
     run(store.add_layer(host, changes, "snp_1", move=False))
     assert trees.seen == [False]
     assert (tmp_path / "store/images/snp_1.json").exists()
+
+
+def stacked(store: ImageStore, tmp_path: Path, count: int) -> list[Image]:
+    """A chain of snapshots, each of which adds a file, changes one, and removes what the one before added."""
+    images = [run(store.get("host"))]
+
+    async def add(number: int) -> Image:
+        folder = changed(tmp_path / f"c{number}", latest=str(number), **{f"f{number}": "x" * 5000})
+        if number > 1:
+            os.mknod(folder / f"f{number - 1}", stat.S_IFCHR, 0)
+        async with store.shallow(images[-1]) as parent:
+            return await store.add_layer(parent, folder, f"snp_{number}", move=False)
+
+    for number in range(1, count + 1):
+        images.append(run(add(number)))
+    return images[1:]
+
+
+def test_a_long_chain_is_merged_and_shows_the_same(opened: ImageStore, tmp_path: Path) -> None:
+    images = stacked(opened, tmp_path, 65)
+    assert max(len(image.layers) for image in images) == 21
+    for number, image in enumerate(images, start=1):
+        view = Merged(opened.rootfs(image).layers)
+        assert view.read("latest") == str(number).encode()
+        assert view.read(f"f{number}") == b"x" * 5000
+        assert view.find(f"f{number - 1}") is None
+        assert image.parent == (f"snp_{number - 1}" if number > 1 else "host")
+
+
+def test_sizes_are_of_what_each_snapshot_added_also_after_merging(opened: ImageStore, tmp_path: Path) -> None:
+    images = stacked(opened, tmp_path, 45)
+    own = [run(LocalTrees().usage(opened.rootfs(image).layers[0]))[0] for image in images]
+    assert [image.size_bytes for image in images] == own
+    assert len({image.size_bytes for image in images[1:]}) == 1
+    folder = tmp_path / "store/layers"
+    seen = {path.lstat().st_ino: path.lstat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()}
+    merged = set(images[-1].layers) - {name for image in images[:40] for name in image.layers}
+    assert merged, "the last one stands on no merged layer"
+    # Merged layers add names, not contents: 45 snapshots have two files each.
+    assert len([size for size in seen.values() if size == 8192]) == 45
+
+
+def test_holes_and_hard_links_count_for_what_they_take(opened: ImageStore, tmp_path: Path) -> None:
+    folder = changed(tmp_path / "c", one="x" * 100_000)
+    os.link(folder / "one", folder / "two")
+    with (folder / "sparse").open("wb") as file:
+        file.truncate(1 << 30)
+    image = run(opened.add_layer(run(opened.get("host")), folder, "snp_1", move=False))
+    assert 100_000 <= image.size_bytes < 130_000
+
+
+def test_layers_of_a_chain_go_with_the_last_snapshot_that_needs_them(
+    opened: ImageStore, tmp_path: Path
+) -> None:
+    images = stacked(opened, tmp_path, 42)
+    for image in images[:-1]:
+        run(opened.remove(image.id))
+    assert layers_on_disk(tmp_path) == set(images[-1].layers)
+    assert Merged(opened.rootfs(images[-1]).layers).read("latest") == b"42"
+    run(opened.remove(images[-1].id))
+    assert layers_on_disk(tmp_path) == set(run(opened.get("host")).layers)
+
+
+class _CannotMerge(LocalTrees):
+    """Trees whose merging fails after a part of it."""
+
+    async def merge(self, stack: Rootfs, count: int, target: Path) -> None:
+        changed(target, half="x")
+        raise OSError(28, "no space left on device")
+
+
+def test_a_chain_that_cannot_be_merged_goes_on_unmerged_and_leaves_nothing(
+    tmp_path: Path, machine: Path
+) -> None:
+    store = ImageStore(tmp_path / "store", _CannotMerge(), root=machine)
+    run(store.open())
+    images = stacked(store, tmp_path, 25)
+    assert len(images[-1].layers) == 26
+    assert list((tmp_path / "store/partial").iterdir()) == []
+    assert layers_on_disk(tmp_path) == set(images[-1].layers)
+
+
+def test_a_merged_layer_nobody_came_to_name_is_removed(opened: ImageStore, tmp_path: Path) -> None:
+    image = stacked(opened, tmp_path, 20)[-1]
+    before = layers_on_disk(tmp_path)
+
+    async def fail() -> None:
+        async with opened.shallow(image) as parent:
+            assert len(parent.layers) == 2
+            assert layers_on_disk(tmp_path) == before | {parent.layers[0]}
+            raise RuntimeError("the devbox ended")
+
+    with pytest.raises(RuntimeError):
+        run(fail())
+    assert layers_on_disk(tmp_path) == before
+
+
+def test_layers_that_are_shared_stay_until_the_last_one_goes(
+    opened: ImageStore, tmp_path: Path, machine: Path
+) -> None:
+    host = run(opened.get("host"))
+    made = run(
+        opened.add_layer(host, changed(tmp_path / "c", f="x" * 9000), "one", move=True, kind="scoring")
+    )
+    kept = run(opened.share("one", "two", "final"))
+    assert (kept.layers, kept.kind, kept.size_bytes) == (made.layers, "final", made.size_bytes)
+    with pytest.raises(Conflict):
+        run(opened.share("one", "two", "final"))
+    with pytest.raises(NotFound):
+        run(opened.share("none", "three", "final"))
+    run(opened.remove("one"))
+    again = reopened(tmp_path, machine)
+    assert Merged(again.rootfs(run(again.get("two"))).layers).read("f") == b"x" * 9000
+    run(again.remove("two"))
+    assert layers_on_disk(tmp_path) == set(host.layers)
+
+
+def test_what_is_kept_at_once_is_synced_together(tmp_path: Path, machine: Path) -> None:
+    trees = _WatchedSync(tmp_path / "store/images")
+    store = ImageStore(tmp_path / "store", trees, root=machine)
+    run(store.open())
+    trees.seen = []
+
+    async def share_all() -> None:
+        await asyncio.gather(*(store.share("host", f"f{number}", "final") for number in range(20)))
+
+    run(share_all())
+    # One may be under way when the others come; those share the next.
+    assert len(trees.seen) <= 2
+    assert len(run(store.list())) == 21

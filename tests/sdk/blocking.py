@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
-_PACKAGE = "runloop_api_client"
+_PACKAGES = ("runloop_api_client", "benchyard.client")
+_WRAPPING = ("benchyard.client.verbs", "benchyard.client.listing")
+"""Modules whose functions return what is awaited, without being coroutine functions themselves."""
 
 
 class Loop:
@@ -57,6 +59,18 @@ class Blocking:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._loop_result(partial(self._target, *args, **kwargs))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._wrapped(self._target[index])
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return repr(self._target)
 
     def __iter__(self) -> Iterator[Any]:
         iterator = aiter(self._target)
@@ -103,7 +117,9 @@ def _is_asynchronous(value: Any) -> bool:
     if inspect.ismethod(value):
         value = value.__self__
     if inspect.isfunction(value):
-        return inspect.iscoroutinefunction(value)
-    is_theirs = type(value).__module__.startswith(_PACKAGE)
+        return inspect.iscoroutinefunction(value) or value.__module__ in _WRAPPING
+    if inspect.isasyncgen(value):
+        return True
+    is_theirs = type(value).__module__.startswith(_PACKAGES)
     is_data = hasattr(value, "model_dump") and not hasattr(value, "__aiter__")
     return is_theirs and not is_data

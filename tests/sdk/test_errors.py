@@ -97,25 +97,16 @@ def test_a_link_that_was_changed_is_forbidden(client: Runloop) -> None:
     made = client.objects.create(name="x", content_type="text")
     assert made.upload_url is not None
     with pytest.raises(PermissionDeniedError, match="signature"):
-        client.put(made.upload_url[:-2] + "00", cast_to=object)
+        client.put(made.upload_url[:-1] + ("0" if made.upload_url[-1] != "0" else "1"), cast_to=object)
     client.objects.delete(made.id)
 
 
 def test_what_comes_later_answers_501_with_its_name(client: Runloop, box: str) -> None:
     calls: dict[str, Callable[[], object]] = {
-        "devbox tunnels": lambda: client.devboxes.enable_tunnel(box),
-        "tunnels": lambda: client.devboxes.remove_tunnel(box),
-        "ssh": lambda: client.devboxes.create_ssh_key(box),
         "gateway tokens": lambda: client.devboxes.create_gateway_token(box, gateway="g", secret="s"),
         "MCP tokens": lambda: client.devboxes.create_mcp_token(box, mcp_config="m", secret="s"),
         "evictions": lambda: list(client.devboxes.watch_evictions()),
         "axons": lambda: client.axons.create(),
-        "agents": lambda: client.agents.list(),
-        "blueprints": lambda: client.blueprints.create(name="x"),
-        "benchmarks": lambda: client.benchmarks.list(),
-        "benchmark runs": lambda: client.benchmark_runs.retrieve("bmr_x"),
-        "benchmark jobs": lambda: client.benchmark_jobs.list(),
-        "scenarios": lambda: client.scenarios.retrieve("scn_x"),
         "network policies": lambda: client.network_policies.list(),
         "gateway configs": lambda: client.gateway_configs.list(),
         "MCP configs": lambda: client.mcp_configs.list(),

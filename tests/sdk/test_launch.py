@@ -183,13 +183,10 @@ def test_the_end_of_the_entrypoint_ends_the_devbox(client: Runloop) -> None:
 @pytest.mark.parametrize(
     ("request_", "feature"),
     [
-        ({"tunnel": {"auth_mode": "open"}}, "tunnel"),
         ({"gateways": {"A": {"gateway": "g", "secret": "s"}}}, "gateways"),
         ({"mcp": {"A": {"mcp_config": "g", "secret": "s"}}}, "mcp"),
-        ({"mounts": [{"type": "agent_mount", "agent_name": "x", "agent_id": None}]}, "agent_mount"),
         ({"mounts": [{"type": "broker_mount", "axon_id": "axn_x"}]}, "broker_mount"),
         ({"launch_parameters": {"network_policy_id": "np_x"}}, "network_policy_id"),
-        ({"launch_parameters": {"required_services": ["db"]}}, "required_services"),
     ],
 )
 def test_what_comes_later_is_refused_by_name(client: Runloop, request_: Any, feature: str) -> None:

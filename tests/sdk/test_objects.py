@@ -42,7 +42,7 @@ def test_an_object_goes_up_and_down_by_signed_links(client: Runloop) -> None:
     link = client.objects.download(made.id, duration_seconds=60).download_url
     assert httpx.get(link).content == BINARY
     assert httpx.put(made.upload_url, content=b"again").status_code == 409
-    assert httpx.get(link[:-2] + "00").status_code == 403
+    assert httpx.get(link[:-1] + ("0" if link[-1] != "0" else "1")).status_code == 403
     assert client.objects.retrieve(made.id).size_bytes == len(BINARY)
     assert client.objects.delete(made.id).state == "DELETED"
     assert client.objects.retrieve(made.id).state == "DELETED"

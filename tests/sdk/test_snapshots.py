@@ -1,12 +1,17 @@
 """Disk snapshots through the official client, and devboxes made from them."""
 
+import shutil
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from runloop_api_client import APIStatusError, NotFoundError, Runloop, RunloopSDK
 from runloop_api_client.lib.polling import PollingConfig
+from runloop_api_client.types import DevboxSnapshotView
 
+from benchyard.client import Client, Server
+from benchyard.testing.server import RunningServer
 from tests.sdk.boxes import create, eventually, output, run
 
 QUICK = PollingConfig(interval_seconds=0.05, max_attempts=600)
@@ -167,3 +172,76 @@ def test_the_object_takes_and_restores_snapshots(sdk: RunloopSDK) -> None:
         assert copy.get_info().snapshot_id == snapshot.id
     snapshot.delete()
     assert sdk.snapshot.from_id(snapshot.id).get_info().status == "deleted"
+
+
+@pytest.mark.parametrize("depth", [50, pytest.param(200, marks=pytest.mark.slow)])
+def test_snapshots_of_snapshots_go_as_deep_as_anybody_likes(client: Runloop, depth: int) -> None:
+    taken: list[DevboxSnapshotView] = []
+    for number in range(1, depth + 1):
+        source = {"snapshot_id": taken[-1].id} if taken else {}
+        id = create(client, **source)
+        output(client, id, f"echo {number} > ~/latest; touch ~/of-{number}; rm -f ~/of-{number - 1}")
+        taken.append(client.devboxes.snapshot_disk(id))
+        client.devboxes.shutdown(id)
+    for number in (1, 19, 20, 21, 41, depth):
+        id = create(client, snapshot_id=taken[number - 1].id)
+        assert output(client, id, "cat ~/latest; ls -d ~/of-*") == f"{number}\n/home/user/of-{number}\n"
+        client.devboxes.shutdown(id)
+    sizes = {each.size_bytes for each in taken[1:]}
+    assert max(size or 0 for size in sizes) < 64 * 1024, sizes
+    for each in taken:
+        client.devboxes.disk_snapshots.delete(each.id)
+
+
+def test_a_snapshot_holds_only_what_its_own_devbox_changed(client: Runloop) -> None:
+    first = create(client)
+    output(client, first, "head -c 5000000 /dev/urandom > ~/big; ln ~/big ~/link; truncate -s 1G ~/sparse")
+    parent = client.devboxes.snapshot_disk(first)
+    second = create(client, snapshot_id=parent.id)
+    output(client, second, "head -c 100000 /dev/urandom > ~/small")
+    child = client.devboxes.snapshot_disk(second)
+    assert 5_000_000 <= (parent.size_bytes or 0) < 6_000_000
+    assert 100_000 <= (child.size_bytes or 0) < 200_000
+    for id in (first, second):
+        client.devboxes.shutdown(id)
+
+
+def test_a_parent_that_is_deleted_goes_when_nothing_needs_it(client: Runloop, server: RunningServer) -> None:
+    snapshots, layers = client.devboxes.disk_snapshots, server.data / "images" / "layers"
+    source = create(client)
+    output(client, source, "echo kept > ~/file")
+    before = {path.name for path in layers.iterdir()}
+    mark = uuid.uuid4().hex
+    parent = client.devboxes.snapshot_disk(source, metadata={"key": mark})
+    branch = create(client, snapshot_id=parent.id)
+    child = client.devboxes.snapshot_disk(branch, metadata={"key": mark})
+    assert [each.id for each in snapshots.list(metadata_key=mark)] == [child.id, parent.id]
+    snapshots.delete(parent.id)
+    assert snapshots.query_status(parent.id).status == "deleted"
+    assert [each.id for each in snapshots.list(metadata_key=mark)] == [child.id]
+    with pytest.raises(NotFoundError, match="no snapshot"):
+        client.devboxes.create(snapshot_id=parent.id)
+    again = create(client, snapshot_id=child.id)
+    assert output(client, again, "cat ~/file") == "kept\n"
+    for id in (source, branch, again):
+        client.devboxes.shutdown(id)
+    snapshots.delete(child.id)
+    eventually(lambda: {path.name for path in layers.iterdir()} <= before, "the layers to go")
+
+
+def test_snapshots_are_listed_by_the_blueprint_they_stand_on(
+    client: Runloop, server: RunningServer, tmp_path: Path
+) -> None:
+    (tmp_path / "rootfs" / "bin").mkdir(parents=True)
+    shutil.copy("/bin/busybox", tmp_path / "rootfs" / "bin" / "busybox")
+    (tmp_path / "rootfs" / "bin" / "sh").symlink_to("busybox")
+    name = f"small-{uuid.uuid4().hex[:8]}"
+    with Client(Server(server.url, server.key)) as ours:
+        image = ours.images.import_path(str(tmp_path / "rootfs"), name)
+    id = create(client, blueprint_name=name)
+    taken = client.devboxes.snapshot_disk(id, name="standing")
+    assert taken.source_blueprint_id == image.id
+    found = client.devboxes.disk_snapshots.list(source_blueprint_id=image.id)
+    assert [each.id for each in found] == [taken.id]
+    client.devboxes.shutdown(id)
+    client.devboxes.disk_snapshots.delete(taken.id)

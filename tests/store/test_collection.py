@@ -78,6 +78,9 @@ def test_a_unique_name_is_taken_once_and_free_again_after_a_delete(database_url:
         await things.insert(thing(1, name="A"))
         with pytest.raises(Conflict):
             await things.insert(thing(2, name="A"))
+        await things.insert(thing(3, name="B"))
+        with pytest.raises(Conflict, match="name of another"):
+            await things.change("thing_3", lambda each: each.model_copy(update={"name": "A"}))
         await things.delete("thing_1")
         await things.insert(thing(2, name="A"))
 
@@ -207,5 +210,30 @@ def test_a_nul_character_is_refused_and_kept_out(database_url: str) -> None:
         with pytest.raises(UsageError):
             await things.page(Query(search="a\0b"))
         assert await things.all({}) == []
+
+    in_store(database_url, work)
+
+
+def test_a_nul_in_one_record_hides_no_other(database_url: str) -> None:
+    odd = {"k": "a\0b", "quoted": "\\u0000 \\\0 \\\\u0000", "nul\0key": "x"}
+
+    async def work(things: Collection[Thing]) -> None:
+        kept = [thing(0, metadata=odd), thing(1, metadata={"k": "v"}, kind="other")]
+        for each in kept:
+            await things.insert(each)
+        assert await things.all({"metadata.k": "v"}) == [kept[1]]
+        assert await things.all({"kind": "plain"}) == [kept[0]]
+        assert "k" in await things.metadata_keys({})
+        assert await things.get("thing_0") == kept[0]
+
+    in_store(database_url, work)
+
+
+def test_a_name_that_no_index_holds_is_refused(database_url: str) -> None:
+    async def work(things: Collection[Thing]) -> None:
+        long = "".join(chr(0x20000 + number) for number in range(650))
+        assert (await things.insert(thing(0, name=long))).name == long
+        with pytest.raises(UsageError, match="2600 bytes"):
+            await things.insert(thing(1, name=f"{long}x"))
 
     in_store(database_url, work)

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from benchyard.errors import StoreError, UsageError
 from benchyard.models.base import Record
+from benchyard.store import migrations
 from benchyard.store.database import Store
 from benchyard.store.tables import metadata
 
@@ -24,6 +26,10 @@ def test_the_migrated_schema_is_the_one_of_the_tables(database_url: str) -> None
             return await store.read(differences)
 
     assert asyncio.run(main()) == []
+
+
+def test_the_newest_schema_is_told_by_the_names_of_its_files() -> None:
+    assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_heads() == [migrations.newest()]
 
 
 def test_servers_that_start_at_once_migrate_once(database_url: str) -> None:

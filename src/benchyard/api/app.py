@@ -17,6 +17,7 @@ from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
 from benchyard.api.metrics import RequestCounts
 from benchyard.api.rates import RateLimit
+from benchyard.api.tunnels.door import TunnelDoor
 
 _FAILURES = {
     "400": "Bad request",
@@ -58,6 +59,7 @@ def build_app(services: Services) -> FastAPI:
         middleware=[
             Middleware(RequestCounts, metrics=services.metrics),
             Middleware(RequestLog),
+            Middleware(TunnelDoor, services=services),
             Middleware(BearerKeys, keys=services.keys, settings=services.settings),
             Middleware(RateLimit, settings=services.settings),
             Middleware(RequestLimits, settings=services.settings),

@@ -97,6 +97,8 @@ class OwnCertificate(Certificate):
             raise UsageError(f"{domain!r} is not a domain; give one such as api.example.test")
         self._folder = folder
         self._domains = sorted({domain, LOCAL_DOMAIN})
+        base = domain.removeprefix("api.")
+        self._below = [f"tunnel.{base}", f"ssh.{base}"]
         self._authority_key = folder / "ca-key.pem"
         self.trusted = folder / "ca.pem"
         self.chain = self.key = folder / "server.pem"
@@ -147,12 +149,13 @@ class OwnCertificate(Certificate):
         return certificate, key
 
     def _constraints(self) -> x509.NameConstraints:
-        domains = [x509.DNSName(each) for each in self._domains]
+        domains = [x509.DNSName(each) for each in (*self._domains, *self._below)]
         addresses = [x509.IPAddress(ip_network(each)) for each in LOCAL_ADDRESSES]
         return x509.NameConstraints(permitted_subtrees=[*domains, *addresses], excluded_subtrees=None)
 
     def _names(self) -> x509.SubjectAlternativeName:
-        domains = [x509.DNSName(each) for each in self._domains]
+        names = [*self._domains, *self._below, *(f"*.{each}" for each in self._below)]
+        domains = [x509.DNSName(each) for each in names]
         return x509.SubjectAlternativeName(
             [*domains, *(x509.IPAddress(ip_address(each)) for each in LOCAL_ADDRESSES)]
         )

@@ -7,13 +7,17 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
+from benchyard.api.job_views import JobViews
+from benchyard.api.leakage import Leakage
 from benchyard.api.metrics import Metrics
+from benchyard.api.ssh.opening import SshServer
 from benchyard.engine.engine import Engine
 from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
 from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
+from benchyard.images.build import Builder
 from benchyard.images.store import ImageStore
 from benchyard.settings import Settings
 from benchyard.store.database import Store
@@ -32,9 +36,13 @@ class Services:
     objects: Objects
     images: ImageStore
     host: Host
+    builder: Builder
     roster: Roster
     engine: Engine
     metrics: Metrics
+    leakage: Leakage
+    ssh: SshServer
+    job_views: JobViews = field(default_factory=JobViews)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server begins to stop: long-polls and streams end soon after."""
 

@@ -10,7 +10,16 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from benchyard.errors import BenchyardError, Conflict, DevboxGone, NotFound, StoreError, UsageError
+from benchyard.errors import (
+    BenchyardError,
+    Conflict,
+    DevboxGone,
+    NotFound,
+    StoreError,
+    UsageError,
+    from_os,
+    is_disk_full,
+)
 from benchyard.models.base import Model
 
 _MAX_MESSAGE = 2000
@@ -31,11 +40,19 @@ class MethodNotAllowed(UsageError):
     http_status = 405
 
 
+class RangeNotThere(UsageError):
+    """None of the bytes that were asked for is there."""
+
+    code = "range_not_there"
+    http_status = 416
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Let every error of a route leave as our JSON."""
     app.add_exception_handler(BenchyardError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(OSError, _on_os)
 
 
 def error_response(error: BenchyardError) -> Response:
@@ -54,7 +71,7 @@ def _headers(error: BenchyardError) -> Mapping[str, str]:
     elif error.http_status >= 500 or isinstance(error, Conflict | DevboxGone):
         # A client would otherwise retry any 409 and 5xx, with waits in between.
         headers["x-should-retry"] = "false"
-    if isinstance(error, StoreError):
+    if isinstance(error, StoreError) and error.retryable:
         headers["retry-after"] = "1"
     if error.http_status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -65,6 +82,12 @@ async def _on_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, BenchyardError):
         raise error
     return error_response(error)
+
+
+async def _on_os(request: Request, error: Exception) -> Response:
+    if not isinstance(error, OSError) or not is_disk_full(error):
+        raise error
+    return error_response(from_os(error))
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:

@@ -7,12 +7,14 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchyard.api.errors import error_response
-from benchyard.errors import BenchyardError, StillWaiting, TooLarge, UsageError
+from benchyard.api.values import ValueCount
+from benchyard.errors import BenchyardError, StillWaiting, TooLarge, TooMany, UsageError
 from benchyard.settings import Settings
 
 MAX_HEADER_BYTES = 64 * 1024
-_JSON_SECONDS = 60.0
-_IDLE_SECONDS = 60.0
+MAX_JSON_VALUES = 200_000
+SLOWEST_BYTES_PER_SECOND = 8 * 1024
+_LARGE_BODIES_AT_ONCE = 4
 
 
 class HeadersTooLarge(TooLarge):
@@ -21,12 +23,20 @@ class HeadersTooLarge(TooLarge):
     http_status = 431
 
 
+class NotDecoded(UsageError):
+    """The body is encoded in a way the server does not undo."""
+
+    code = "not_decoded"
+    http_status = 415
+
+
 class RequestLimits:
     """Refuses what is too large, and gives up on bodies that do not arrive."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._settings = settings
+        self._bodies = _Bodies(_LARGE_BODIES_AT_ONCE * settings.max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,21 +51,38 @@ class RequestLimits:
             response.headers["connection"] = "close"
             await response(scope, receive, send)
             return
-        await self._app(scope, _Body(receive, limit, None if upload else _JSON_SECONDS).next, send)
+        arriving = _Arriving(receive, limit, self._settings.client_seconds)
+        if upload:
+            await self._app(scope, arriving.next, send)
+            return
+        body = _Json(arriving, self._bodies)
+        try:
+            await self._app(scope, body.next, send)
+        finally:
+            self._bodies.held -= arriving.received
 
 
-class _Body:
+class _Bodies:
+    """The bytes of JSON that all requests together keep in memory."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+
+class _Arriving:
     """A body that is counted and timed as it comes in."""
 
-    def __init__(self, receive: Receive, limit: int, seconds: float | None) -> None:
+    def __init__(self, receive: Receive, limit: int, seconds: float) -> None:
         self._receive = receive
         self._limit = limit
-        self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._received = 0
-        self._complete = False
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._is_complete = False
+        self.received = 0
 
     async def next(self) -> Message:
-        if self._complete:
+        if self._is_complete:
             return await self._receive()
         try:
             async with asyncio.timeout(self._seconds_left()):
@@ -63,26 +90,58 @@ class _Body:
         except TimeoutError as error:
             raise StillWaiting("the request's body did not arrive in time; send it again") from error
         if message["type"] == "http.request":
-            self._received += len(message.get("body", b""))
-            self._complete = not message.get("more_body", False)
-        if self._received > self._limit:
+            self.received += len(message.get("body", b""))
+            self._is_complete = not message.get("more_body", False)
+        if self.received > self._limit:
             raise _too_large(self._limit)
         return message
 
     def _seconds_left(self) -> float:
-        if self._deadline is None:
-            return _IDLE_SECONDS
-        return min(_IDLE_SECONDS, max(0.0, self._deadline - time.monotonic()))
+        """Until it has paused for too long, or is too slow as a whole."""
+        earned = self._seconds + self.received / SLOWEST_BYTES_PER_SECOND
+        return min(self._seconds, max(0.0, self._began + earned - time.monotonic()))
+
+
+class _Json:
+    """A body that will be in memory as a whole, and then again as the values it stands for."""
+
+    def __init__(self, arriving: _Arriving, bodies: _Bodies) -> None:
+        self._arriving = arriving
+        self._bodies = bodies
+        self._values = ValueCount()
+
+    async def next(self) -> Message:
+        before = self._arriving.received
+        try:
+            message = await self._arriving.next()
+        finally:
+            self._bodies.held += self._arriving.received - before
+        if self._bodies.held > self._bodies.most:
+            raise TooMany("too many large bodies arrive at once; send it again in a moment")
+        if self._values.feed(message.get("body", b"")) > MAX_JSON_VALUES:
+            raise TooLarge(
+                f"the body holds more than {MAX_JSON_VALUES} values; send fewer, or text as one string",
+                limit_values=MAX_JSON_VALUES,
+            )
+        return message
+
+
+def headers_too_large() -> HeadersTooLarge:
+    """What to say of headers over their limit."""
+    return HeadersTooLarge(f"the headers are over {MAX_HEADER_BYTES} bytes", limit_bytes=MAX_HEADER_BYTES)
 
 
 def _check_headers(scope: Scope, limit: int) -> None:
     if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADER_BYTES:
-        raise HeadersTooLarge(f"the headers are over {MAX_HEADER_BYTES} bytes", limit_bytes=MAX_HEADER_BYTES)
-    length = Headers(scope=scope).get("content-length", "0")
+        raise headers_too_large()
+    headers = Headers(scope=scope)
+    length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise UsageError("content-length must be a number")
     if int(length[:20]) > limit:
         raise _too_large(limit)
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise NotDecoded("bodies are taken as they are; send it without content-encoding")
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -4,7 +4,7 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +26,7 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, str]] = Counter()
         self.open_requests = 0
+        self.open_sockets = 0
         self._starts = {kind: Histogram(_START_BOUNDS) for kind in _BEGINNINGS.values()}
         self._ended: Counter[tuple[str, str]] = Counter()
         self._began = time.time()
@@ -46,7 +47,9 @@ class Metrics:
                 self._starts[_BEGINNINGS[step.status]].observe(seconds)
                 return
 
-    def families(self, live: Iterable[Devbox], activity: Activity) -> Iterator[Family]:
+    def families(
+        self, live: Iterable[Devbox], activity: Activity, leaks: Mapping[str, int]
+    ) -> Iterator[Family]:
         """All numbers as they are now."""
         yield from self._of_devboxes(live)
         yield Family("benchyard_executions_running", "gauge", "Commands that run.", single(activity.running))
@@ -57,6 +60,12 @@ class Metrics:
             single(activity.queued),
         )
         yield Family("benchyard_executions_total", "counter", "Commands taken on.", single(activity.started))
+        yield Family(
+            "benchyard_leaks",
+            "gauge",
+            "What is left of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
+            [Sample(count, {"kind": kind}) for kind, count in leaks.items()],
+        )
         yield from self._of_requests()
         yield from _of_process(self._began)
 
@@ -95,34 +104,69 @@ class Metrics:
             ],
         )
         yield Family("benchyard_requests_open", "gauge", "Requests under way.", single(self.open_requests))
+        yield Family("benchyard_sockets_open", "gauge", "Terminals attached.", single(self.open_sockets))
+
+
+def of_jobs(jobs: Mapping[str, int], trials: Mapping[str, int]) -> Iterator[Family]:
+    """The numbers of jobs and their trials, by state."""
+    yield Family(
+        "benchyard_jobs",
+        "gauge",
+        "Jobs, by state.",
+        [Sample(count, {"state": state}) for state, count in jobs.items()],
+    )
+    yield Family(
+        "benchyard_trials",
+        "gauge",
+        "Trials of jobs that are not over, by state.",
+        [Sample(count, {"state": state}) for state, count in trials.items()],
+    )
 
 
 class RequestCounts:
-    """Counts every request once it has its answer; one whose client left without gets the status `none`."""
+    """Counts every request once it has its answer; one whose client left without gets the status `none`.
+
+    A socket counts when it has ended, as the GET that it began with: 101 where it was let in.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         status = "none"
 
         async def noted(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = str(message["status"])
+            if status == "none":
+                status = _status(message)
             await send(message)
 
-        self._metrics.open_requests += 1
+        is_socket = scope["type"] == "websocket"
+        self._change_open(1, is_socket=is_socket)
         try:
             await self._app(scope, receive, noted)
         finally:
-            self._metrics.open_requests -= 1
+            self._change_open(-1, is_socket=is_socket)
             route = getattr(scope.get("route"), "path", _UNMATCHED)
-            self._metrics.requests[scope["method"], route, status] += 1
+            self._metrics.requests[scope.get("method", "GET"), route, status] += 1
+
+    def _change_open(self, by: int, *, is_socket: bool) -> None:
+        if is_socket:
+            self._metrics.open_sockets += by
+        else:
+            self._metrics.open_requests += by
+
+
+def _status(message: Message) -> str:
+    kind = message["type"]
+    if kind in ("http.response.start", "websocket.http.response.start"):
+        return str(message["status"])
+    # A close that comes before the socket was let in goes out as a refusal.
+    return {"websocket.accept": "101", "websocket.close": "403"}.get(kind, "none")
 
 
 def _of_process(began: float) -> Iterator[Family]:

@@ -1,6 +1,7 @@
 """Cursor pages as query parameters."""
 
 import re
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -35,3 +36,19 @@ async def metadata_filters(request: Request) -> dict[str, str | list[str]]:
 
 
 MetadataFilters = Annotated[dict[str, str | list[str]], Depends(metadata_filters)]
+
+
+async def named_query(
+    query: PageQuery, filters: MetadataFilters, name: str | None = None, search: str | None = None
+) -> Query:
+    """A page of what has names and metadata."""
+    where = {**filters, **({"name": name} if name else {})}
+    return replace(query, where=where, search=search or None)
+
+
+NamedQuery = Annotated[Query, Depends(named_query)]
+
+
+def narrowed(query: Query, **wanted: str | None) -> Query:
+    """A query that asks for these fields too, where they are given."""
+    return replace(query, where={**query.where, **{key: value for key, value in wanted.items() if value}})

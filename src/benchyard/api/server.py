@@ -9,16 +9,21 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
 from benchyard import registry
 from benchyard.api.app import build_app
+from benchyard.api.crowd import Crowd, most_connections, raise_descriptor_limit
 from benchyard.api.deps import Services
+from benchyard.api.leakage import Leakage
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.metrics import Metrics
-from benchyard.api.protocol import BoundedHttp
+from benchyard.api.protocol import BoundedHttp, BoundedSocket
+from benchyard.api.ssh.behind_tls import SshBehindTls
+from benchyard.api.ssh.opening import SshServer
 from benchyard.api.tls import Tls, open_tls
 from benchyard.devboxes.base import Driver
 from benchyard.engine.engine import open_engine
@@ -29,12 +34,16 @@ from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import Work
-from benchyard.errors import Conflict, UsageError
+from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
+from benchyard.hosts import leaks
+from benchyard.hosts.builds import BuildGroups
 from benchyard.hosts.host import Host
+from benchyard.images.build import Builder
+from benchyard.images.builders.choose import Wanted, open_builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
-from benchyard.models.snapshots import Snapshot
 from benchyard.settings import Settings
+from benchyard.store.claims import claimed
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault, write_private
@@ -46,10 +55,16 @@ _BACKLOG = 2048
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises before anything is changed if it cannot start."""
     log_to_stderr()
+    raise_descriptor_limit()
     _make_private(settings.data)
-    with _only_server(settings.data), _bound_socket(settings) as bound:
-        async with open_tls(settings) as tls, open_services(settings) as services:
-            await _serve(services, _Door(bound, tls))
+    try:
+        with _only_server(settings.data), _bound_socket(settings) as bound:
+            async with open_tls(settings) as tls, open_services(settings) as services:
+                await _serve(services, _Door(bound, tls))
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise DiskFull(f"the disk of {settings.data} is full; free space there and start again") from error
 
 
 @asynccontextmanager
@@ -58,7 +73,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     async with AsyncExitStack() as stack:
         vault = Vault(settings.data / "secret-key")
         url = settings.database_url or f"sqlite:///{settings.data / 'benchyard.db'}"
-        store = await stack.enter_async_context(Store(url))
+        store = Store(url)
+        await stack.enter_async_context(claimed(url, settings.data, _give_way))
+        await stack.enter_async_context(store)
         keys = Keys(store, vault)
         await keys.open(settings.data / "api-key")
         contents = Contents(settings.data / "objects")
@@ -79,8 +96,10 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             vault=vault,
             secrets=Secrets(store, vault),
             objects=objects,
+            builder=await _builder(settings, images, driver),
+            trees=driver.trees,
         )
-        snapshots = store.collection("snapshots", Snapshot)
+        engine = await stack.enter_async_context(open_engine(tools, store))
         yield Services(
             settings=settings,
             store=store,
@@ -90,10 +109,29 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             objects=objects,
             images=images,
             host=host,
+            builder=tools.builder,
             roster=tools.roster,
-            engine=await stack.enter_async_context(open_engine(tools, snapshots)),
+            engine=engine,
             metrics=metrics,
+            leakage=Leakage(partial(leaks.find, settings.data)),
+            ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
         )
+
+
+async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Builder:
+    folder = settings.data / "images"
+    groups = BuildGroups(folder)
+    groups.clear()
+    # The engine that holds the devboxes is the one to build, where another could be meant.
+    socket = settings.driver_options.get("socket") if settings.driver == "container" else None
+    url = f"unix://{socket.removeprefix('unix://')}" if socket else None
+    return await open_builder(images, folder, driver.trees, groups, Wanted(settings.builder, url))
+
+
+def _give_way(reason: str) -> None:
+    """Stop as by a signal: the database is another server's."""
+    logger.error("this server has to stop: %s", reason)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _driver(settings: Settings) -> Driver:
@@ -118,10 +156,13 @@ class _Door:
 
 
 async def _serve(services: Services, door: _Door) -> None:
+    settings = services.settings
+    crowd = Crowd(most_connections(settings.max_connections), settings.client_seconds)
+    others = SshBehindTls(services.ssh, door.tls)
     config = uvicorn.Config(
         build_app(services),
-        http=BoundedHttp,
-        ws="websockets-sansio",
+        http=partial(BoundedHttp, crowd=crowd, others=others.take),  # type: ignore[arg-type]
+        ws=BoundedSocket,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -132,8 +173,13 @@ async def _serve(services: Services, door: _Door) -> None:
     config.load()
     config.ssl = door.tls.context if door.tls else None
     server = _Server(config, services)
-    with _signals(server), _announced(services.settings, door):
-        await server.serve(sockets=[door.bound])
+    watching = asyncio.create_task(crowd.watch(server.server_state.connections))
+    try:
+        with _signals(server), _announced(services, door):
+            await server.serve(sockets=[door.bound])
+    finally:
+        watching.cancel()
+        await others.close()
 
 
 class _Server(uvicorn.Server):
@@ -161,19 +207,18 @@ def _signals(server: _Server) -> Iterator[None]:
     wanted = (signal.SIGTERM, signal.SIGINT)
     for number in wanted:
         loop.add_signal_handler(number, server.stop)
-    try:
-        yield
-    finally:
-        for number in wanted:
-            loop.remove_signal_handler(number)
+    # Not taken back: to be told a second time must not cut short what is still being put away.
+    yield
 
 
 @contextmanager
-def _announced(settings: Settings, door: _Door) -> Iterator[None]:
-    note = settings.data / "server.json"
+def _announced(services: Services, door: _Door) -> Iterator[None]:
+    note = services.settings.data / "server.json"
     told: dict[str, str | int] = {"url": door.url, "pid": os.getpid()}
     if door.tls:
         told["trusted"] = str(door.tls.certificate.trusted)
+    if services.ssh.port:
+        told["ssh_port"] = services.ssh.port
     write_private(note, json.dumps(told))
     print(f"benchyard: listening on {door.url}", flush=True)  # noqa: T201  (the line that callers wait for)
     if door.tls and door.tls.certificate.advice:

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from benchyard.api.certificates import Certificate, GivenCertificate, OwnCertificate, now
 from benchyard.api.log import logger
@@ -12,6 +13,7 @@ from benchyard.errors import UsageError
 from benchyard.settings import Settings
 
 LOOK_SECONDS = 600.0
+_HTTP2 = "h2"
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class Tls:
 
     context: ssl.SSLContext
     certificate: Certificate
+    names: "WeakKeyDictionary[ssl.SSLObject, str]"
+    """Which name the client of each open connection asked for."""
 
 
 @asynccontextmanager
@@ -31,16 +35,29 @@ async def open_tls(settings: Settings, look_seconds: float = LOOK_SECONDS) -> As
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([_HTTP2, "http/1.1"])
     certificate.refresh(now())
     certificate.load(context)
+    names: WeakKeyDictionary[ssl.SSLObject, str] = WeakKeyDictionary()
+
+    def note(connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        if name is not None:
+            names[connection] = name
+
+    context.sni_callback = note
     looking = asyncio.create_task(_look_after(certificate, context, look_seconds))
     try:
-        yield Tls(context, certificate)
+        yield Tls(context, certificate, names)
     finally:
         looking.cancel()
         with suppress(asyncio.CancelledError):
             await looking
+
+
+def is_http2(transport: asyncio.BaseTransport) -> bool:
+    """Whether both sides settled on HTTP/2 when the encryption began."""
+    encrypted: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    return encrypted is not None and encrypted.selected_alpn_protocol() == _HTTP2
 
 
 def _certificate(settings: Settings) -> Certificate | None:

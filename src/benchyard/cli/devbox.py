@@ -10,7 +10,10 @@ from benchyard.cli.connect import connect
 from benchyard.cli.devbox_copy import cp
 from benchyard.cli.devbox_create import create
 from benchyard.cli.devbox_exec import exec_
+from benchyard.cli.devbox_forward import forward
 from benchyard.cli.devbox_shell import shell
+from benchyard.cli.devbox_ssh import ssh, ssh_config, ssh_proxy
+from benchyard.cli.devbox_tunnel import tunnel
 from benchyard.cli.names import devbox_named
 from benchyard.cli.options import checked_input
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
@@ -83,6 +86,11 @@ def show_(id: str, output: str) -> None:
 devbox.add_command(exec_)
 devbox.add_command(shell)
 devbox.add_command(cp)
+devbox.add_command(tunnel)
+devbox.add_command(forward)
+devbox.add_command(ssh)
+devbox.add_command(ssh_config)
+devbox.add_command(ssh_proxy)
 
 
 @devbox.command("logs")

@@ -43,7 +43,12 @@ class CreateOptions(TypedDict):
 
 @click.command()
 @click.option("--name", help="A name to find it by.")
-@click.option("--image", help="Start from this image (id or name) instead of the host's own system.")
+@click.option(
+    "--image",
+    "--blueprint",
+    "image",
+    help="Start from this blueprint or image (id or name), not the host's own system.",
+)
 @click.option("--snapshot", help="Start from this snapshot (id or name).")
 @click.option("--size", type=click.Choice([each.value for each in Size]), help="Cpu, memory and disk.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable; repeatable.")

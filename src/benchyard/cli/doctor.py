@@ -26,8 +26,9 @@ def doctor(ask_server: bool, only_leaks: bool, output: str) -> int:
     """Say what works on this machine, and what to do about the rest.
 
     The server is started if none runs, since only it knows which devboxes it can make; --no-server looks at
-    this machine only. --leaks lists the processes, mounts, control groups, namespaces, sockets and folders of
-    this data folder that no living devbox explains, with or without a server; none is started.
+    this machine only. --leaks lists the processes, mounts, control groups, namespaces, sockets, folders,
+    containers and images of this data folder that no living devbox explains, with or without a server; none
+    is started.
 
     \b
       benchyard doctor
@@ -74,6 +75,10 @@ def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
     yield Finding("devboxes have", Verdict.GOOD, ", ".join(told.capabilities) or "nothing")
     for missing in told.missing:
         yield Finding(missing.capability, Verdict.LESS, "not in devboxes", missing.remedy)
+    if told.builder_remedy:
+        yield Finding("dockerfiles", Verdict.LESS, "cannot be built", told.builder_remedy)
+    elif told.builder:
+        yield Finding("dockerfiles", Verdict.GOOD, f"built by {told.builder}")
 
 
 def _text(value: object) -> str | None:

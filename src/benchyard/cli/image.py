@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
 from benchyard.cli.archive import packed
 from benchyard.cli.connect import connect
+from benchyard.cli.image_keep import alias, gc, pin, pull, unalias, unpin
 from benchyard.cli.options import checked_input
 from benchyard.cli.progress import Meter, spinner
 from benchyard.cli.render import age, facts, output_option, show, show_many, size, when
+from benchyard.cli.transfer import exported, imported_in_place
 from benchyard.client.bodies import size_of
 from benchyard.client.client import Client
-from benchyard.errors import UsageError
 from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageView
 
 COLUMNS: Mapping[str, Callable[[ImageView], object]] = {
@@ -35,6 +35,10 @@ def image() -> None:
       benchyard image debian --name bookworm
       benchyard devbox create --image bookworm
     """
+
+
+for command in (pull, alias, unalias, pin, unpin, gc):
+    image.add_command(command)
 
 
 @image.command("list")
@@ -77,8 +81,23 @@ def import_(path: Path, name: str | None, output: str) -> None:
     with checked_input():
         ImageImportRequest(name=chosen)
     with connect() as client:
-        made = _imported_in_place(client, path.resolve(), chosen) or _uploaded(client, path, chosen)
+        found = imported_in_place(client, path, lambda place: client.images.import_path(place, chosen))
+        made = found or _uploaded(client, path, chosen)
     _show(made, output)
+
+
+@image.command()
+@click.argument("id")
+@click.argument("path", type=click.Path(path_type=Path))
+def export(id: str, path: Path) -> None:
+    """Write an image to a file as an OCI archive; to standard output with `-`.
+
+    \b
+      benchyard image export mine mine.oci
+      podman load -i mine.oci
+    """
+    with connect() as client:
+        exported(client.images.export, id, path)
 
 
 @image.command()
@@ -113,18 +132,6 @@ def delete(ids: Sequence[str]) -> None:
             click.echo(f"{id}  deleted")
 
 
-def _imported_in_place(client: Client, path: Path, name: str) -> ImageView | None:
-    """Let a server on this machine read the path itself; None if it cannot."""
-    if urlsplit(client.server.url).hostname not in ("127.0.0.1", "::1", "localhost"):
-        return None
-    with spinner(f"importing {path}"):
-        try:
-            return client.images.import_path(str(path), name)
-        except UsageError:
-            # A loopback address can be the end of a tunnel to another machine.
-            return None
-
-
 def _uploaded(client: Client, path: Path, name: str) -> ImageView:
     with Meter(str(path), size_of(path)) as meter:
         if not path.is_dir():
@@ -148,6 +155,8 @@ def _show(view: ImageView, output: str) -> None:
         "layers": view.layers,
         "size": size(view.size_bytes),
         "created": when(view.create_time_ms),
+        "used": when(view.last_used_ms),
+        "pinned": "yes" if view.pinned else None,
         "built on": view.parent,
     }
     show(view, output, facts(described))

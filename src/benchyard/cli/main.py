@@ -12,6 +12,12 @@ from benchyard.errors import BenchyardError
 
 COMMANDS = {
     "devbox": Entry("benchyard.cli.devbox:devbox", "Create, use and end devboxes."),
+    "blueprint": Entry("benchyard.cli.blueprint:blueprint", "Build what devboxes start from."),
+    "scenario": Entry("benchyard.cli.scenario:scenario", "Write, keep and check what agents are run on."),
+    "benchmark": Entry("benchyard.cli.benchmark:benchmark", "Write, keep and check sets of scenarios."),
+    "job": Entry("benchyard.cli.job:job", "Run agents on benchmarks; `benchmark-job` is the same."),
+    "benchmark-job": Entry("benchyard.cli.job:job", "The same as `job`.", is_hidden=True),
+    "agent": Entry("benchyard.cli.agent:agent", "Register what is run on scenarios."),
     "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
     "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),
     "secret": Entry("benchyard.cli.secret:secret", "Keep values that devboxes get as environment."),
@@ -31,6 +37,7 @@ HELP = """Run AI agents on benchmarks, in devboxes that start in milliseconds.
   benchyard devbox create --name box
   benchyard devbox exec box -- echo hello
   benchyard devbox shell box
+  benchyard job run --agent oracle --benchmark quickstart --watch
 
 With no server configured, a command starts one for you on this machine. Another server is chosen by
 BENCHYARD_URL and BENCHYARD_API_KEY.

@@ -1,12 +1,27 @@
-"""Finds the devbox or snapshot a person means: by id or name, or a devbox by the beginning of its id."""
+"""Finds what a person means: by id or name, or a devbox by the beginning of its id."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Protocol, TypeVar
 
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
+from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.devboxes import DevboxStatus, DevboxView
+from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.scenarios import ScenarioView
 
 SHORTEST_PREFIX = 6
 SHOWN = 5
 ENDED = (DevboxStatus.SHUTDOWN, DevboxStatus.FAILURE)
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Thing = TypeVar("Thing", bound=_Identified)
 
 
 def devbox_named(client: Client, given: str) -> DevboxView:
@@ -41,6 +56,50 @@ def snapshot_named(client: Client, given: str) -> str:
             f"{given!r} can mean {len(named)} snapshots ({', '.join(named[:SHOWN])}...); give the id"
         )
     return named[0]
+
+
+def scenario_named(client: Client, given: str) -> ScenarioView:
+    """The scenario of that id; else the own one of that name, else the public one."""
+    try:
+        return client.scenarios.retrieve(given)
+    except NotFound:
+        for found in (client.scenarios.list, client.scenarios.list_public):
+            view = one_named(found(name=given, limit=2), given, "scenario")
+            if view is not None:
+                return view
+    raise NotFound(f"no scenario has the id or name {given!r}; see `benchyard scenario list [--public]`")
+
+
+def benchmark_named(client: Client, given: str) -> BenchmarkView:
+    """The benchmark of that id; else the own one of that name, else the public one."""
+    try:
+        return client.benchmarks.retrieve(given)
+    except NotFound:
+        for found in (client.benchmarks.list, client.benchmarks.list_public):
+            view = one_named(found(name=given, limit=2), given, "benchmark")
+            if view is not None:
+                return view
+    raise NotFound(f"no benchmark has the id or name {given!r}; see `benchyard benchmark list [--public]`")
+
+
+def job_named(client: Client, given: str) -> BenchmarkJobView:
+    """The job of that id; else the newest one of that name."""
+    try:
+        return client.jobs.get(given)
+    except NotFound:
+        for view in client.jobs.list(name=given, limit=1):
+            # The list leaves the scenarios out.
+            return client.jobs.get(view.id)
+    raise NotFound(f"no job has the id or name {given!r}; `benchyard job list --all` shows all")
+
+
+def one_named(found: Iterable[Thing], name: str, noun: str) -> Thing | None:
+    """The one thing of a name, None if there is none; raises UsageError if there are several."""
+    several = list(islice(found, 2))
+    if len(several) > 1:
+        ids = ", ".join(each.id for each in several)
+        raise UsageError(f"{name!r} can mean several {noun}s ({ids}...); archive the others, or give an id")
+    return several[0] if several else None
 
 
 def _means(given: str, view: DevboxView) -> bool:

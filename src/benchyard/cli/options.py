@@ -1,5 +1,6 @@
 """What people give on the command line: NAME=VALUE, LOCAL:REMOTE, and values a model has to accept."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,9 @@ import click
 from pydantic import ValidationError
 
 from benchyard.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])i?)?B?", re.I)
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 @contextmanager
@@ -43,3 +47,11 @@ def local_remote(given: Iterable[str], option: str) -> list[tuple[Path, str]]:
             raise click.BadParameter(f"there is no file {local!r}", param_hint=option)
         found.append((Path(local), remote))
     return found
+
+
+def size_in_bytes(text: str) -> int:
+    """A number of bytes, as people write it: 20GiB, 500M, 1000."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise click.BadParameter(f"{text!r} is no size: write 20GiB, 500M or a number of bytes")
+    return int(float(found[1]) * 1024 ** _UNITS[(found[2] or "").upper()])

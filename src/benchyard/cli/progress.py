@@ -48,6 +48,10 @@ class Meter:
             self._next = now + (TERMINAL_EVERY if on_terminal else LOG_EVERY)
             self._draw(now, on_terminal=on_terminal)
 
+    def expect(self, total: int) -> None:
+        """Note how many there will be."""
+        self._total = total
+
     def __enter__(self) -> Self:
         return self
 

@@ -3,13 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 
 import click
 import yaml
 from pydantic import BaseModel
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,8 @@ from rich.text import Text
 M = TypeVar("M", bound=BaseModel)
 
 UNLIMITED = 10_000
+MANY_ROWS = 500
+"""More than that are not folded to the width of a terminal, which takes a millisecond for each."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 output_option = click.option(
@@ -51,7 +54,11 @@ def show_many(
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print aligned columns; nothing is cut when the output is not a terminal."""
+    """Print aligned columns; nothing is cut when the output is not a terminal, or there are very many."""
+    rows = list(rows)
+    if len(rows) > MANY_ROWS:
+        click.echo("\n".join(_aligned([titles, *rows])))
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold")
@@ -122,6 +129,13 @@ def age(time_ms: int | None) -> str:
 def pairs(values: Mapping[str, str]) -> str:
     """`a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def _dump(value: Any, output: str) -> str:

@@ -9,6 +9,7 @@ import uvloop
 
 from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
+from benchyard.cli.options import size_in_bytes
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
 _EXAMPLES = """\b
@@ -30,8 +31,22 @@ class Rare(TypedDict):
     domain: str | None
     requests_per_second: float
     request_burst: int
+    max_connections: int
+    client_timeout: float
     open_metrics: bool
     devbox_lease: float
+    builder: str
+    build_network: str
+    builds_at_once: int
+    build_timeout: float
+    images_max_size: int | None
+    scorings_at_once: int
+    kits_max_size: int
+    final_state_max_size: int
+    final_state_days: float
+    cpu_overcommit: float
+    memory_overcommit: float
+    ssh_port: int | None
 
 
 @click.command(epilog=_EXAMPLES)
@@ -52,7 +67,10 @@ class Rare(TypedDict):
     "--database-url", help="postgresql://... or sqlite:///FILE. Default: SQLite in the data folder."
 )
 @click.option(
-    "--driver", default="native", show_default=True, help="How devboxes are held: native, process, fake."
+    "--driver",
+    default="native",
+    show_default=True,
+    help="How devboxes are held: native, container, process, fake.",
 )
 @click.option(
     "--devbox-network",
@@ -92,12 +110,114 @@ class Rare(TypedDict):
     help="How many requests of one key may come at once.",
 )
 @click.option(
+    "--max-connections",
+    type=click.IntRange(min=1),
+    default=Settings.max_connections,
+    show_default=True,
+    help="How many clients may be connected at once.",
+)
+@click.option(
+    "--client-timeout",
+    type=click.FloatRange(min=0.1),
+    default=Settings.client_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a client may pause in a request, or take nothing of its answer.",
+)
+@click.option(
     "--devbox-lease",
     type=click.FloatRange(min=0, min_open=True),
     default=Settings.devbox_lease_seconds,
     show_default=True,
     metavar="SECONDS",
     help="How long new devboxes go on without a server.",
+)
+@click.option(
+    "--builder",
+    type=click.Choice(["auto", "buildah", "docker"]),
+    default=Settings.builder,
+    show_default=True,
+    help="What builds Dockerfiles. auto: buildah if it is installed, else a Docker engine that answers.",
+)
+@click.option(
+    "--build-network",
+    type=click.Choice(["none", "host"]),
+    default=Settings.build_network,
+    show_default=True,
+    help="What the commands of a blueprint's build can reach.",
+)
+@click.option(
+    "--builds-at-once",
+    type=click.IntRange(min=1),
+    default=Settings.builds_at_once,
+    show_default=True,
+    help="How many blueprints are built at the same time.",
+)
+@click.option(
+    "--build-timeout",
+    type=click.FloatRange(min=1),
+    default=Settings.build_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long one build may take.",
+)
+@click.option(
+    "--images-max-size",
+    type=size_in_bytes,
+    metavar="SIZE",
+    help="What images and the builder's cache may take, such as 200GiB. Default: no limit.",
+)
+@click.option(
+    "--scorings-at-once",
+    type=click.IntRange(min=1),
+    default=Settings.scorings_at_once,
+    show_default=True,
+    help="How many runs are scored at the same time.",
+)
+@click.option(
+    "--kits-max-size",
+    type=size_in_bytes,
+    metavar="SIZE",
+    default="20GiB",
+    show_default=True,
+    help="What environments of scorers may take.",
+)
+@click.option(
+    "--final-state-max-size",
+    type=size_in_bytes,
+    metavar="SIZE",
+    default="256MiB",
+    show_default=True,
+    help="Keep what a scored run changed, to score it again, up to this size; 0 keeps none.",
+)
+@click.option(
+    "--final-state-days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Settings.final_state_days,
+    show_default=True,
+    metavar="DAYS",
+    help="How long that is kept.",
+)
+@click.option(
+    "--cpu-overcommit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Settings.cpu_overcommit,
+    show_default=True,
+    metavar="TIMES",
+    help="How many times this machine's processors the devboxes of jobs may declare together.",
+)
+@click.option(
+    "--memory-overcommit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Settings.memory_overcommit,
+    show_default=True,
+    metavar="TIMES",
+    help="The same for its memory.",
+)
+@click.option(
+    "--ssh-port",
+    type=click.IntRange(0, 65535),
+    help="Speak ssh on this port too; 0 takes a free one. Behind TLS, and for `devbox ssh`, none is needed.",
 )
 @click.option("--open-metrics", is_flag=True, help="Show /metrics without a key.")
 def serve(
@@ -115,11 +235,7 @@ def serve(
     options = _parsed(driver_options)
     domain = _tls_domain(rare)
     if not (_is_loopback(host) or domain or rare["tls_cert"]):
-        click.echo(
-            f"warning: {host} can be reached from other machines, and keys travel unencrypted; "
-            "give --tls-cert or --tls-self-signed, or put a TLS proxy in front of it",
-            err=True,
-        )
+        _warn_of_plain_text(host)
     settings = Settings(
         data=(data or default_data_folder()).absolute(),
         host=host,
@@ -134,11 +250,33 @@ def serve(
         tls_domain=domain,
         requests_per_second=rare["requests_per_second"],
         request_burst=rare["request_burst"],
+        max_connections=rare["max_connections"],
+        client_seconds=rare["client_timeout"],
         open_metrics=rare["open_metrics"],
         devbox_lease_seconds=rare["devbox_lease"],
+        builder=rare["builder"],
+        build_network=rare["build_network"],
+        builds_at_once=rare["builds_at_once"],
+        build_seconds=rare["build_timeout"],
+        images_max_bytes=rare["images_max_size"],
+        scorings_at_once=rare["scorings_at_once"],
+        kits_max_bytes=rare["kits_max_size"],
+        final_state_max_bytes=rare["final_state_max_size"],
+        final_state_days=rare["final_state_days"],
+        cpu_overcommit=rare["cpu_overcommit"],
+        memory_overcommit=rare["memory_overcommit"],
+        ssh_port=rare["ssh_port"],
         git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )
     uvloop.run(run(settings))
+
+
+def _warn_of_plain_text(host: str) -> None:
+    click.echo(
+        f"warning: {host} can be reached from other machines, and keys travel unencrypted; "
+        "give --tls-cert or --tls-self-signed, or put a TLS proxy in front of it",
+        err=True,
+    )
 
 
 def _parsed(options: tuple[str, ...]) -> dict[str, str]:

@@ -1,14 +1,23 @@
 """`benchyard snapshot`: keep the disks of devboxes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import devbox_named, snapshot_named
 from benchyard.cli.options import checked_input, name_values
+from benchyard.cli.progress import Meter
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
-from benchyard.models.snapshots import SnapshotRequest, SnapshotStatusView, SnapshotView
+from benchyard.cli.transfer import exported, imported_in_place
+from benchyard.client.bodies import size_of
+from benchyard.models.snapshots import (
+    SnapshotImportRequest,
+    SnapshotRequest,
+    SnapshotStatusView,
+    SnapshotView,
+)
 
 COLUMNS: Mapping[str, Callable[[SnapshotView], object]] = {
     "ID": lambda view: view.id,
@@ -52,18 +61,41 @@ def create(devbox: str, name: str | None, message: str | None, metadata: Sequenc
 @snapshot.command("list")
 @click.option("--devbox", help="Only those of one devbox.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--tree", is_flag=True, help="Each below the one it was branched from, oldest first.")
 @output_option
-def list_(devbox: str | None, limit: int, output: str) -> None:
+def list_(devbox: str | None, limit: int, tree: bool, output: str) -> None:
     """List snapshots, newest first.
 
     \b
       benchyard snapshot list
+      benchyard snapshot list --tree
       benchyard snapshot list --devbox box -o json
     """
     with connect() as client:
         devbox_id = devbox_named(client, devbox).id if devbox else None
         found = client.snapshots.list(devbox_id, limit)
-        show_many(found, output, COLUMNS, none="no snapshots; make one with `benchyard devbox snapshot ID`")
+        shown = branches(found) if tree else [(0, view) for view in found]
+        depths = {view.id: depth for depth, view in shown}
+        indented = {**COLUMNS, "ID": lambda view: "  " * depths[view.id] + view.id}
+        views = [view for _, view in shown]
+        show_many(views, output, indented, none="no snapshots; make one with `benchyard devbox snapshot ID`")
+
+
+def branches(found: Iterable[SnapshotView]) -> list[tuple[int, SnapshotView]]:
+    """Every snapshot below the one its devbox had started from, oldest first, and how deep it stands."""
+    views = sorted(found, key=lambda view: view.create_time_ms)
+    known = {view.id for view in views}
+    below: dict[str | None, list[SnapshotView]] = {}
+    for view in views:
+        parent = view.source_snapshot_id if view.source_snapshot_id in known else None
+        below.setdefault(parent, []).append(view)
+    ordered: list[tuple[int, SnapshotView]] = []
+    pending = [(0, view) for view in reversed(below.get(None, []))]
+    while pending:
+        depth, view = pending.pop()
+        ordered.append((depth, view))
+        pending += [(depth + 1, child) for child in reversed(below.get(view.id, []))]
+    return ordered
 
 
 @snapshot.command("show")
@@ -79,6 +111,42 @@ def show_(id: str, output: str) -> None:
         id = snapshot_named(client, id)
         view = client.snapshots.status(id)
     show(view, output, _described(id, view))
+
+
+@snapshot.command()
+@click.argument("id")
+@click.argument("path", type=click.Path(path_type=Path))
+def export(id: str, path: Path) -> None:
+    """Write a snapshot to a file as an OCI archive; to standard output with `-`.
+
+    One that stands on this machine's own system is written with that system: it may be gigabytes.
+
+    \b
+      benchyard snapshot export snp_... ready.oci
+      podman load -i ready.oci
+    """
+    with connect() as client:
+        exported(client.snapshots.export, snapshot_named(client, id), path)
+
+
+@snapshot.command("import")
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", help="A name for it; the one in the archive if not given.")
+@output_option
+def import_(path: Path, name: str | None, output: str) -> None:
+    """Make a snapshot of an OCI archive, of this or of another machine.
+
+    \b
+      benchyard snapshot import ready.oci --name ready
+    """
+    with checked_input():
+        SnapshotImportRequest(name=name)
+    with connect() as client:
+        made = imported_in_place(client, path, lambda place: client.snapshots.import_path(place, name))
+        if made is None:
+            with Meter(str(path), size_of(path)) as meter:
+                made = client.snapshots.import_archive(path, name, meter.add)
+    show(made, output, f"{made.id}  {size(made.size_bytes)}".rstrip())
 
 
 @snapshot.command()
@@ -102,6 +170,8 @@ def _described(id: str, view: SnapshotStatusView) -> str:
             "name": kept.name,
             "message": kept.commit_message,
             "devbox": kept.source_devbox_id,
+            "branched from": kept.source_snapshot_id,
+            "blueprint": kept.source_blueprint_id,
             "size": size(kept.size_bytes),
             "created": when(kept.create_time_ms),
             "metadata": pairs(kept.metadata),

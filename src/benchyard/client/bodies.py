@@ -15,6 +15,9 @@ Target = Path | BinaryIO
 Progress = Callable[[int], None]
 """Told how many more bytes have passed."""
 
+Sized = Callable[[int], None]
+"""Told how many bytes will come, before the first."""
+
 CHUNK = 1024 * 1024
 
 

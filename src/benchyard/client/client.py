@@ -5,19 +5,27 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Generic, Self
 
+from benchyard.client.agents import Agents
+from benchyard.client.benchmark_runs import BenchmarkRuns
+from benchyard.client.benchmarks import Benchmarks
+from benchyard.client.blueprints import Blueprints
 from benchyard.client.core import Request, Server, Steps, fetch
 from benchyard.client.devboxes import Devboxes
 from benchyard.client.executions import Executions
 from benchyard.client.files import Files
 from benchyard.client.images import Images
+from benchyard.client.jobs import Jobs
 from benchyard.client.keys import Keys
 from benchyard.client.locate import find_server
 from benchyard.client.logs import Logs
 from benchyard.client.objects import Objects
 from benchyard.client.pty import Pty
+from benchyard.client.scenarios import Scenarios
 from benchyard.client.secrets import Secrets
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.client.snapshots import Snapshots
+from benchyard.client.ssh import Ssh
+from benchyard.client.tunnels import Tunnels
 from benchyard.client.verbs import Group, S, call
 from benchyard.models.doctor import DoctorView
 
@@ -27,16 +35,24 @@ class Nouns(Group[S], Generic[S]):
 
     def __init__(self, session: S) -> None:
         super().__init__(session)
+        self.agents: Agents[S] = Agents(session)
+        self.benchmark_runs: BenchmarkRuns[S] = BenchmarkRuns(session)
+        self.benchmarks: Benchmarks[S] = Benchmarks(session)
+        self.blueprints: Blueprints[S] = Blueprints(session)
         self.devboxes: Devboxes[S] = Devboxes(session)
         self.executions: Executions[S] = Executions(session)
         self.files: Files[S] = Files(session)
         self.images: Images[S] = Images(session)
+        self.jobs: Jobs[S] = Jobs(session)
         self.keys: Keys[S] = Keys(session)
         self.logs: Logs[S] = Logs(session)
         self.objects: Objects[S] = Objects(session)
         self.pty: Pty[S] = Pty(session)
+        self.scenarios: Scenarios[S] = Scenarios(session)
         self.secrets: Secrets[S] = Secrets(session)
         self.snapshots: Snapshots[S] = Snapshots(session)
+        self.ssh: Ssh[S] = Ssh(session)
+        self.tunnels: Tunnels[S] = Tunnels(session)
 
     @property
     def server(self) -> Server:

@@ -1,11 +1,14 @@
 """One devbox as an object: run commands, move files, keep its disk."""
 
+import uuid
 from types import TracebackType
 from typing import Generic
 
 from benchyard.client import files, lifecycle, snapshots
 from benchyard.client.bodies import Source, Target
+from benchyard.client.commands import Commands
 from benchyard.client.core import Steps
+from benchyard.client.devbox_files import DevboxFiles
 from benchyard.client.executions import ExecutionResult, run
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.client.verbs import Group, S, call
@@ -14,13 +17,35 @@ from benchyard.models.snapshots import SnapshotRequest, SnapshotView
 
 
 class Devbox(Group[S]):
-    """A running devbox."""
+    """A devbox; as a context manager it ends with its block."""
 
-    def __init__(self, session: S, view: DevboxView) -> None:
+    def __init__(self, session: S, id: str) -> None:
         super().__init__(session)
-        self.id = view.id
-        self.view = view
-        """As it was when this object was made."""
+        self.id = id
+        self.cmd: Commands[S] = Commands(session, id)
+        self.file: DevboxFiles[S] = DevboxFiles(session, id)
+
+    def __repr__(self) -> str:
+        return f"<Devbox {self.id}>"
+
+    def shell(self, name: str | None = None) -> Commands[S]:
+        """A shell that keeps directory and environment from command to command."""
+        return Commands(self.session, self.id, name or f"shell-{uuid.uuid4()}")
+
+    @call
+    def get_info(self) -> Steps[DevboxView]:
+        """As it is now."""
+        return (yield from lifecycle.get(self.id))
+
+    @call
+    def await_running(self, timeout: float | None = None) -> Steps[DevboxView]:
+        """Wait until it runs; raises StartFailed if it never will, StillWaiting after the timeout."""
+        return (yield from lifecycle.reach_running(self.id, timeout))
+
+    @call
+    def keep_alive(self) -> Steps[None]:
+        """Start its idle time over."""
+        yield from lifecycle.keep_alive(self.id)
 
     @call
     def run(self, command: str, shell_name: str | None = None) -> Steps[ExecutionResult]:
@@ -53,9 +78,42 @@ class Devbox(Group[S]):
         return (yield from snapshots.create(self.id, request or SnapshotRequest()))
 
     @call
+    def snapshot_disk(
+        self,
+        name: str | None = None,
+        commit_message: str | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> Steps[SnapshotView]:
+        """Keep its disk under a name, and wait until it is safe."""
+        request = SnapshotRequest(name=name, commit_message=commit_message, metadata=metadata)
+        return (yield from snapshots.create(self.id, request))
+
+    @call
     def shutdown(self) -> Steps[DevboxView]:
         """End it."""
         return (yield from lifecycle.shutdown(self.id, force=True))
+
+    def __enter__(self: "Devbox[SyncSession]") -> "Devbox[SyncSession]":
+        return self
+
+    def __exit__(
+        self: "Devbox[SyncSession]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    async def __aenter__(self: "Devbox[AsyncSession]") -> "Devbox[AsyncSession]":
+        return self
+
+    async def __aexit__(
+        self: "Devbox[AsyncSession]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
 
 
 class Opening(Generic[S]):
@@ -70,7 +128,7 @@ class Opening(Generic[S]):
         view = self._session.run(lifecycle.create(self._request))
         self._id = view.id
         try:
-            return Devbox(self._session, self._session.run(lifecycle.await_running(view, None)))
+            return Devbox(self._session, self._session.run(lifecycle.await_running(view, None)).id)
         except BaseException:
             self._session.run(lifecycle.shutdown(view.id, force=True))
             raise
@@ -88,7 +146,7 @@ class Opening(Generic[S]):
         view = await self._session.run(lifecycle.create(self._request))
         self._id = view.id
         try:
-            return Devbox(self._session, await self._session.run(lifecycle.await_running(view, None)))
+            return Devbox(self._session, (await self._session.run(lifecycle.await_running(view, None))).id)
         except BaseException:
             await self._session.run(lifecycle.shutdown(view.id, force=True))
             raise

@@ -32,7 +32,14 @@ class Devboxes(Group[S]):
     @call
     def get(self, id: str) -> Steps[DevboxView]:
         """Look one up; raises NotFound."""
-        return (yield from fetch(Request("GET", at("/v1/devboxes/{}", id)), DevboxView))
+        return (yield from lifecycle.get(id))
+
+    retrieve = get
+
+    @call
+    def await_running(self, id: str, timeout: float | None = None) -> Steps[DevboxView]:
+        """Wait until one runs; raises StartFailed if it never will, StillWaiting after the timeout."""
+        return (yield from lifecycle.reach_running(id, timeout))
 
     @items
     def list(self, status: DevboxStatus | None = None, limit: int | None = None) -> Flow[DevboxView]:
@@ -71,7 +78,7 @@ class Devboxes(Group[S]):
     @call
     def keep_alive(self, id: str) -> Steps[None]:
         """Start its idle time over."""
-        yield from send(Request("POST", at("/v1/devboxes/{}/keep_alive", id)))
+        yield from lifecycle.keep_alive(id)
 
     @call
     def usage(self, id: str) -> Steps[DevboxUsageView]:

@@ -22,7 +22,8 @@ from benchyard.client.core import (
     send,
 )
 from benchyard.client.verbs import Group, S, call, items
-from benchyard.errors import ServerUnreachable, StillWaiting
+from benchyard.client.waiting import insist
+from benchyard.errors import ServerUnreachable
 from benchyard.models.executions import (
     ExecuteRequest,
     ExecuteWithIdRequest,
@@ -34,7 +35,6 @@ from benchyard.models.executions import (
     StreamName,
 )
 
-HOLD_SECONDS = 20
 OPTIMISTIC_SECONDS = 20
 SILENCE_SECONDS = 60.0
 
@@ -63,13 +63,12 @@ class Executions(Group[S]):
     @call
     def start(self, devbox_id: str, request: ExecuteRequest) -> Steps[ExecutionView]:
         """Start a command."""
-        path = at("/v1/devboxes/{}/execute_async", devbox_id)
-        return (yield from fetch(Request("POST", path, json=request), ExecutionView))
+        return (yield from start(devbox_id, request))
 
     @call
     def get(self, devbox_id: str, execution_id: str) -> Steps[ExecutionView]:
         """Look one up; raises NotFound."""
-        return (yield from fetch(Request("GET", _path(devbox_id, execution_id)), ExecutionView))
+        return (yield from get(devbox_id, execution_id))
 
     @call
     def wait(self, devbox_id: str, execution_id: str, timeout: float | None = None) -> Steps[ExecutionView]:
@@ -79,10 +78,7 @@ class Executions(Group[S]):
     @call
     def kill(self, devbox_id: str, execution_id: str, *, tree: bool = True) -> Steps[ExecutionView]:
         """Kill it; with `tree` also all it started."""
-        path = _path(devbox_id, execution_id) + "/kill"
-        return (
-            yield from fetch(Request("POST", path, json=KillRequest(kill_process_group=tree)), ExecutionView)
-        )
+        return (yield from kill(devbox_id, execution_id, tree=tree))
 
     @call
     def send_stdin(self, devbox_id: str, execution_id: str, request: StdInRequest) -> Steps[StdInResult]:
@@ -106,49 +102,81 @@ class Executions(Group[S]):
 
 
 def run(devbox_id: str, command: str, shell_name: str | None) -> Steps[ExecutionResult]:
-    """Run a command to its end; the id chosen here makes asking again safe."""
-    request = ExecuteWithIdRequest(
-        command=command,
-        command_id=_time_ordered_uuid(),
-        shell_name=shell_name,
-        optimistic_timeout=OPTIMISTIC_SECONDS,
-    )
-    view = yield from fetch(
-        Request("POST", at("/v1/devboxes/{}/execute", devbox_id), json=request), ExecutionView
-    )
-    if view.status != "completed":
-        view = yield from wait_for(devbox_id, view.execution_id, None)
+    """Run a command to its end, and fetch its whole output."""
+    view = yield from finish(devbox_id, command, shell_name, None)
     return ExecutionResult(
         devbox_id=devbox_id,
         execution_id=view.execution_id,
         exit_status=0 if view.exit_status is None else view.exit_status,
-        stdout=(yield from _whole(view, "stdout", view.stdout, cut=view.stdout_truncated)),
-        stderr=(yield from _whole(view, "stderr", view.stderr, cut=view.stderr_truncated)),
+        stdout=(yield from whole_output(view, "stdout")),
+        stderr=(yield from whole_output(view, "stderr")),
         hint=view.hint,
     )
 
 
+def finish(
+    devbox_id: str, command: str, shell_name: str | None, timeout: float | None
+) -> Steps[ExecutionView]:
+    """Run a command to its end; the id chosen here makes asking again safe."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    request = ExecuteWithIdRequest(
+        command=command,
+        command_id=_time_ordered_uuid(),
+        shell_name=shell_name,
+        optimistic_timeout=OPTIMISTIC_SECONDS if timeout is None else int(min(OPTIMISTIC_SECONDS, timeout)),
+    )
+    view = yield from fetch(
+        Request("POST", at("/v1/devboxes/{}/execute", devbox_id), json=request), ExecutionView
+    )
+    if view.status == "completed":
+        return view
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    return (yield from wait_for(devbox_id, view.execution_id, left))
+
+
+def start(devbox_id: str, request: ExecuteRequest) -> Steps[ExecutionView]:
+    """Start a command."""
+    path = at("/v1/devboxes/{}/execute_async", devbox_id)
+    return (yield from fetch(Request("POST", path, json=request), ExecutionView))
+
+
 def wait_for(devbox_id: str, execution_id: str, timeout: float | None) -> Steps[ExecutionView]:
     """Ask again and again, by long-polls, until the execution has completed."""
-    deadline = None if timeout is None else time.monotonic() + timeout
     path = _path(devbox_id, execution_id) + "/wait_for_status"
-    while True:
-        hold = HOLD_SECONDS if deadline is None else min(HOLD_SECONDS, deadline - time.monotonic())
-        wanted = ExecutionWaitRequest(statuses=["completed"], timeout_seconds=max(hold, 0))
-        try:
-            return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), ExecutionView))
-        except StillWaiting:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise
+
+    def ask(hold: float) -> Steps[ExecutionView]:
+        wanted = ExecutionWaitRequest(statuses=["completed"], timeout_seconds=hold)
+        return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), ExecutionView))
+
+    return (yield from insist(ask, timeout))
 
 
-def _whole(view: ExecutionView, stream: StreamName, tail: str | None, *, cut: bool | None) -> Steps[str]:
-    """The answer holds the last lines only; when some were left out, all are fetched."""
-    if not cut:
-        return tail or ""
+def get(devbox_id: str, execution_id: str) -> Steps[ExecutionView]:
+    """Look an execution up."""
+    return (yield from fetch(Request("GET", _path(devbox_id, execution_id)), ExecutionView))
+
+
+def kill(devbox_id: str, execution_id: str, *, tree: bool) -> Steps[ExecutionView]:
+    """Kill an execution."""
+    request = Request(
+        "POST", _path(devbox_id, execution_id) + "/kill", json=KillRequest(kill_process_group=tree)
+    )
+    return (yield from fetch(request, ExecutionView))
+
+
+def whole_output(view: ExecutionView, stream: StreamName) -> Steps[str]:
+    """All that a command printed: the answer holds the last lines; where some were cut, all are fetched."""
+    is_cut = view.stdout_truncated if stream == "stdout" else view.stderr_truncated
+    if not is_cut:
+        return (view.stdout if stream == "stdout" else view.stderr) or ""
+    return (yield from output_from(view, stream, 0)).decode(errors="replace")
+
+
+def output_from(view: ExecutionView, stream: StreamName, offset: int) -> Steps[bytes]:
+    """What there is of a command's output now, from an offset on."""
     path = _path(view.devbox_id, view.execution_id) + at("/output/{}", stream)
-    reply = yield from send(Request("GET", path, {"offset": 0, "follow": False}, timeout=TRANSFER_TIMEOUT))
-    return reply.content.decode(errors="replace")
+    request = Request("GET", path, {"offset": offset, "follow": False}, timeout=TRANSFER_TIMEOUT)
+    return (yield from send(request)).content
 
 
 def _raw(path: str, offset: int, *, follow: bool) -> Flow[bytes]:

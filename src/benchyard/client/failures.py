@@ -65,7 +65,8 @@ def _by_status(status: int) -> type[BenchyardError]:
 
 
 def _by_code() -> dict[str, type[BenchyardError]]:
-    return {kind.code: kind for kind in _tree(BenchyardError)}
+    """Only classes that have a code of their own: others that were imported share their parent's."""
+    return {kind.code: kind for kind in _tree(BenchyardError) if "code" in vars(kind)}
 
 
 def _tree(kind: type[BenchyardError]) -> Iterator[type[BenchyardError]]:

@@ -2,7 +2,7 @@
 
 import httpx
 
-from benchyard.client.bodies import Progress, Source, Target, multipart, opened, silent
+from benchyard.client.bodies import Progress, Sized, Source, Target, multipart, opened, silent
 from benchyard.client.core import TRANSFER_TIMEOUT, Request, Steps, at, open_body, read, send
 from benchyard.client.verbs import Group, S, call
 from benchyard.errors import ServerUnreachable
@@ -55,10 +55,14 @@ def download_file(devbox_id: str, path: str, target: Target, progress: Progress 
     return (yield from download(_file_request(devbox_id, "download_file", {"path": path}), target, progress))
 
 
-def download(request: Request, target: Target, progress: Progress = silent) -> Steps[int]:
+def download(
+    request: Request, target: Target, progress: Progress = silent, sized: Sized = silent
+) -> Steps[int]:
     """Write an answer's body to the target as it comes."""
     size = 0
-    yield from open_body(request)
+    reply = yield from open_body(request)
+    if (length := reply.headers.get("content-length", "")).isdecimal():
+        sized(int(length))
     with opened(target) as file:
         try:
             while chunk := (yield from read()):

@@ -1,12 +1,24 @@
 """Images devboxes start from."""
 
-from benchyard.client.bodies import Progress, Source, silent
+from collections.abc import Sequence
+
+from benchyard.client.bodies import Progress, Sized, Source, Target, silent
 from benchyard.client.core import Request, Steps, at, fetch, send
-from benchyard.client.objects import upload
+from benchyard.client.files import download
+from benchyard.client.objects import through_object
 from benchyard.client.verbs import Group, S, call
-from benchyard.errors import BenchyardError
-from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageListView, ImageView
-from benchyard.models.objects import ObjectRequest
+from benchyard.models.images import (
+    AliasListView,
+    AliasRemoval,
+    AliasView,
+    CollectionView,
+    CollectRequest,
+    DebianImageRequest,
+    ImageImportRequest,
+    ImageListView,
+    ImagePullRequest,
+    ImageView,
+)
 
 LONG = 3600.0
 
@@ -33,23 +45,63 @@ class Images(Group[S]):
     @call
     def import_archive(self, source: Source, name: str, progress: Progress = silent) -> Steps[ImageView]:
         """Upload an archive (root filesystem, OCI or docker) and import it; the upload is removed again."""
-        stored = yield from upload(source, ObjectRequest(name=name, content_type="binary"), progress)
-        request = ImageImportRequest(name=name, object_id=stored.id)
-        remove = Request("POST", at("/v1/objects/{}/delete", stored.id))
-        try:
-            image = yield from fetch(
-                Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView
+
+        def use(object_id: str) -> Steps[ImageView]:
+            request = ImageImportRequest(name=name, object_id=object_id)
+            return (
+                yield from fetch(Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView)
             )
-        except BenchyardError:
-            yield from send(remove)
-            raise
-        yield from send(remove)
-        return image
+
+        return (yield from through_object(source, name, use, progress))
+
+    @call
+    def export(
+        self, id: str, target: Target, progress: Progress = silent, sized: Sized = silent
+    ) -> Steps[int]:
+        """Fetch one as an OCI archive; a path is made only when all of it came. Returns the size."""
+        request = Request("GET", at("/v1/images/{}/export", id), timeout=LONG)
+        return (yield from download(request, target, progress, sized))
 
     @call
     def make_debian(self, request: DebianImageRequest) -> Steps[ImageView]:
         """Make a Debian root filesystem an image."""
         return (yield from fetch(Request("POST", "/v1/images/debian", json=request, timeout=LONG), ImageView))
+
+    @call
+    def pull(self, reference: str, name: str | None = None) -> Steps[ImageView]:
+        """Let the server get an image from its registry."""
+        request = ImagePullRequest(reference=reference, name=name)
+        return (yield from fetch(Request("POST", "/v1/images/pull", json=request, timeout=LONG), ImageView))
+
+    @call
+    def aliases(self) -> Steps[Sequence[AliasView]]:
+        """Which images stand in for those of registries."""
+        return (yield from fetch(Request("GET", "/v1/images/aliases"), AliasListView)).aliases
+
+    @call
+    def set_alias(self, reference: str, image: str) -> Steps[AliasView]:
+        """Let an image stand in for a reference in every Dockerfile."""
+        request = AliasView(reference=reference, image=image)
+        return (yield from fetch(Request("POST", "/v1/images/aliases", json=request), AliasView))
+
+    @call
+    def remove_alias(self, reference: str) -> Steps[None]:
+        """Forget an alias; raises NotFound."""
+        request = AliasRemoval(reference=reference)
+        yield from send(Request("POST", "/v1/images/aliases/delete", json=request))
+
+    @call
+    def pin(self, id: str, *, pinned: bool = True) -> Steps[ImageView]:
+        """Keep an image from being collected, or let it be collected again."""
+        path = at("/v1/images/{}/pin" if pinned else "/v1/images/{}/unpin", id)
+        return (yield from fetch(Request("POST", path), ImageView))
+
+    @call
+    def collect(self, max_bytes: int | None = None) -> Steps[CollectionView]:
+        """Remove the longest unused until less than this is used, or than the server's own limit."""
+        request = CollectRequest(max_bytes=max_bytes)
+        made = Request("POST", "/v1/images/collect", json=request, timeout=LONG)
+        return (yield from fetch(made, CollectionView))
 
     @call
     def delete(self, id: str) -> Steps[None]:

@@ -1,13 +1,12 @@
 """The steps of a devbox's life that several operations share: create, wait, explain an end."""
 
-import time
 from collections.abc import Sequence
 
-from benchyard.client.core import Request, Steps, at, fetch
-from benchyard.errors import DevboxGone, StartFailed, StillWaiting
+from benchyard.client.core import Request, Steps, at, fetch, send
+from benchyard.client.waiting import insist
+from benchyard.errors import DevboxGone, StartFailed
 from benchyard.models.devboxes import DevboxRequest, DevboxStatus, DevboxView, WaitRequest
 
-HOLD_SECONDS = 20
 CREATE_TIMEOUT = 60.0
 ENDED = (DevboxStatus.FAILURE, DevboxStatus.SHUTDOWN)
 
@@ -15,6 +14,16 @@ ENDED = (DevboxStatus.FAILURE, DevboxStatus.SHUTDOWN)
 def create(request: DevboxRequest) -> Steps[DevboxView]:
     """Ask for a devbox."""
     return (yield from fetch(Request("POST", "/v1/devboxes", json=request), DevboxView))
+
+
+def get(id: str) -> Steps[DevboxView]:
+    """Look a devbox up."""
+    return (yield from fetch(Request("GET", at("/v1/devboxes/{}", id)), DevboxView))
+
+
+def keep_alive(id: str) -> Steps[None]:
+    """Start a devbox's idle time over."""
+    yield from send(Request("POST", at("/v1/devboxes/{}/keep_alive", id)))
 
 
 def create_running(request: DevboxRequest, timeout: float | None) -> Steps[DevboxView]:
@@ -26,10 +35,16 @@ def create_running(request: DevboxRequest, timeout: float | None) -> Steps[Devbo
 
 def await_running(view: DevboxView, timeout: float | None) -> Steps[DevboxView]:
     """Wait until a new devbox runs; raises StartFailed if it never will."""
+    if view.status == DevboxStatus.RUNNING:
+        return view
+    return (yield from reach_running(view.id, timeout))
+
+
+def reach_running(id: str, timeout: float | None) -> Steps[DevboxView]:
+    """Wait until a devbox runs; raises StartFailed if it never will."""
+    view = yield from wait_for(id, (DevboxStatus.RUNNING, *ENDED), timeout)
     if view.status != DevboxStatus.RUNNING:
-        view = yield from wait_for(view.id, (DevboxStatus.RUNNING, *ENDED), timeout)
-    if view.status != DevboxStatus.RUNNING:
-        raise StartFailed(f"devbox {view.id} did not start: {why_ended(view)}", devbox_id=view.id)
+        raise StartFailed(f"devbox {id} did not start: {why_ended(view)}", devbox_id=id)
     return view
 
 
@@ -43,16 +58,13 @@ def reach(id: str, status: DevboxStatus) -> Steps[DevboxView]:
 
 def wait_for(id: str, statuses: Sequence[DevboxStatus], timeout: float | None) -> Steps[DevboxView]:
     """Ask again and again, by long-polls, until the devbox has one of the statuses."""
-    deadline = None if timeout is None else time.monotonic() + timeout
     path = at("/v1/devboxes/{}/wait_for_status", id)
-    while True:
-        hold = HOLD_SECONDS if deadline is None else min(HOLD_SECONDS, deadline - time.monotonic())
-        wanted = WaitRequest(statuses=list(statuses), timeout_seconds=max(hold, 0))
-        try:
-            return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), DevboxView))
-        except StillWaiting:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise
+
+    def ask(hold: float) -> Steps[DevboxView]:
+        wanted = WaitRequest(statuses=list(statuses), timeout_seconds=hold)
+        return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), DevboxView))
+
+    return (yield from insist(ask, timeout))
 
 
 def shutdown(id: str, *, force: bool = False) -> Steps[DevboxView]:

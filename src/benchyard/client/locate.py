@@ -43,7 +43,8 @@ def configured_server(environ: Mapping[str, str]) -> Server | None:
         key = environ.get(key_name) or (own.key if own else None)
         if not key:
             raise UsageError(
-                f"{url_name} is set but {key_name} is not; make a key with `benchyard key create`"
+                f"{url_name} is set but {key_name} is not, and no server of yours runs there; "
+                "make a key on that server's machine with `benchyard key create`"
             )
         return Server(url.rstrip("/"), key, own.trusted if own else None)
     return None

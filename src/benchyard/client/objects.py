@@ -1,5 +1,8 @@
 """Stored objects: upload, download, list and remove them."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from benchyard.client.bodies import Progress, Source, Target, body_from, silent
 from benchyard.client.core import TRANSFER_TIMEOUT, Flow, Request, Steps, at, fetch, send
 from benchyard.client.files import download
@@ -7,6 +10,8 @@ from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.errors import BenchyardError
 from benchyard.models.objects import ObjectDownloadView, ObjectRequest, ObjectView
+
+T = TypeVar("T")
 
 
 class Objects(Group[S]):
@@ -40,6 +45,21 @@ class Objects(Group[S]):
     def delete(self, id: str) -> Steps[ObjectView]:
         """Remove one."""
         return (yield from fetch(Request("POST", at("/v1/objects/{}/delete", id)), ObjectView))
+
+
+def through_object(
+    source: Source, name: str, use: Callable[[str], Steps[T]], progress: Progress = silent
+) -> Steps[T]:
+    """Upload something for one use, and remove it again however that ends."""
+    stored = yield from upload(source, ObjectRequest(name=name, content_type="binary"), progress)
+    remove = Request("POST", at("/v1/objects/{}/delete", stored.id))
+    try:
+        result = yield from use(stored.id)
+    except BenchyardError:
+        yield from send(remove)
+        raise
+    yield from send(remove)
+    return result
 
 
 def upload(source: Source, request: ObjectRequest, progress: Progress = silent) -> Steps[ObjectView]:

@@ -1,13 +1,23 @@
 """Disk snapshots: make, find and remove them."""
 
+from benchyard.client.bodies import Progress, Sized, Source, Target, silent
 from benchyard.client.core import Flow, Request, Steps, at, fetch, pause, send
+from benchyard.client.files import download
+from benchyard.client.objects import through_object
 from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.errors import DevboxError
-from benchyard.models.snapshots import SnapshotRequest, SnapshotStatus, SnapshotStatusView, SnapshotView
+from benchyard.models.snapshots import (
+    SnapshotImportRequest,
+    SnapshotRequest,
+    SnapshotStatus,
+    SnapshotStatusView,
+    SnapshotView,
+)
 
 FIRST_LOOK_SECONDS = 0.05
 LATER_LOOKS_SECONDS = 1.0
+LONG = 3600.0
 
 
 class Snapshots(Group[S]):
@@ -39,6 +49,30 @@ class Snapshots(Group[S]):
         )
 
     @call
+    def export(
+        self, id: str, target: Target, progress: Progress = silent, sized: Sized = silent
+    ) -> Steps[int]:
+        """Fetch one as an OCI archive; a path is made only when all of it came. Returns the size."""
+        request = Request("GET", at("/v1/devboxes/disk_snapshots/{}/export", id), timeout=LONG)
+        return (yield from download(request, target, progress, sized))
+
+    @call
+    def import_archive(
+        self, source: Source, name: str | None = None, progress: Progress = silent
+    ) -> Steps[SnapshotView]:
+        """Upload an archive and make a snapshot of it; the upload is removed again."""
+
+        def use(object_id: str) -> Steps[SnapshotView]:
+            return (yield from _import(SnapshotImportRequest(name=name, object_id=object_id)))
+
+        return (yield from through_object(source, name or "snapshot", use, progress))
+
+    @call
+    def import_path(self, path: str, name: str | None = None) -> Steps[SnapshotView]:
+        """Make a snapshot of an archive that lies on the server's own machine."""
+        return (yield from _import(SnapshotImportRequest(name=name, path=path)))
+
+    @call
     def delete(self, id: str) -> Steps[None]:
         """Remove it; raises Conflict while it is being made."""
         yield from send(Request("POST", at("/v1/devboxes/disk_snapshots/{}/delete", id)))
@@ -49,6 +83,11 @@ def create(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
     path = at("/v1/devboxes/{}/snapshot_disk_async", devbox_id)
     view = yield from fetch(Request("POST", path, json=request), SnapshotView)
     return (yield from _await_complete(view.id))
+
+
+def _import(request: SnapshotImportRequest) -> Steps[SnapshotView]:
+    path = "/v1/devboxes/disk_snapshots/import"
+    return (yield from fetch(Request("POST", path, json=request, timeout=LONG), SnapshotView))
 
 
 def _status(id: str) -> Steps[SnapshotStatusView]:

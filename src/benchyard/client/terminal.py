@@ -3,18 +3,13 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urljoin
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
 
 from benchyard.client.client import AsyncClient
-from benchyard.client.core import Server
-from benchyard.client.failures import error_from
-from benchyard.client.trust import tls_context
-from benchyard.errors import BenchyardError, ServerUnreachable
+from benchyard.client.sockets import opened
 
-LARGEST_FRAME = 4 * 1024 * 1024
 ENDED = 1000
 EXIT_REASON = re.compile(r"^exit (\d{1,3})$")
 
@@ -58,26 +53,5 @@ async def open_terminal(
 ) -> AsyncIterator[Terminal]:
     """Find or make a terminal session and connect to it; closing only leaves it, and it waits a while."""
     view = await client.pty.connect(devbox_id, session, columns, rows)
-    try:
-        connection = await _connect(client.server, view.connect_url)
-    except InvalidStatus as error:
-        raise error_from(error.response.status_code, bytes(error.response.body or b"")) from error
-    except (OSError, InvalidHandshake, TimeoutError) as error:
-        raise ServerUnreachable(f"cannot open the terminal: {error}") from error
-    try:
+    async with opened(client.server, view.connect_url) as connection:
         yield Terminal(connection)
-    finally:
-        await connection.close()
-
-
-async def _connect(server: Server, path: str) -> ClientConnection:
-    url = urljoin(server.url + "/", path)
-    if not url.startswith(server.url):
-        raise BenchyardError("the server names another server for its terminals; refusing to send it the key")
-    return await connect(
-        "ws" + url.removeprefix("http"),
-        additional_headers={"authorization": f"Bearer {server.key}"},
-        max_size=LARGEST_FRAME,
-        proxy=None,
-        ssl=tls_context(server),
-    )

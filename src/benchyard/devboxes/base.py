@@ -6,14 +6,57 @@ missing or empty until the command has ended (`read_status`); the driver writes 
 reads them. `events` are hints that something ended; the folder is the truth.
 """
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from benchyard.devboxes.commands import (
+    Command,
+    Control,
+    Kill,
+    OpenFile,
+    Resize,
+    Signal,
+    Status,
+    Stdin,
+    read_status,
+)
+from benchyard.devboxes.inside import Inside, Process, Watch
+from benchyard.errors import ImageError, NotFound, NotSupported
+
+__all__ = [
+    "Capability",
+    "Command",
+    "Control",
+    "DevboxEnded",
+    "DevboxSpec",
+    "Driver",
+    "Event",
+    "ExecutionEnded",
+    "Inside",
+    "Kill",
+    "Limits",
+    "Network",
+    "OpenFile",
+    "Process",
+    "Report",
+    "Resize",
+    "Rootfs",
+    "Shown",
+    "Signal",
+    "Status",
+    "Stdin",
+    "Storage",
+    "Trees",
+    "Usage",
+    "Watch",
+    "read_status",
+]
 
 
 class Network(StrEnum):
@@ -34,16 +77,22 @@ class Capability(StrEnum):
     """`sudo` works inside the default image."""
     NO_NETWORK = "no_network"
     """Network can be taken away."""
+    SHARED_NETWORK = "shared_network"
+    """A devbox can share another one's network."""
     IMAGES = "images"
     """Devboxes can start from layers other than the host's own system."""
     SNAPSHOTS = "snapshots"
     """The changed layer can be copied out."""
+    HOST_VIEW = "host_view"
+    """Devboxes can start from a view of the host's own system, which is the default image then."""
     LIMIT_CPU = "limit_cpu"
     LIMIT_MEMORY = "limit_memory"
     LIMIT_PIDS = "limit_pids"
     LIMIT_DISK = "limit_disk"
     FREEZE = "freeze"
     PTY = "pty"
+    MOUNTS = "mounts"
+    """Folders of the host can be shown in a devbox, to be read only."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +119,19 @@ class Rootfs:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A folder of the host that a devbox sees, and cannot change."""
+
+    source: Path
+    """What others may read of it can be read by every user of the devbox."""
+    target: str
+    """An absolute path inside, made where it is missing; what it has on the way must not be a link.
+
+    Below `/dev` it is on nobody's disk: no image can have anything there, and no snapshot an empty folder.
+    """
+
+
+@dataclass(frozen=True)
 class DevboxSpec:
     """Everything a driver needs to start one devbox; `id` makes it idempotent."""
 
@@ -80,103 +142,15 @@ class DevboxSpec:
     network: Network = Network.NONE
     limits: Limits = field(default_factory=Limits)
     hostname: str = "devbox"
+    network_of: str | None = None
+    """A running devbox whose network this one shares, loopback and all, unless it has the host's."""
+    mounts: tuple[Shown, ...] = ()
+    """Folders of the host to read; without the capability `MOUNTS` a start with any raises NotSupported."""
 
     @property
     def changes(self) -> Path:
-        """The layer of what the devbox changed."""
+        """The layer of what the devbox changed, or a folder that stands for it: see `Storage`."""
         return self.folder / "changes"
-
-
-@dataclass(frozen=True)
-class Command:
-    """One process to start in a devbox; `folder` exists and receives stdout, stderr and status.json."""
-
-    id: str
-    argv: tuple[str, ...]
-    folder: Path
-    user: str = "root"
-    """A name of the devbox's own /etc/passwd, or a number."""
-    cwd: str | None = None
-    """None is the user's home; a missing directory fails the command with status 126."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Added to the user's basic environment (HOME, USER, LOGNAME, SHELL, PATH, LANG, TERM)."""
-    attach_stdin: bool = False
-    """Else standard input is /dev/null."""
-    pty: tuple[int, int] | None = None
-    """Columns and rows: run on a terminal; everything it prints goes to `stdout`, input is attached."""
-    timeout_seconds: float | None = None
-    """After this the command and all its descendants are killed and `timed_out` is set."""
-    extra_files: tuple[tuple[Path, str], ...] = ()
-    """Files of the host handed over as descriptors 8, 9, ...: (path, "r" | "w")."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """How a command ended: the content of `status.json`."""
-
-    exit_status: int
-    """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""
-    timed_out: bool = False
-    killed: bool = False
-    """True when `Kill` was asked for."""
-    stdout_truncated: bool = False
-    stderr_truncated: bool = False
-    ended_ms: int = 0
-    error: str | None = None
-    """Why it could not be started, or why it was cut short (for example out of memory)."""
-
-
-def read_status(folder: Path) -> Status | None:
-    """How the command of this execution folder ended; None while it runs."""
-    try:
-        text = (folder / "status.json").read_bytes()
-    except FileNotFoundError:
-        return None
-    return Status(**json.loads(text)) if text else None
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Send a signal to the command's process group (or its terminal's foreground group)."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Kill the command; with `tree` also every descendant, wherever it forked to."""
-
-    tree: bool = True
-
-
-@dataclass(frozen=True)
-class Stdin:
-    """Bytes for the command's standard input; `close` after them is end of file."""
-
-    data: bytes = b""
-    close: bool = False
-
-
-@dataclass(frozen=True)
-class Resize:
-    """A new size for the command's terminal."""
-
-    columns: int
-    rows: int
-
-
-Control = Signal | Kill | Stdin | Resize
-
-
-@dataclass(frozen=True)
-class OpenFile:
-    """A file to open inside the devbox, as one of its users; relative paths and `~` start at its home."""
-
-    path: str
-    user: str = "root"
-    write: bool = False
-    """Create or truncate, making missing parent directories; else read."""
-    mode: int = 0o644
 
 
 @dataclass(frozen=True)
@@ -229,8 +203,11 @@ class Trees(ABC):
     """
 
     @abstractmethod
-    async def copy(self, source: Path, target: Path) -> None:
-        """Copy a tree with owners, modes, times, xattrs, hard links and whiteouts to a new `target`."""
+    async def copy(self, source: Path, target: Path, *, link: bool = False) -> None:
+        """Copy a tree with owners, modes, times, xattrs, hard links and whiteouts to a new `target`.
+
+        With `link`, for trees that never change again, files are shared with the source where possible.
+        """
 
     @abstractmethod
     async def remove(self, path: Path) -> None:
@@ -248,15 +225,84 @@ class Trees(ABC):
         """
 
     @abstractmethod
+    async def pack(
+        self, source: Path, archive: Path, names: tuple[str, ...] = (), *, plain: bool = False
+    ) -> tuple[str, int]:
+        """Write one layer as a tar with OCI whiteouts to a new file; returns its sha256 and size.
+
+        With `names` only these top-level entries of a system are packed, as far as they may be read. With
+        `plain`, holes in files are filled: engines that save an image again need that. Raises ImageError for
+        a layer that is too large.
+        """
+
+    @abstractmethod
+    async def merge(self, stack: Rootfs, count: int, target: Path) -> None:
+        """Make a new `target` of the topmost `count` layers that shows, over the rest, what they show.
+
+        Files are shared with the layers, which must never change. Raises ImageError for too many of them.
+        """
+
+    @abstractmethod
+    async def carry(self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], target: Path) -> Path:
+        """Make a new layer `target` that shows, over `onto`, these absolute paths as `source` shows them.
+
+        Returns where it wrote, as JSON, what was carried and what was refused.
+        """
+
+    @abstractmethod
+    async def note(self, tree: Path, manifest: Path) -> bool:
+        """Write down what a tree that stands still holds; False if that is too much to be whole."""
+
+    @abstractmethod
+    async def compare(
+        self, noted: tuple[Path, Path], below: Rootfs, report: Path, aside: tuple[str, ...]
+    ) -> None:
+        """Write what is different in a tree since its manifest, both `noted`, to a new `report`, as JSON.
+
+        `below` is what lies under it; what is in the folders `aside` does not count.
+        """
+
+    @abstractmethod
     async def sync(self, path: Path) -> None:
         """Return once everything written to the filesystem of `path` is on disk."""
+
+
+class Storage:
+    """What a driver keeps of devboxes outside their folders, and of images outside the store."""
+
+    @asynccontextmanager
+    async def changes(self, spec: DevboxSpec) -> AsyncIterator[Path]:
+        """The folder of what a devbox, running or stopped, has changed: to be read, as long as this is open.
+
+        A driver that keeps the disk elsewhere has `spec.changes` stand for it: a folder that is there as long
+        as the disk is.
+        """
+        yield spec.changes
+
+    async def discard(self, devbox_id: str) -> None:
+        """Take away what is kept of a stopped devbox outside its folder. Idempotent."""
+
+    async def default_image(self) -> str:
+        """What devboxes that name no image start from, for drivers without `HOST_VIEW`.
+
+        An image of the store, or one to `export`. Raises ImageError where nothing says which it is.
+        """
+        raise ImageError("this driver has no default image; name one when you create a devbox")
+
+    async def export(self, name: str, target: Path) -> None:
+        """Write an image that the driver has by itself to an archive; raises NotFound if it has none."""
+        raise NotFound(f"this driver has no image {name!r} for {target.name}")
 
 
 class Driver(ABC):
     """One way of holding devboxes on this machine. Use as an async context manager."""
 
     capabilities: frozenset[Capability] = frozenset()
+    pretends: bool = False
+    """Whether nothing is real: then what is done in a devbox is scored in it, without any walls."""
     trees: Trees
+    storage: Storage = Storage()
+    inside: Inside = Inside()
 
     @abstractmethod
     async def __aenter__(self) -> Self:
@@ -305,6 +351,16 @@ class Driver(ABC):
 
         Raises NotFound, UsageError (a directory, a device, no permission), DevboxGone.
         """
+
+    async def connect(self, devbox_id: str, port: int) -> int:
+        """A descriptor of a stream connected to a TCP port of the devbox's loopback; the caller closes it.
+
+        Raises NotFound if nothing listens there, DevboxGone, and StillWaiting when a devbox that stands
+        still, or a program that accepts nobody, lets it through in no reasonable time.
+        """
+        raise NotSupported(
+            "this driver cannot connect to ports of a devbox; use the native driver", port=port
+        )
 
     @abstractmethod
     async def freeze(self, devbox_id: str) -> None:

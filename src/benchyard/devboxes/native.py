@@ -12,46 +12,41 @@ The option `lease` is the number of seconds after which a devbox ends whose serv
 """
 
 import asyncio
-import contextlib
-import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from benchyard.devboxes.base import (
     Capability,
-    Command,
-    Control,
-    DevboxEnded,
     DevboxSpec,
-    Driver,
-    Event,
-    ExecutionEnded,
     Network,
-    OpenFile,
     Report,
     Rootfs,
     Trees,
     Usage,
 )
 from benchyard.devboxes.box import ids, processes
-from benchyard.devboxes.parts import cgroups, roll, running
+from benchyard.devboxes.parts import cgroups, roll, running, shown, statuses, watching
+from benchyard.devboxes.parts.holding import PATIENCE_SECONDS, HoldingDriver
 from benchyard.devboxes.parts.mapped import MappedTrees
 from benchyard.devboxes.parts.zygote import ZygoteProcess, close_all, failure
 from benchyard.devboxes.trees import LocalTrees
-from benchyard.errors import DevboxGone, StartFailed, UsageError
+from benchyard.errors import StartFailed, UsageError
 
 _ALWAYS = {
     Capability.ISOLATION,
     Capability.NO_NETWORK,
+    Capability.SHARED_NETWORK,
     Capability.IMAGES,
     Capability.SNAPSHOTS,
+    Capability.HOST_VIEW,
     Capability.LIMIT_DISK,
     Capability.FREEZE,
     Capability.PTY,
+    Capability.MOUNTS,
 }
 _NO_GROUPS = (
     "control groups are not writable: run the server as root, or in a systemd user session with Delegate=yes"
@@ -64,30 +59,21 @@ _REMEDIES = {
     Capability.LIMIT_PIDS: _NO_GROUPS,
 }
 _STARTED = frozenset({"pid", "ready"})
-_PATIENCE_SECONDS = 60
-_LOST = {
-    "exit_status": 137,
-    "killed": True,
-    "ended_ms": 0,
-    "error": "the process that kept this command was killed inside the devbox",
-}
 
 
-class NativeDriver(Driver):
+class NativeDriver(HoldingDriver):
     """The embedded default."""
 
     trees: Trees
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
+        super().__init__()
         self._folder = folder
         self._wanted = options.get("mode")
         self._lease = roll.lease(options)
         self._roll = roll.Roll(folder)
         self._zygote = ZygoteProcess(folder)
-        self._running: dict[str, running.Running] = {}
-        self._starting: dict[str, asyncio.Task[None]] = {}
         self._slots: set[int] = set()
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._cgroups = cgroups.Cgroups([], "")
         self.mode = ""
         self.failed: dict[str, StartFailed] = {}
@@ -122,6 +108,8 @@ class NativeDriver(Driver):
     def _settle(self, mode: str) -> None:
         self.mode = mode
         self.trees = self._trees(mode)
+        if isinstance(self.trees, MappedTrees):
+            self._watch_with(watching.Watcher(self.trees.watch))
         found = set(_ALWAYS) | self._cgroups.capabilities
         if mode != ids.ROOTLESS_SINGLE:
             found.add(Capability.USERS)
@@ -165,13 +153,7 @@ class NativeDriver(Driver):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in list(self._starting.values()):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StartFailed):
-                await task
-        for devbox in self._running.values():
-            devbox.close()
-        self._running.clear()
+        await self._let_go()
         await asyncio.to_thread(self._cgroups.remove_empty)
         # In this order, so that the warden which the zygote leaves behind finds no server.
         self._roll.close()
@@ -180,19 +162,7 @@ class NativeDriver(Driver):
     async def start(self, spec: DevboxSpec) -> None:
         if spec.id in self._running:
             return
-        task = self._starting.get(spec.id)
-        if task is None:
-            task = asyncio.create_task(self._start(spec))
-            self._starting[spec.id] = task
-            task.add_done_callback(lambda _done: self._starting.pop(spec.id, None))
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # Half a start cannot be undone safely: let it end, then end the devbox.
-            with contextlib.suppress(StartFailed):
-                await asyncio.shield(task)
-            await self.stop(spec.id)
-            raise
+        await self._start_once(spec.id, lambda: self._start(spec))
 
     async def _start(self, spec: DevboxSpec) -> None:
         slot = next(number for number in range(len(self._slots) + 1) if number not in self._slots)
@@ -202,9 +172,9 @@ class NativeDriver(Driver):
         try:
             groups = await self._make_ready(spec)
             with running.listen(spec.folder) as listener:
-                request = self._request(spec, slot, groups)
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    answer = await self._zygote.ask(request, [listener.fileno()], _STARTED)
+                async with asyncio.timeout(PATIENCE_SECONDS), running.joined(spec, self._get) as network:
+                    request = {**self._request(spec, slot, groups), "joins": bool(network)}
+                    answer = await self._zygote.ask(request, [listener.fileno(), *network], _STARTED)
             pid = answer.find("pid")
             if pid is not None and answer.find("ready"):
                 begun, boot = processes.start_time(pid) or 0, processes.boot_id()
@@ -216,7 +186,7 @@ class NativeDriver(Driver):
                 close_all(answer.descriptors)
                 raise failure(answer, f"starting devbox {spec.id}")
         except TimeoutError as error:
-            raise StartFailed(f"starting devbox {spec.id} took over {_PATIENCE_SECONDS} seconds") from error
+            raise StartFailed(f"starting devbox {spec.id} took over {PATIENCE_SECONDS} seconds") from error
         finally:
             await warming
             if not started:
@@ -225,9 +195,10 @@ class NativeDriver(Driver):
 
     async def _make_ready(self, spec: DevboxSpec) -> list[str]:
         """Everything a start needs outside; the control groups."""
+        shown.check(spec.mounts)
         if (spec.folder / "work").exists():
             await self._trees(self.mode).remove(spec.folder / "work")
-        _prepare(spec)
+        roll.prepare(spec)
         self._roll.add(spec.id, spec.folder)
         return [str(path) for path in self._cgroups.create(spec.id, spec.limits)]
 
@@ -248,13 +219,14 @@ class NativeDriver(Driver):
             "folder": str(spec.folder),
             "layers": [str(layer) for layer in spec.rootfs.layers],
             "host_dirs": list(spec.rootfs.host_dirs),
+            "mounts": shown.places(spec.mounts),
             "network": Network(spec.network).value,
             "hostname": spec.hostname,
             "cgroups": groups,
             "lease": self._lease,
         }
 
-    def _hold(self, spec: DevboxSpec, held: running.Held, pidfd: int) -> None:
+    def _hold(self, spec: DevboxSpec, held: running.Held, pidfd: int, delay: float = 0.0) -> None:
         devbox = running.Running(
             spec,
             held,
@@ -263,7 +235,7 @@ class NativeDriver(Driver):
             self._devbox_ended,
             can_change_user=held.mode != ids.ROOTLESS_SINGLE,
         )
-        devbox.open(running.connect(spec.folder))
+        devbox.open(delay)
         self._roll.add(spec.id, spec.folder)
         self._running[spec.id] = devbox
 
@@ -275,8 +247,9 @@ class NativeDriver(Driver):
         if held is None or pidfd is None:
             await asyncio.to_thread(self._cgroups.remove, spec.id)
             return False
+        has_commands = statuses.has_commands(spec.folder)
         try:
-            self._hold(spec, held, pidfd)
+            self._hold(spec, held, pidfd, 0.0 if has_commands else running.turn(len(self._running)))
         except OSError:
             # It lives but does not listen: not one of ours to use any more.
             os.close(pidfd)
@@ -286,21 +259,10 @@ class NativeDriver(Driver):
         devbox = self._running[spec.id]
         if devbox.was_frozen:
             await self.thaw(spec.id)
-        try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                reply, _none = await devbox.ask({"op": "list"})
-        except (TimeoutError, DevboxGone):
-            await self.stop(spec.id)
-            return False
-        for command in reply["commands"]:
-            devbox.commands.setdefault(command, spec.folder / "executions" / command)
-        return True
+        return not has_commands or await self._take_up_commands(devbox)
 
     async def stop(self, devbox_id: str) -> None:
-        task = self._starting.get(devbox_id)
-        if task is not None:
-            with contextlib.suppress(StartFailed):
-                await asyncio.shield(task)
+        await self._settled(devbox_id)
         devbox = self._running.pop(devbox_id, None)
         if devbox is None:
             return
@@ -308,7 +270,8 @@ class NativeDriver(Driver):
 
     async def _end(self, devbox: running.Running) -> None:
         devbox.kill()
-        if devbox.frozen and self._can_freeze():
+        if self._can_freeze():
+            # Whatever is noted: what stands still never dies.
             self._cgroups.thaw(devbox.spec.id)
         await devbox.ended.wait()
         await self._clean(devbox)
@@ -324,40 +287,14 @@ class NativeDriver(Driver):
         self._roll.drop(devbox.spec.id)
         self._slots.discard(devbox.held.slot)
 
-    def _command_ended(self, devbox_id: str, execution_id: str) -> None:
-        devbox = self._running.get(devbox_id)
-        folder = devbox.commands.pop(execution_id, None) if devbox else None
-        if folder is not None and running.has_empty_status(folder):
-            (folder / "status.json").write_text(json.dumps(_LOST))
-        self._events.put_nowait(ExecutionEnded(devbox_id, execution_id))
-
     def _devbox_ended(self, devbox: running.Running) -> None:
         """The first process is gone; if nobody asked for it, say why and clear up."""
         if self._running.get(devbox.spec.id) is not devbox:
             return
         del self._running[devbox.spec.id]
         out_of_memory = self._cgroups.usage(devbox.spec.id).out_of_memory_kills > 0
-        reason = "out_of_memory" if out_of_memory else "health_check_failed"
-        detail = "it used more memory than it has" if out_of_memory else "its first process was killed"
-        task = asyncio.create_task(self._clean(devbox))
-        self._starting[devbox.spec.id] = task
-        task.add_done_callback(lambda _done: self._starting.pop(devbox.spec.id, None))
-        self._events.put_nowait(DevboxEnded(devbox.spec.id, reason, detail))
-
-    def _get(self, devbox_id: str) -> running.Running:
-        devbox = self._running.get(devbox_id)
-        if devbox is None:
-            raise DevboxGone(f"devbox {devbox_id} does not run")
-        return devbox
-
-    async def exec(self, devbox_id: str, command: Command) -> None:
-        await self._get(devbox_id).exec(command)
-
-    async def control(self, devbox_id: str, execution_id: str, control: Control) -> bool:
-        return await self._get(devbox_id).control(execution_id, control)
-
-    async def open_file(self, devbox_id: str, request: OpenFile) -> int:
-        return await self._get(devbox_id).open_file(request)
+        self._under_way(devbox.spec.id, self._clean(devbox))
+        self._tell_end(devbox.spec.id, out_of_memory=out_of_memory)
 
     def _can_freeze(self) -> bool:
         return Capability.FREEZE in self._cgroups.capabilities
@@ -380,16 +317,3 @@ class NativeDriver(Driver):
 
     async def usage(self, devbox_id: str) -> Usage:
         return self._cgroups.usage(self._get(devbox_id).spec.id)
-
-    async def events(self) -> AsyncIterator[Event]:
-        while True:
-            yield await self._events.get()
-
-
-def _prepare(spec: DevboxSpec) -> None:
-    """The folders a start needs: the changed layer (kept), fresh work folders, a place to mount."""
-    for path in (spec.changes, spec.folder / "root", spec.folder / "work"):
-        path.mkdir(exist_ok=True)
-        path.chmod(0o755)
-    for name in ("root", *spec.rootfs.host_dirs):
-        (spec.folder / "work" / name).mkdir()

@@ -39,10 +39,12 @@ from benchyard.devboxes.base import (
 )
 from benchyard.devboxes.box import landlock
 from benchyard.devboxes.parts import keeper, roll
+from benchyard.devboxes.parts.asking import AskingInside
 from benchyard.devboxes.parts.rooted import open_below
-from benchyard.devboxes.parts.running import Held, Running, connect
+from benchyard.devboxes.parts.running import Held, Running
+from benchyard.devboxes.parts.watching import Watcher
 from benchyard.devboxes.trees import LocalTrees
-from benchyard.errors import DevboxError, DevboxGone, NotFound, StartFailed, UsageError
+from benchyard.errors import DevboxError, DevboxGone, NotFound, NotSupported, StartFailed, UsageError
 
 _logger = logging.getLogger(__name__)
 
@@ -58,13 +60,24 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
 class ProcessDriver(Driver):
     """A folder and a tree of processes per devbox; isolates nothing beyond Landlock."""
 
-    capabilities = frozenset({Capability.SNAPSHOTS, Capability.FREEZE, Capability.PTY, Capability.LIMIT_DISK})
+    capabilities = frozenset(
+        {
+            Capability.HOST_VIEW,
+            Capability.SNAPSHOTS,
+            Capability.FREEZE,
+            Capability.PTY,
+            Capability.LIMIT_DISK,
+            Capability.SHARED_NETWORK,
+        }
+    )
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         self.folder = folder
         self.options = options
         self._lease = roll.lease(options)
         self.trees = LocalTrees()
+        self._watcher = Watcher()
+        self.inside = _FolderInside(lambda devbox_id: self._devbox(devbox_id).running, self._watcher)
         self._devboxes: dict[str, _Devbox] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
@@ -93,11 +106,14 @@ class ProcessDriver(Driver):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._watcher.close()
         for devbox in self._devboxes.values():
             devbox.running.close()
         self._devboxes.clear()
 
     async def start(self, spec: DevboxSpec) -> None:
+        if spec.mounts:
+            raise NotSupported("this driver cannot show folders in a devbox; use the native driver")
         if await self.find(spec):
             return
         await self.stop(spec.id)
@@ -129,7 +145,7 @@ class ProcessDriver(Driver):
             return False
         running = Running(spec, held, pidfd, self._command_ended, self._lost, can_change_user=False)
         try:
-            running.open(connect(spec.folder))
+            running.open()
         except OSError:
             os.close(pidfd)
             return False
@@ -190,6 +206,9 @@ class ProcessDriver(Driver):
                 raise
             return open_below(Path("/"), os.path.realpath(path), request)
 
+    async def connect(self, devbox_id: str, port: int) -> int:
+        return await self._devbox(devbox_id).running.connect(port)
+
     async def freeze(self, devbox_id: str) -> None:
         devbox = self._devbox(devbox_id)
         devbox.running.note_frozen(frozen=True)
@@ -220,6 +239,13 @@ class ProcessDriver(Driver):
     async def events(self) -> AsyncIterator[Event]:
         while True:
             yield await self._events.get()
+
+
+class _FolderInside(AskingInside):
+    """Of a devbox whose root is a folder."""
+
+    async def root(self, devbox_id: str) -> int:
+        return os.open(self._get(devbox_id).spec.changes, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 class _Devbox:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from benchyard.devboxes.base import Trees
+from benchyard.devboxes.base import Rootfs, Trees
+from benchyard.devboxes.box.answer import REPORT, carry_paths
+from benchyard.devboxes.box.changes import compare_tree, note_tree
+from benchyard.devboxes.box.merge import merge_layers
+from benchyard.devboxes.box.pack import pack_layer
+from benchyard.devboxes.box.tar_stream import Limits
 from benchyard.devboxes.box.trees import copy_tree, remove_tree, sync_tree, tree_usage
 from benchyard.devboxes.box.unpack import unpack_layer
 from benchyard.errors import ImageError
@@ -21,8 +26,8 @@ class LocalTrees(Trees):
     def __init__(self, *, keep_owner: bool | None = None) -> None:
         self._keep_owner = os.geteuid() == 0 if keep_owner is None else keep_owner
 
-    async def copy(self, source: Path, target: Path) -> None:
-        await _in_thread(copy_tree, str(source), str(target), keep_owner=self._keep_owner)
+    async def copy(self, source: Path, target: Path, *, link: bool = False) -> None:
+        await _in_thread(copy_tree, str(source), str(target), keep_owner=self._keep_owner, link=link)
 
     async def remove(self, path: Path) -> None:
         await _in_thread(remove_tree, str(path))
@@ -36,8 +41,64 @@ class LocalTrees(Trees):
         except ValueError as error:
             raise ImageError(f"{archive.name}: {error}") from error
 
+    async def pack(
+        self, source: Path, archive: Path, names: tuple[str, ...] = (), *, plain: bool = False
+    ) -> tuple[str, int]:
+        try:
+            return await _in_thread(
+                pack_layer,
+                str(source),
+                str(archive),
+                names,
+                keep_owner=self._keep_owner or bool(names),
+                plain=plain,
+            )
+        except ValueError as error:
+            raise ImageError(str(error)) from error
+
+    async def merge(self, stack: Rootfs, count: int, target: Path) -> None:
+        layers = [str(layer) for layer in stack.layers]
+        try:
+            await _in_thread(
+                merge_layers,
+                layers[:count],
+                layers[count:],
+                stack.host_dirs,
+                str(target),
+                keep_owner=self._keep_owner,
+            )
+        except ValueError as error:
+            raise ImageError(str(error)) from error
+
+    async def carry(self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], target: Path) -> Path:
+        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        await _in_thread(carry_paths, stacks[0], stacks[1], paths, str(target), keep_owner=self._keep_owner)
+        return target.with_name(target.name + REPORT)
+
+    async def note(self, tree: Path, manifest: Path) -> bool:
+        return await _in_thread(note_tree, str(tree), str(manifest))
+
+    async def compare(
+        self, noted: tuple[Path, Path], below: Rootfs, report: Path, aside: tuple[str, ...]
+    ) -> None:
+        tree, manifest = map(str, noted)
+        layers = [str(layer) for layer in below.layers]
+        await _in_thread(compare_tree, tree, manifest, (layers, below.host_dirs), str(report), aside)
+
     async def sync(self, path: Path) -> None:
         await _in_thread(sync_tree, str(path))
+
+
+async def unpack_plain(archive: Path, target: Path, most_entries: int, most_bytes: int) -> None:
+    """Unpack a tar that is no layer into an existing folder: files, folders and links that all may read.
+
+    Owners, rights beyond that, devices and attributes are left out. Raises ImageError over a limit.
+    """
+    limits = Limits(entries=most_entries, bytes=most_bytes)
+    try:
+        await _in_thread(unpack_layer, str(archive), str(target), keep_owner=False, limits=limits, plain=True)
+    except ValueError as error:
+        raise ImageError(str(error)) from error
 
 
 async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

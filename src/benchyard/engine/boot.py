@@ -1,6 +1,13 @@
 """From a record to a running devbox: start it, fill it, prepare it, hand it over."""
 
-from benchyard.devboxes.base import Network
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from benchyard.devboxes.base import Capability, Network, Shown
+from benchyard.engine import services
+from benchyard.engine.agents.commands import put_into_path
+from benchyard.engine.homes import home_of
 from benchyard.engine.journal import now_ms
 from benchyard.engine.launch import network
 from benchyard.engine.mounts import put
@@ -8,24 +15,47 @@ from benchyard.engine.setup import entrypoint_id, launch_id, run_step
 from benchyard.engine.sizes import resources
 from benchyard.engine.states import Move, moved
 from benchyard.engine.tools import Tools
-from benchyard.errors import BenchyardError
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, InstallFailed, from_os
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
 
 DEFAULT_USER = "user"
+SCORING_KIND = "scoring"
+"""The kind of images that serve a scoring and are in no list."""
+FINAL_KIND = "final"
+"""The kind of images that keep what a run left; they are in no list either."""
+PRISTINE = "-pristine"
+"""What the id of the image ends with that a devbox looked like when it began to run."""
 
 
-async def boot(tools: Tools, devbox_id: str) -> Move:
+class AgentShelf(Protocol):
+    """Where devboxes get the agents that they show."""
+
+    async def provided(self, devbox: Devbox) -> Devbox:
+        """The record, once all its agents are installed and it says where; raises InstallFailed."""
+
+
+async def boot(tools: Tools, devbox_id: str, agents: AgentShelf) -> Move:
     """Bring a devbox up, from wherever an earlier attempt left it; returns the move that ends the boot."""
     devbox = await tools.roster.get(devbox_id)
     try:
-        await tools.host.start(await start_request(tools, devbox))
+        devbox = await agents.provided(devbox)
+        request = await until_kept(partial(start_request, tools, devbox))
+        await tools.host.start(request)
+    except InstallFailed as error:
+        tools.note(devbox_id, "setup_commands", error.message, level="error")
+        return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=error.message)
     except BenchyardError as error:
         return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=error.message)
+    except OSError as error:
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=from_os(error).message)
     try:
-        failure = await _prepare(tools, devbox)
+        failure = await _prepare(tools, devbox, request)
     except BenchyardError as error:
         failure = error.message
+    except OSError as error:
+        failure = from_os(error).message
     if failure:
         tools.note(devbox_id, "setup_commands", failure, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=failure)
@@ -34,9 +64,15 @@ async def boot(tools: Tools, devbox_id: str) -> Move:
 
 def after_boot(devbox: Devbox, move: Move) -> Devbox:
     """The record after a boot; one that had nothing to prepare passes through `initializing` on the way."""
+    if devbox.status is DevboxStatus.RUNNING:
+        return devbox
     if move.status is DevboxStatus.RUNNING and devbox.status is not DevboxStatus.INITIALIZING:
         devbox = moved(devbox, Move(DevboxStatus.INITIALIZING), now_ms())
     return moved(devbox, move, now_ms())
+
+
+def _begun(devbox: Devbox, step: Move) -> Devbox:
+    return devbox if devbox.status is step.status else moved(devbox, step, now_ms())
 
 
 async def start_request(tools: Tools, devbox: Devbox) -> StartRequest:
@@ -52,24 +88,84 @@ async def start_request(tools: Tools, devbox: Devbox) -> StartRequest:
         user=user.username if user else DEFAULT_USER,
         uid=user.uid if user else None,
         env={**devbox.environment_variables, **secrets},
+        mounts=shown_in(devbox),
     )
 
 
-async def _prepare(tools: Tools, devbox: Devbox) -> str | None:
-    commands = devbox.launch_parameters.launch_commands or []
-    if (devbox.mounts or commands) and devbox.status is not DevboxStatus.INITIALIZING:
-        step = Move(DevboxStatus.INITIALIZING)
-        devbox = await tools.roster.change(devbox.id, lambda record: moved(record, step, now_ms()))
+def shown_in(devbox: Devbox) -> tuple[Shown, ...]:
+    """What a devbox shows of the host: for the scorers of its scenario, and its agents."""
+    shown = dict(devbox.purpose.shown) if devbox.purpose else {}
+    for agent in devbox.agents:
+        shown |= agent.shown
+    return tuple(Shown(Path(source), target) for target, source in shown.items())
+
+
+async def _prepare(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:
+    launch = devbox.launch_parameters.launch_commands
+    if (devbox.mounts or launch or devbox.services) and devbox.status is not DevboxStatus.INITIALIZING:
+        move = Move(DevboxStatus.INITIALIZING)
+        begin = partial(tools.roster.change, devbox.id, lambda record: _begun(record, move))
+        devbox = await until_kept(begin)
+    if failure := _tolerated(tools, devbox, await services.start(tools, devbox, request)):
+        return failure
     for index, mount in enumerate(devbox.mounts):
         if failure := await put(tools, devbox, index, mount):
             return failure
-    for index, command in enumerate(commands):
-        request = ExecRequest(id=launch_id(devbox, index), command=command)
-        if failure := await run_step(tools, devbox.id, request):
-            if not devbox.boot:
-                return f"launch command {failure}"
-            # It did its work on the first boot; to end the devbox now would take its disk along.
-            tools.note(devbox.id, "setup_commands", f"launch command {failure}", level="error")
+    for step in (put_into_path, _working_directory, _launch):
+        if failure := await step(tools, devbox, request):
+            return failure
+    await _remember_start(tools, devbox, request.user)
     if devbox.entrypoint:
         await tools.host.exec(devbox.id, ExecRequest(id=entrypoint_id(devbox), command=devbox.entrypoint))
     return None
+
+
+async def _working_directory(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:
+    """Make the directory a scenario is worked on in, where it is not there, as its user's own."""
+    path = devbox.purpose.working_directory if devbox.purpose else None
+    if path is None or devbox.boot:
+        return None
+    capabilities, _ = tools.host.report()
+    owner = f"{request.user}:" if Capability.USERS in capabilities else ""
+    script = '[ -d "$1" ] || { mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }; }'
+    step = ExecRequest(
+        id=f"setup-{devbox.boot}-directory",
+        command="",
+        # Relative: where a devbox is a folder without walls, its root is not the machine's.
+        argv=("/bin/sh", "-c", script, "sh", path.lstrip("/"), owner),
+        cwd="/",
+        user="root" if owner else None,
+    )
+    failure = await run_step(tools, devbox.id, step)
+    return failure and f"the working directory {path} could not be made: {failure}"
+
+
+async def _remember_start(tools: Tools, devbox: Devbox, user: str) -> None:
+    """Keep what a scenario's devbox looks like before anybody works in it."""
+    if devbox.purpose is None or devbox.boot or tools.host.pretends:
+        return
+    purpose = devbox.purpose.model_copy(update={"home": await home_of(tools, devbox.id, user)})
+    noted = partial(
+        tools.roster.change, devbox.id, lambda record: record.model_copy(update={"purpose": purpose})
+    )
+    await until_kept(noted)
+    await tools.host.rooms.mark(devbox.id)
+    if devbox.purpose.isolation == "answer":
+        await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
+
+
+async def _launch(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:
+    for index, command in enumerate(devbox.launch_parameters.launch_commands or []):
+        step = ExecRequest(id=launch_id(devbox, index), command=command)
+        failure = await run_step(tools, devbox.id, step)
+        if _tolerated(tools, devbox, failure and f"launch command {failure}"):
+            return f"launch command {failure}"
+    return None
+
+
+def _tolerated(tools: Tools, devbox: Devbox, failure: str | None) -> str | None:
+    """A failure as it is on the first boot; later it is noted only: to end the devbox would cost its disk."""
+    if failure and devbox.boot:
+        tools.note(devbox.id, "setup_commands", failure, level="error")
+        return None
+    return failure

@@ -1,17 +1,14 @@
 """Bytes through descriptors of devbox files, in threads and in bounded pieces."""
 
 import asyncio
-import errno
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
-from benchyard.errors import DevboxError, TooLarge, UsageError
+from benchyard.errors import DevboxError, DiskFull, TooLarge, is_disk_full
 
 PIECE_BYTES = 1024**2
 Pieces = AsyncIterator[bytes] | Iterator[bytes]
-
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @contextmanager
@@ -20,10 +17,9 @@ def file_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise UsageError(
-                f"the devbox's disk is full ({path}); remove files or take a larger size"
-            ) from error
+        if is_disk_full(error):
+            # Nothing but the machine's disk limits a devbox's writes; its own limit ends it, see ADR 0010.
+            raise DiskFull(f"there is no space left to write {path}; free some and try again") from error
         raise DevboxError(f"{path}: {os.strerror(error.errno or 0)}") from error
 
 

@@ -1,18 +1,23 @@
 """Devboxes as the API sees them."""
 
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from benchyard.devboxes.base import Capability, Network
+from benchyard.devboxes.base import Network
+from benchyard.engine.agents.registry import Agents
+from benchyard.engine.asked import Asked
 from benchyard.engine.journal import now_ms
 from benchyard.engine.keeper import Keeper
-from benchyard.engine.launch import all_mounts, check_request, network
+from benchyard.engine.launch import all_mounts, check_launch, check_request, network
 from benchyard.engine.lifecycle import Lifecycle
+from benchyard.engine.origins import Origins, chosen, merged
+from benchyard.engine.services import require_services
+from benchyard.engine.sizes import resources
 from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move
 from benchyard.engine.tools import Tools, snapshot_keys
+from benchyard.engine.tunnel_plan import new_tunnel
 from benchyard.engine.usage import usage
-from benchyard.errors import Conflict, NotFound, NotSupported, StillWaiting, UsageError
+from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
 from benchyard.models.devboxes import (
     Devbox,
     DevboxChange,
@@ -22,33 +27,23 @@ from benchyard.models.devboxes import (
     StateTransition,
     WaitRequest,
 )
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount, Mount, ObjectMount
-from benchyard.models.snapshots import Snapshot, SnapshotStatus
-from benchyard.store.collection import Collection
+from benchyard.models.mounts import AgentMount, CodeMount, Mount, ObjectMount
+
+__all__ = ["Asked", "Devboxes"]
 
 HOLD_CREATE_SECONDS = 25.0
 HOLD_WAIT_SECONDS = 30.0
-DEFAULT_IMAGE = "host"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Who asks: the id the new thing gets, the hash of the request, and the key it came with."""
-
-    id: str
-    request_hash: str | None = None
-    key_id: str | None = None
 
 
 class Devboxes:
     """All devboxes of this server. Use as an async context manager."""
 
-    def __init__(self, tools: Tools, snapshots: Collection[Snapshot]) -> None:
+    def __init__(self, tools: Tools, origins: Origins, agents: Agents) -> None:
         self.records = tools.roster.records
         self._tools = tools
-        self._snapshots = snapshots
-        self._lifecycle = Lifecycle(tools)
+        self._origins = origins
+        self._agents = agents
+        self._lifecycle = Lifecycle(tools, agents)
         self._keeper = Keeper(tools, self._lifecycle)
 
     async def __aenter__(self) -> Self:
@@ -98,6 +93,10 @@ class Devboxes:
             raise Conflict(f"devbox {devbox_id} has ended; create another", status=devbox.status)
         self._keeper.touch(devbox_id)
         return devbox
+
+    def touch(self, devbox_id: str) -> None:
+        """Note that a devbox is being used."""
+        self._keeper.touch(devbox_id)
 
     async def booted(self, devbox_id: str) -> Devbox:
         """The devbox once it no longer comes up, or as it is after a while."""
@@ -154,9 +153,17 @@ class Devboxes:
 
     async def _planned(self, asked: Asked, request: DevboxRequest) -> Devbox:
         check_request(request)
-        mounts = [await self._checked(mount) for mount in all_mounts(request)]
+        given = all_mounts(request)
+        mounts = [await self._checked(mount) for mount in given if not isinstance(mount, AgentMount)]
+        agents = [await self._agents.mounted(mount) for mount in given if isinstance(mount, AgentMount)]
         await self._check_secrets(request)
-        image = await self._image(request)
+        origin = await self._origins.find(request)
+        launch = merged(origin.launch, request.launch_parameters)
+        resources(launch)
+        check_launch(launch)
+        beside = chosen(launch, origin.services)
+        if beside:
+            require_services(self._tools)
         now = now_ms()
         return Devbox(
             id=asked.id,
@@ -164,39 +171,22 @@ class Devboxes:
             request_hash=asked.request_hash,
             name=request.name or None,
             metadata=request.metadata or {},
-            image=image,
-            blueprint_id=image if request.blueprint_id or request.blueprint_name else None,
+            image=origin.image,
+            blueprint_id=origin.blueprint_id,
             snapshot_id=request.snapshot_id,
-            launch_parameters=request.launch_parameters or LaunchParameters(),
+            launch_parameters=launch,
+            tunnel=new_tunnel(request.tunnel, launch, now) if request.tunnel else None,
             environment_variables=request.environment_variables or {},
             secrets=request.secrets or {},
             entrypoint=request.entrypoint or None,
             mounts=mounts,
+            agents=agents,
+            services=beside,
             state_transitions=[StateTransition(status=DevboxStatus.PROVISIONING, transition_time_ms=now)],
-            initiator_id=asked.key_id,
+            initiator_type=asked.initiator,
+            initiator_id=asked.run_id or asked.scorer_id or asked.key_id,
+            purpose=asked.purpose,
         )
-
-    async def _image(self, request: DevboxRequest) -> str:
-        if request.snapshot_id is not None:
-            return await self._snapshot_image(request.snapshot_id)
-        named = request.blueprint_id or request.blueprint_name
-        if named is None:
-            return DEFAULT_IMAGE
-        capabilities, _ = self._tools.host.report()
-        if Capability.IMAGES not in capabilities:
-            raise NotSupported("this server's driver cannot start other images; use the native driver")
-        try:
-            return (await self._tools.images.get(named)).id
-        except NotFound as error:
-            raise NotFound(f"no blueprint or image {named[:200]!r}; see `benchyard image list`") from error
-
-    async def _snapshot_image(self, snapshot_id: str) -> str:
-        snapshot = await self._snapshots.find(snapshot_id)
-        if snapshot is None or snapshot.status is SnapshotStatus.DELETED:
-            raise NotFound(f"no snapshot {snapshot_id[:200]!r}; list them with /v1/devboxes/disk_snapshots")
-        if snapshot.status is not SnapshotStatus.COMPLETE:
-            raise UsageError(f"snapshot {snapshot_id} is {snapshot.status}; it must be complete")
-        return snapshot.id
 
     async def _check_secrets(self, request: DevboxRequest) -> None:
         for secret in (request.secrets or {}).values():

@@ -1,24 +1,49 @@
-"""The open engine: everything the API can ask for about devboxes."""
+"""The open engine: everything the API can ask for."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from benchyard.engine.agents.registry import Agents
+from benchyard.engine.blueprints import Blueprints
+from benchyard.engine.definitions.benchmarks import Benchmarks
+from benchyard.engine.definitions.custom_scorers import CustomScorers
+from benchyard.engine.definitions.scenarios import Scenarios, Shelves
+from benchyard.engine.definitions.shipped import Shipped
 from benchyard.engine.devboxes import Devboxes
 from benchyard.engine.executions import Executions
 from benchyard.engine.files import Files
+from benchyard.engine.jobs.jobs import Jobs
+from benchyard.engine.jobs.opening import Needs, make_jobs
 from benchyard.engine.library import Library
 from benchyard.engine.logs import Logs
+from benchyard.engine.origins import Origins
 from benchyard.engine.pty import Ptys
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.logs import RunLogs
+from benchyard.engine.runs.scenario_runs import Records, ScenarioRuns
+from benchyard.engine.runs.scoring import Scoring
+from benchyard.engine.runs.traces import Traces
+from benchyard.engine.runs.trials import ScorerTrials
+from benchyard.engine.shelf import Shelf
 from benchyard.engine.snapshots import Snapshots
+from benchyard.engine.ssh import SshKeys
 from benchyard.engine.tools import Tools
+from benchyard.engine.transfers import Transfers
+from benchyard.engine.tunnels import Tunnels
+from benchyard.hosts.kits import KitFolders
+from benchyard.models.agents import RegisteredAgent
+from benchyard.models.benchmarks import Benchmark
+from benchyard.models.blueprints import Blueprint
+from benchyard.models.runs import BenchmarkRun, ScenarioRun
+from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot
-from benchyard.store.collection import Collection
+from benchyard.store.database import Store
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Devboxes and all that belongs to them."""
+    """Devboxes and all that belongs to them; what is run in them, and how well that went."""
 
     devboxes: Devboxes
     executions: Executions
@@ -27,21 +52,84 @@ class Engine:
     snapshots: Snapshots
     ptys: Ptys
     library: Library
+    blueprints: Blueprints
+    shelf: Shelf
+    transfers: Transfers
+    tunnels: Tunnels
+    ssh_keys: SshKeys
+    scorers: CustomScorers
+    scenarios: Scenarios
+    benchmarks: Benchmarks
+    scenario_runs: ScenarioRuns
+    benchmark_runs: BenchmarkRuns
+    run_logs: RunLogs
+    traces: Traces
+    scorer_trials: ScorerTrials
+    jobs: Jobs
+    agents: Agents
 
 
 @asynccontextmanager
-async def open_engine(tools: Tools, snapshots: Collection[Snapshot]) -> AsyncIterator[Engine]:
+async def open_engine(tools: Tools, store: Store) -> AsyncIterator[Engine]:
     """Take up what an earlier server left, and let go of it in order at the end."""
-    async with Devboxes(tools, snapshots) as devboxes:
+    snapshots = store.collection("snapshots", Snapshot)
+    blueprints = store.collection("blueprints", Blueprint)
+    origins = Origins(tools, snapshots, blueprints)
+    kits = KitFolders(tools.settings.data / "kits")
+    agents = Agents(tools, store.collection("agents", RegisteredAgent), kits)
+    async with Devboxes(tools, origins, agents) as devboxes:
+        library = Library(tools)
+        taken = Snapshots(tools, snapshots)
+        scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
+        scenarios = Scenarios(_scenarios(store), scorers, origins)
+        benchmarks = Benchmarks(store.collection("benchmarks", Benchmark), scenarios)
+        records = Records(
+            store.live("scenario_runs", ScenarioRun), store.collection("benchmark_runs", BenchmarkRun)
+        )
+        scoring = Scoring(tools, scorers, kits)
+        runs = ScenarioRuns(tools, records, scenarios, devboxes, scoring)
+        benchmark_runs = BenchmarkRuns(tools, records.benchmark_runs, benchmarks, runs)
+        traces = Traces(tools, runs)
         engine = Engine(
             devboxes=devboxes,
             executions=Executions(tools, devboxes),
             files=Files(tools, devboxes),
             logs=Logs(tools),
-            snapshots=Snapshots(tools, snapshots),
+            snapshots=taken,
             ptys=Ptys(tools, devboxes),
-            library=Library(tools),
+            library=library,
+            shelf=library.shelf,
+            blueprints=Blueprints(tools, blueprints, library.shelf),
+            transfers=Transfers(tools, taken),
+            tunnels=Tunnels(tools, devboxes),
+            ssh_keys=SshKeys(tools),
+            scorers=scorers,
+            scenarios=scenarios,
+            benchmarks=benchmarks,
+            scenario_runs=runs,
+            benchmark_runs=benchmark_runs,
+            run_logs=RunLogs(tools, runs),
+            traces=traces,
+            scorer_trials=ScorerTrials(tools, devboxes, scorers),
+            jobs=make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, traces, agents)),
+            agents=agents,
         )
-        await engine.snapshots.open()
-        await engine.ptys.open()
+        await _take_up(engine)
         yield engine
+
+
+async def _take_up(engine: Engine) -> None:
+    """Go on with what an earlier server left; jobs last, since they use all the others."""
+    await engine.snapshots.open()
+    await engine.blueprints.open()
+    await engine.ptys.open()
+    await engine.ssh_keys.open()
+    await engine.scenario_runs.open()
+    await engine.benchmark_runs.open()
+    await engine.agents.open()
+    await Shipped(engine.scorers, engine.scenarios, engine.benchmarks).open()
+    await engine.jobs.open()
+
+
+def _scenarios(store: Store) -> Shelves:
+    return Shelves(store.collection("scenarios", Scenario), store.collection("scenario_revisions", Scenario))

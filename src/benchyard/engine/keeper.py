@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import logging
+import time
+from functools import partial
 from typing import get_args
 
 from benchyard.devboxes.base import DevboxEnded, Event
+from benchyard.engine import services
 from benchyard.engine.journal import now_ms
 from benchyard.engine.lifecycle import Lifecycle
-from benchyard.engine.lifetimes import is_expired, is_idle
+from benchyard.engine.lifetimes import alive_since_ms, is_idle, seconds_left
+from benchyard.engine.roster import LIVE
 from benchyard.engine.setup import PTY_PREFIX, entrypoint_id
 from benchyard.engine.states import BOOTING, Move
 from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, NotFound
 from benchyard.models.devboxes import Devbox, DevboxStatus, FailureReason
 
@@ -31,6 +36,9 @@ class Keeper:
         self._tools = tools
         self._lifecycle = lifecycle
         self._last_use_ms: dict[str, int] = {}
+        self._deadlines: dict[str, tuple[int, float]] = {}
+        """When the clock of a devbox's lifetime was started, and when it runs out by one that is steady."""
+        self._has_looked = False
 
     def touch(self, devbox_id: str) -> None:
         """Note that a devbox is being used."""
@@ -47,17 +55,22 @@ class Keeper:
             elif devbox.status is _S.RUNNING and devbox.id not in running:
                 detail = "the devbox was gone when the server started again"
                 await self._lifecycle.end(devbox.id, _failure("health_check_failed", detail))
-        left = running | await asyncio.to_thread(self._tools.host.with_disk)
-        for devbox_id in left - {devbox.id for devbox in self._tools.roster.live()}:
-            self._lifecycle.release(devbox_id)
+        left = running | self._tools.host.with_disk()
+        # A devbox whose record cannot be read is kept: who repairs the record finds it as it was.
+        live = await self._tools.roster.records.ids({"status": LIVE})
+        for devbox_id in left - live:
+            if services.main_of(devbox_id) not in live:
+                self._lifecycle.release(devbox_id)
 
     async def watch(self) -> None:
         """Look at every live devbox again and again."""
         while True:
             for devbox in self._tools.roster.live():
                 await self._look(devbox)
+            self._has_looked = True
             live = {devbox.id for devbox in self._tools.roster.live()}
-            self._last_use_ms = {id: time for id, time in self._last_use_ms.items() if id in live}
+            self._last_use_ms = {id: used for id, used in self._last_use_ms.items() if id in live}
+            self._deadlines = {id: each for id, each in self._deadlines.items() if id in live}
             await asyncio.sleep(TICK_SECONDS)
 
     async def clear(self) -> None:
@@ -73,9 +86,14 @@ class Keeper:
     async def listen(self) -> None:
         """Act on what the host tells, as it tells it."""
         async for event in self._tools.host.events():
-            await self._on_event(event)
+            try:
+                await until_kept(partial(self._on_event, event))
+            except (BenchyardError, OSError) as error:
+                _log.warning("could not act on the end of something in %s: %s", event.devbox_id, error)
 
     async def _on_event(self, event: Event) -> None:
+        if isinstance(event, DevboxEnded):
+            services.note_end(self._tools, event.devbox_id, event.detail)
         with contextlib.suppress(NotFound):
             devbox = await self._tools.roster.get(event.devbox_id)
             if isinstance(event, DevboxEnded):
@@ -86,15 +104,28 @@ class Keeper:
 
     async def _look(self, devbox: Devbox) -> None:
         try:
-            if is_expired(devbox, now_ms()):
+            if self._is_expired(devbox):
                 await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="keep_alive_timeout"))
             elif await self._entrypoint_ended(devbox):
                 await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="entrypoint_exit"))
             elif is_idle(devbox, self._last_use_ms.get(devbox.id, 0), now_ms()):
                 await self._on_idle(devbox)
-        except BenchyardError as error:
+        except (BenchyardError, OSError) as error:
             # Tried again at the next beat.
-            _log.warning("could not look after %s: %s", devbox.id, error.message)
+            _log.warning("could not look after %s: %s", devbox.id, error)
+
+    def _is_expired(self, devbox: Devbox) -> bool:
+        """Whether its keep-alive time is over, by a clock that does not jump once this server has seen it."""
+        begun = alive_since_ms(devbox)
+        # What an earlier server began is told by the time on the wire; what was not there a beat ago is new.
+        left = seconds_left(devbox, begun if self._has_looked else now_ms())
+        if left is None:
+            return False
+        known, deadline = self._deadlines.get(devbox.id, (None, 0.0))
+        if known != begun:
+            deadline = time.monotonic() + left
+            self._deadlines[devbox.id] = begun, deadline
+        return time.monotonic() >= deadline
 
     async def _entrypoint_ended(self, devbox: Devbox) -> bool:
         if not devbox.entrypoint or devbox.status is not _S.RUNNING:
@@ -104,17 +135,16 @@ class Keeper:
 
     async def _on_idle(self, devbox: Devbox) -> None:
         policy = devbox.launch_parameters.idle_policy
-        if policy is None or await self._is_busy(devbox):
+        if policy is None or self._is_busy(devbox):
             self.touch(devbox.id)
         elif policy.on_idle == "suspend":
             await self._lifecycle.suspend(devbox.id)
         else:
             await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="idle"))
 
-    async def _is_busy(self, devbox: Devbox) -> bool:
-        states = await self._tools.host.executions(devbox.id)
+    def _is_busy(self, devbox: Devbox) -> bool:
         kept = (entrypoint_id(devbox), PTY_PREFIX)
-        return any(state.status != "completed" and not state.id.startswith(kept) for state in states)
+        return any(not state.id.startswith(kept) for state in self._tools.host.under_way(devbox.id))
 
 
 def _failure(reason: str, detail: str) -> Move:

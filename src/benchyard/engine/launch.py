@@ -9,10 +9,11 @@ from benchyard.engine.sizes import resources
 from benchyard.errors import NotYet, UsageError
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import AgentMount, BrokerMount, CodeMount, FileMount, Mount
+from benchyard.models.mounts import BrokerMount, CodeMount, FileMount, Mount
 
 NETWORK_KEY = "benchyard.network"
 NETWORKS = tuple(network.value for network in Network)
+MOST_PATH = 4096
 MAX_FILE_MOUNT_BYTES = 16 * 1024**2
 MAX_TOKEN_CHARACTERS = 4096
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
@@ -30,10 +31,12 @@ def check_request(request: DevboxRequest) -> None:
     if sum(source is not None for source in sources) > 1:
         raise UsageError("give at most one of blueprint_id, blueprint_name and snapshot_id")
     launch = request.launch_parameters or LaunchParameters()
-    resources(launch)
-    _check_launch(launch)
-    _check_variables(request.environment_variables or {})
-    _check_variables(request.secrets or {})
+    if request.blueprint_id is None and request.blueprint_name is None:
+        # A blueprint may give the rest of a size; then both are looked at together.
+        resources(launch)
+    check_launch(launch)
+    check_variables(request.environment_variables or {})
+    check_variables(request.secrets or {})
     texts = [request.entrypoint or "", *(launch.launch_commands or [])]
     if any("\0" in text for text in texts):
         raise UsageError("a command cannot hold a NUL character")
@@ -42,16 +45,19 @@ def check_request(request: DevboxRequest) -> None:
 
 def all_mounts(request: DevboxRequest) -> list[Mount]:
     """Every mount of a request, from the old fields too; raises NotYet for kinds that are not served."""
-    files = [FileMount(target=target, content=text) for target, text in (request.file_mounts or {}).items()]
+    given = (request.file_mounts or {}).items()
+    if any(not 0 < len(target) <= MOST_PATH for target, _ in given):
+        raise UsageError(f"a file mount needs a path of 1 to {MOST_PATH} characters", field="file_mounts")
+    files = [FileMount(target=target, content=text) for target, text in given]
     mounts: list[Mount] = [*files, *(request.mounts or []), *(request.code_mounts or [])]
     for mount in mounts:
-        if isinstance(mount, AgentMount | BrokerMount):
+        if isinstance(mount, BrokerMount):
             raise NotYet(f"{mount.type} is not served yet", feature=mount.type)
         paths = [getattr(mount, "target", ""), getattr(mount, "object_path", "")]
         if any("\0" in path for path in paths):
             raise UsageError("a path cannot hold a NUL character")
         if isinstance(mount, CodeMount):
-            _check_code(mount)
+            check_code(mount)
     size = sum(len(mount.content.encode()) for mount in mounts if isinstance(mount, FileMount))
     if size > MAX_FILE_MOUNT_BYTES:
         raise UsageError(
@@ -79,16 +85,15 @@ def _check_features(request: DevboxRequest) -> None:
     asked = {
         "gateways": request.gateways,
         "mcp": request.mcp,
-        "tunnel": request.tunnel,
         "launch_parameters.network_policy_id": launch.network_policy_id,
-        "launch_parameters.required_services": launch.required_services,
     }
     for feature, value in asked.items():
         if value:
             raise NotYet(f"{feature} is not served yet", feature=feature)
 
 
-def _check_launch(launch: LaunchParameters) -> None:
+def check_launch(launch: LaunchParameters) -> None:
+    """Refuse launch parameters that this machine cannot serve, or that contradict each other."""
     if launch.architecture and launch.architecture != host_architecture():
         raise UsageError(f"this server runs {host_architecture()} devboxes, not {launch.architecture}")
     nested = launch.lifecycle.after_idle if launch.lifecycle else None
@@ -99,14 +104,16 @@ def _check_launch(launch: LaunchParameters) -> None:
         raise UsageError("user_parameters: root and uid 0 belong together")
 
 
-def _check_code(mount: CodeMount) -> None:
+def check_code(mount: CodeMount) -> None:
+    """Refuse a repository whose token or install command cannot be passed on."""
     if len(mount.token or "") > MAX_TOKEN_CHARACTERS:
         raise UsageError(f"a token may have {MAX_TOKEN_CHARACTERS} characters", field="token")
     if "\0" in (mount.token or "") + (mount.install_command or ""):
         raise UsageError("a token or an install command cannot hold a NUL character")
 
 
-def _check_variables(variables: Mapping[str, str]) -> None:
+def check_variables(variables: Mapping[str, str]) -> None:
+    """Refuse what no program could have in its environment."""
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name):
             raise UsageError(f"not a name of an environment variable: {name[:100]!r}")

@@ -1,17 +1,22 @@
 """Images as the API sees them: listed, imported, deleted."""
 
 import asyncio
-import tempfile
-from pathlib import Path
 
-from benchyard.engine.descriptors import write_all
+from benchyard.engine.boot import FINAL_KIND, SCORING_KIND
+from benchyard.engine.build import FOUNDATION
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.shelf import Shelf
 from benchyard.engine.tools import Tools
+from benchyard.engine.transfers import archive_of
 from benchyard.errors import Conflict, UsageError
 from benchyard.images.debian import make_debian
-from benchyard.images.store import Image
-from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageView
+from benchyard.images.image import check_name
+from benchyard.images.references import normal_reference
+from benchyard.images.store import Image, Label
+from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImagePullRequest, ImageView
 
 _SNAPSHOT = "snapshot"
+_BLUEPRINT = "blueprint"
 _HOST = "host"
 
 
@@ -21,28 +26,59 @@ class Library:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._importing = asyncio.Lock()
+        self.shelf = Shelf(tools)
 
     async def list(self) -> "list[ImageView]":
-        """All images but snapshots, newest first."""
-        return [_view(image) for image in await self._tools.images.list() if image.kind != _SNAPSHOT]
+        """All images but those of snapshots, blueprints and runs, newest first."""
+        return [self._view(image) for image in await self._tools.images.list() if not _has_owner(image)]
 
     async def get(self, id_or_name: str) -> ImageView:
         """The image of that id or name; raises NotFound."""
-        return _view(await self._tools.images.get(id_or_name))
+        return self._view(await self._tools.images.get(id_or_name))
 
-    async def import_image(self, request: ImageImportRequest) -> ImageView:
+    async def import_image(self, request: ImageImportRequest, asked: Asked) -> ImageView:
         """Import a root filesystem; raises ImageError for what is none. One at a time."""
         if (request.object_id is None) == (request.path is None):
             raise UsageError("give either object_id or path")
+        label = Label(request.name, asked.id, asked.request_hash)
         async with self._importing:
-            if request.object_id is not None:
-                return await self._from_object(request.object_id, request.name)
-            return await self._from_path(request.path or "", request.name)
+            if made := await self._made(label):
+                return made
+            async with archive_of(self._tools, request.object_id, request.path) as source:
+                view = self._view(await self._tools.images.import_archive(source, label))
+            await self.shelf.keep_within_limit()
+            return view
 
-    async def make_debian(self, request: DebianImageRequest) -> ImageView:
+    async def make_debian(self, request: DebianImageRequest, asked: Asked) -> ImageView:
         """Make a Debian root filesystem an image; takes minutes. One at a time."""
+        label = Label(request.name or "debian", asked.id, asked.request_hash)
         async with self._importing:
-            return _view(await make_debian(self._tools.images, request.suite, request.name or "debian"))
+            if made := await self._made(label):
+                return made
+            view = self._view(await make_debian(self._tools.images, request.suite, label))
+            await self.shelf.keep_within_limit()
+            return view
+
+    async def pull(self, request: ImagePullRequest, asked: Asked) -> ImageView:
+        """Get an image from its registry; raises BuildFailed where that cannot be."""
+        label = Label(request.name or request.reference.partition("@")[0], asked.id, asked.request_hash)
+        check_name(label.name)
+        normal_reference(request.reference)
+        async with self._importing:
+            if made := await self._made(label):
+                return made
+            view = self._view(await self._tools.builder.pull(request.reference, label, _silent))
+            await self.shelf.keep_within_limit()
+            return view
+
+    async def _made(self, label: Label) -> ImageView | None:
+        """What an earlier request of the same id has made."""
+        for image in await self._tools.images.list():
+            if image.id == label.id:
+                if image.request_hash != label.request_hash:
+                    raise UsageError("this x-request-id was used with another body; send a new one")
+                return self._view(image)
+        return None
 
     async def delete(self, id_or_name: str) -> None:
         """Delete an image; raises Conflict while devboxes or other images stand on it."""
@@ -51,36 +87,34 @@ class Library:
             raise UsageError("the default image is this machine's own system and cannot be deleted")
         if image.kind == _SNAPSHOT:
             raise UsageError(f"{image.id} is a snapshot; delete it at /v1/devboxes/disk_snapshots")
+        if image.kind == _BLUEPRINT:
+            raise UsageError(f"{image.id} is a blueprint; delete it at /v1/blueprints/{image.id}/delete")
+        if image.kind == FINAL_KIND:
+            raise UsageError(f"{image.id} is what a run left; it goes by itself: see --final-state-days")
         users = [devbox.id for devbox in self._tools.roster.live() if devbox.image == image.id]
         if users:
             raise Conflict(f"{len(users)} devboxes stand on image {image.name}, {users[0]} first; end them")
         await self._tools.images.remove(image.id)
+        self.shelf.collector.pins.remove(image.id)
 
-    async def _from_path(self, path: str, name: str) -> ImageView:
-        source = Path(path)
-        if not source.is_absolute() or not source.exists():
-            raise UsageError(
-                f"no absolute path of the server's machine: {path[:200]!r}; upload an object instead"
-            )
-        return _view(await self._tools.images.import_archive(source, name))
-
-    async def _from_object(self, object_id: str, name: str) -> ImageView:
-        _, content = await self._tools.objects.content(object_id)
-        folder = self._tools.settings.data / "uploads"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="image-") as file:
-            async for piece in content:
-                await asyncio.to_thread(write_all, file.fileno(), piece)
-            return _view(await self._tools.images.import_archive(Path(file.name), name))
+    def _view(self, image: Image) -> ImageView:
+        collector = self.shelf.collector
+        return ImageView(
+            id=image.id,
+            name=image.name,
+            kind=image.kind,
+            size_bytes=image.size_bytes,
+            create_time_ms=image.create_time_ms,
+            layers=len(image.layers),
+            parent=image.parent,
+            pinned=image.id in collector.pins.all(),
+            last_used_ms=int(collector.last_used(image) * 1000),
+        )
 
 
-def _view(image: Image) -> ImageView:
-    return ImageView(
-        id=image.id,
-        name=image.name,
-        kind=image.kind,
-        size_bytes=image.size_bytes,
-        create_time_ms=image.create_time_ms,
-        layers=len(image.layers),
-        parent=image.parent,
-    )
+def _has_owner(image: Image) -> bool:
+    return image.kind in (_SNAPSHOT, _BLUEPRINT, SCORING_KIND, FINAL_KIND) or image.id.endswith(FOUNDATION)
+
+
+def _silent(_line: str) -> None:
+    """What an engine says while it pulls is of use only when it fails, and then it is in the error."""

@@ -1,27 +1,36 @@
 """How a devbox comes up, rests, wakes and ends: each verb is one store write and one background job."""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Callable
 from functools import partial
 
-from benchyard.engine.boot import after_boot, boot
+from benchyard.engine import services
+from benchyard.engine.agents.registry import Agents
+from benchyard.engine.boot import PRISTINE, after_boot, boot
 from benchyard.engine.journal import now_ms
 from benchyard.engine.setup import run_step, suspend_id
 from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move, moved
 from benchyard.engine.tools import Tools, job_key, snapshot_keys
-from benchyard.errors import BenchyardError, Conflict, UsageError
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
 from benchyard.hosts.host import ExecRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.launch import SUSPEND_DEADLINE_DEFAULT_MS, LifecycleHooks
 
+RELEASE_SECONDS = 2.0
+
 _S = DevboxStatus
+_log = logging.getLogger(__name__)
 
 
 class Lifecycle:
     """The verbs that change a devbox's status."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, agents: Agents) -> None:
         self._tools = tools
+        self._agents = agents
 
     def start(self, devbox_id: str) -> None:
         """Bring a recorded devbox up in the background."""
@@ -33,7 +42,7 @@ class Lifecycle:
         def rule(record: Devbox) -> Devbox:
             return record if record.status in ENDED else moved(record, move, now_ms())
 
-        devbox, is_changed = await self._decide(devbox_id, rule)
+        devbox, is_changed = await self._tools.roster.move(devbox_id, rule)
         if is_changed:
             self.release(devbox_id)
         return devbox
@@ -52,7 +61,7 @@ class Lifecycle:
                 raise UsageError(f"only a running devbox can be suspended; {devbox_id} is {record.status}")
             return moved(record, Move(_S.SUSPENDING), now_ms())
 
-        devbox, is_changed = await self._decide(devbox_id, rule)
+        devbox, is_changed = await self._tools.roster.move(devbox_id, rule)
         if is_changed:
             self.rest(devbox_id)
         return devbox
@@ -72,44 +81,41 @@ class Lifecycle:
             woken = moved(record, Move(_S.RESUMING), now_ms())
             return woken.model_copy(update={"boot": record.boot + 1})
 
-        devbox, is_changed = await self._decide(devbox_id, rule)
+        devbox, is_changed = await self._tools.roster.move(devbox_id, rule)
         if is_changed:
             self.start(devbox_id)
         return devbox
 
-    async def _decide(self, devbox_id: str, rule: Callable[[Devbox], Devbox]) -> tuple[Devbox, bool]:
-        is_changed = False
-
-        def change(record: Devbox) -> Devbox:
-            nonlocal is_changed
-            new = rule(record)
-            is_changed = new is not record
-            return new
-
-        return await self._tools.roster.change(devbox_id, change), is_changed
-
     async def _boot(self, devbox_id: str) -> None:
-        move = await boot(self._tools, devbox_id)
-        if move.status is _S.RUNNING:
-            try:
-                await self._tools.roster.change(devbox_id, lambda record: after_boot(record, move))
-            except Conflict:
-                # It was ended while it came up, and whoever ended it cleans up.
-                return
-        else:
-            await self.end(devbox_id, move)
+        try:
+            move = await boot(self._tools, devbox_id, self._agents)
+        except Exception:  # noqa: BLE001
+            # A mistake of ours must not leave a devbox that comes up for ever.
+            _log.exception("devbox %s could not be brought up", devbox_id)
+            told = "the server made a mistake; its log tells which"
+            move = Move(_S.FAILURE, failure="health_check_failed", detail=told)
+        if move.status is not _S.RUNNING:
+            await until_kept(partial(self.end, devbox_id, move))
+            return
+        # Whoever ended it while it came up, which is a conflict, cleans up too.
+        with contextlib.suppress(Conflict):
+            await self._note(devbox_id, lambda record: after_boot(record, move))
+
+    async def _note(self, devbox_id: str, change: Callable[[Devbox], Devbox]) -> None:
+        await until_kept(partial(self._tools.roster.change, devbox_id, change))
 
     async def _rest(self, devbox_id: str) -> None:
         devbox = await self._tools.roster.get(devbox_id)
         await self._run_hooks(devbox)
         await self._tools.work.settle(snapshot_keys(devbox_id))
         try:
+            await services.stop(self._tools, devbox_id, keep_disk=True)
             await self._tools.host.stop(devbox_id, keep_disk=True)
         except BenchyardError as error:
             failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)
-            await self.end(devbox_id, failure)
+            await until_kept(partial(self.end, devbox_id, failure))
             return
-        await self._tools.roster.change(devbox_id, lambda record: moved(record, Move(_S.SUSPENDED), now_ms()))
+        await self._note(devbox_id, _suspended)
 
     async def _run_hooks(self, devbox: Devbox) -> None:
         lifecycle = devbox.launch_parameters.lifecycle
@@ -132,4 +138,20 @@ class Lifecycle:
 
     async def _release(self, devbox_id: str) -> None:
         await self._tools.work.cancel(snapshot_keys(devbox_id))
-        await self._tools.host.stop(devbox_id, keep_disk=False)
+        while True:
+            try:
+                await services.stop(self._tools, devbox_id, keep_disk=False)
+                await self._tools.host.stop(devbox_id, keep_disk=False)
+                with contextlib.suppress(NotFound):
+                    await self._tools.images.remove(devbox_id + PRISTINE)
+            except (BenchyardError, OSError) as error:
+                _log.warning("devbox %s could not be cleared away, will try again: %s", devbox_id, error)
+                await asyncio.sleep(RELEASE_SECONDS)
+            else:
+                return
+
+
+def _suspended(devbox: Devbox) -> Devbox:
+    if devbox.status is _S.SUSPENDED:
+        return devbox
+    return moved(devbox, Move(_S.SUSPENDED), now_ms())

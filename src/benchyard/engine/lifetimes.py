@@ -13,12 +13,13 @@ def alive_since_ms(devbox: Devbox) -> int:
     return max(times, default=devbox.create_time_ms)
 
 
-def is_expired(devbox: Devbox, now_ms: int) -> bool:
-    """Whether its keep-alive time is over; an idle policy takes the place of it once the devbox runs."""
+def seconds_left(devbox: Devbox, now_ms: int) -> float | None:
+    """What is left of its keep-alive time; None where an idle policy takes the place of it, once it runs."""
     launch = devbox.launch_parameters
     counts = devbox.status in BOOTING or (devbox.status is DevboxStatus.RUNNING and not launch.idle_policy)
     seconds = launch.keep_alive_time_seconds or KEEP_ALIVE_DEFAULT_SECONDS
-    return counts and now_ms >= alive_since_ms(devbox) + seconds * 1000
+    # Never more than all of it, though the clock may have been set back since it began.
+    return seconds - max(0, now_ms - alive_since_ms(devbox)) / 1000 if counts else None
 
 
 def is_idle(devbox: Devbox, last_use_ms: int, now_ms: int) -> bool:

@@ -1,10 +1,12 @@
 """Puts files, objects and repositories into a devbox before it runs; all unpacking happens inside it."""
 
 import shlex
+from functools import partial
 
 from benchyard.engine.descriptors import write_pieces
 from benchyard.engine.setup import run_step
 from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
 from benchyard.errors import UsageError
 from benchyard.hosts.host import ExecRequest
 from benchyard.models.devboxes import Devbox
@@ -16,9 +18,10 @@ _UNPACK = {
     "tgz": _EXPAND + 'mkdir -p -- "$BY_PATH" && tar -xzf "$BY_ARCHIVE" --no-same-owner -C "$BY_PATH"',
     "gzip": _EXPAND + 'mkdir -p -- "$(dirname -- "$BY_PATH")" && gzip -dc < "$BY_ARCHIVE" > "$BY_PATH"',
 }
-_CREDENTIALS = "!f() { echo username=x-access-token; echo password=$BY_TOKEN; }; f"
+CREDENTIALS = "!f() { echo username=x-access-token; echo password=$BY_TOKEN; }; f"
+"""What git is told to ask for a name and a password: they come from `BY_TOKEN`."""
 _CLONE = (
-    f"git -c credential.helper= -c credential.helper={shlex.quote(_CREDENTIALS)} "
+    f"git -c credential.helper= -c credential.helper={shlex.quote(CREDENTIALS)} "
     'clone --quiet -- "$BY_URL" "$HOME/$BY_NAME"'
 )
 _CHECKOUT = ' && git -C "$HOME/$BY_NAME" checkout --quiet "$BY_REF" --'
@@ -52,7 +55,7 @@ async def _open(tools: Tools, devbox_id: str, path: str) -> int:
 
 
 async def _put_object(tools: Tools, devbox: Devbox, mount: ObjectMount, step: str) -> str | None:
-    record, content = await tools.objects.content(mount.object_id)
+    record, content = await until_kept(partial(tools.objects.content, mount.object_id))
     unpack = _UNPACK.get(record.content_type)
     # Relative paths start at the user's home, and so do commands.
     path = f".benchyard-{step}" if unpack else mount.object_path
@@ -67,6 +70,14 @@ async def _put_object(tools: Tools, devbox: Devbox, mount: ObjectMount, step: st
 
 
 async def _put_code(tools: Tools, devbox: Devbox, mount: CodeMount, step: str) -> str | None:
+    for request in code_requests(tools, mount, step):
+        if failure := await run_step(tools, devbox.id, request):
+            return failure
+    return None
+
+
+def code_requests(tools: Tools, mount: CodeMount, step: str) -> list[ExecRequest]:
+    """The commands that clone a repository and install what it needs; `BY_TOKEN` in them is a secret."""
     url = f"{tools.settings.git_url.rstrip('/')}/{mount.repo_owner}/{mount.repo_name}.git"
     env = {"BY_URL": url, "BY_NAME": mount.repo_name, "GIT_TERMINAL_PROMPT": "0"}
     if mount.token:
@@ -75,8 +86,8 @@ async def _put_code(tools: Tools, devbox: Devbox, mount: CodeMount, step: str) -
     if mount.git_ref:
         env["BY_REF"] = mount.git_ref
         command += _CHECKOUT
-    failure = await run_step(tools, devbox.id, ExecRequest(id=step, command=command, env=env))
-    if failure or not mount.install_command:
-        return failure
-    install = f"cd {shlex.quote(mount.repo_name)} && {{ {mount.install_command}\n}}"
-    return await run_step(tools, devbox.id, ExecRequest(id=f"{step}-install", command=install))
+    requests = [ExecRequest(id=step, command=command, env=env)]
+    if mount.install_command:
+        install = f"cd {shlex.quote(mount.repo_name)} && {{ {mount.install_command}\n}}"
+        requests.append(ExecRequest(id=f"{step}-install", command=install))
+    return requests

@@ -31,9 +31,11 @@ class Objects:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        known = await self.records.all({"status": (ObjectState.UPLOADING, ObjectState.READ_ONLY)})
+        present = {"status": (ObjectState.UPLOADING, ObjectState.READ_ONLY)}
+        known = await self.records.all(present)
         self._ends_ms = {each.id: each.delete_after_time_ms for each in known if each.delete_after_time_ms}
-        await self._remove_strays({each.path for each in known})
+        unreadable = await self.records.ids(present) - {each.id for each in known}
+        await self._remove_strays({each.path for each in known}, unreadable)
         self._sweeper = asyncio.create_task(self._sweep_for_ever())
         return self
 
@@ -156,9 +158,10 @@ class Objects:
             except StoreError:
                 logger.warning("expired objects could not be removed; will try again", exc_info=True)
 
-    async def _remove_strays(self, wanted: set[str | None]) -> None:
+    async def _remove_strays(self, wanted: set[str | None], unreadable: set[str]) -> None:
+        await self._contents.clear()
         for path in await self._contents.paths():
-            if path not in wanted:
+            if path not in wanted and path.partition("/")[0] not in unreadable:
                 await self._contents.delete(path)
 
 

@@ -58,8 +58,8 @@ class Ptys:
         """Take up the sessions that still run, and look after them from now on."""
         for devbox in self._tools.roster.live():
             if devbox.status is DevboxStatus.RUNNING:
-                for state in await self._host.executions(devbox.id):
-                    if state.id.startswith(PTY_PREFIX) and state.status != "completed":
+                for state in self._host.under_way(devbox.id):
+                    if state.id.startswith(PTY_PREFIX):
                         # Its name is not known before somebody asks for it by that.
                         self._sessions[devbox.id, state.id] = Session(devbox.id, state.id, state.id)
         self._tools.work.start("pty/sweep", self._sweep_for_ever)

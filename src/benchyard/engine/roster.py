@@ -1,15 +1,13 @@
 """The roster: records of live devboxes in memory, written through to the store, waking whoever waits."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from benchyard.engine.states import ENDED
+from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.store.collection import Collection
-
-T = TypeVar("T")
 
 LIVE = tuple(status.value for status in DevboxStatus if status not in ENDED)
 
@@ -39,6 +37,11 @@ class Roster:
         """Every devbox that has not ended."""
         return [entry.record for entry in self._live.values()]
 
+    def living(self, devbox_id: str) -> Devbox | None:
+        """The record of that id, if it has not ended."""
+        entry = self._live.get(devbox_id)
+        return entry.record if entry else None
+
     async def add(self, devbox: Devbox) -> tuple[Devbox, bool]:
         """Add a record unless the same request did before; returns what is kept, and whether it is new."""
         kept, is_new = await uninterrupted(self.records.insert_once(devbox))
@@ -53,9 +56,14 @@ class Roster:
 
     async def change(self, devbox_id: str, change: Callable[[Devbox], Devbox]) -> Devbox:
         """Change a record in the store and in memory, and wake whoever waits for it; raises NotFound."""
+        record, _ = await self.move(devbox_id, change)
+        return record
+
+    async def move(self, devbox_id: str, change: Callable[[Devbox], Devbox]) -> tuple[Devbox, bool]:
+        """Like `change`; also whether its status is another now than anybody here knew."""
         entry = self._live.get(devbox_id)
         if entry is None:
-            return await self.records.change(devbox_id, change)
+            return await self.records.change(devbox_id, change), False
         return await uninterrupted(self._change(entry, change))
 
     async def wait(self, devbox_id: str, is_reached: Callable[[Devbox], bool], timeout: float) -> Devbox:
@@ -69,24 +77,16 @@ class Roster:
             pass
         return entry.record
 
-    async def _change(self, entry: _Entry, change: Callable[[Devbox], Devbox]) -> Devbox:
+    async def _change(self, entry: _Entry, change: Callable[[Devbox], Devbox]) -> tuple[Devbox, bool]:
         async with entry.lock:
             before = entry.record.status
             entry.record = await self.records.change(entry.record.id, change)
-            if entry.record.status is not before:
+            # Not `change` tells: a database that goes away may have done what it said had failed.
+            is_moved = entry.record.status is not before
+            if is_moved:
                 self._on_move(entry.record)
             if entry.record.status in ENDED:
                 self._live.pop(entry.record.id, None)
             entry.changed.set()
             entry.changed = asyncio.Event()
-            return entry.record
-
-
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Await something that must not be cut in half: a cancellation is delivered after it has ended."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+            return entry.record, is_moved

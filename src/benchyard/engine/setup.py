@@ -7,6 +7,8 @@ from benchyard.models.executions import LogSource
 
 PTY_PREFIX = "pty-"
 """What the ids of terminals' executions begin with."""
+SSH_PREFIX = "ssh-"
+"""What the ids of executions begin with that live as long as an ssh connection."""
 
 _HOUR = 3600.0
 

@@ -3,14 +3,25 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.journal import now_ms
-from benchyard.engine.roster import uninterrupted
 from benchyard.engine.states import BOOTING, ENDED
 from benchyard.engine.tools import Tools, snapshot_keys
-from benchyard.errors import BenchyardError, Conflict, DevboxError, NotFound, StillWaiting, UsageError
+from benchyard.engine.work import until_kept
+from benchyard.errors import (
+    BenchyardError,
+    Conflict,
+    DevboxError,
+    ImageError,
+    NotFound,
+    StillWaiting,
+    UsageError,
+    from_os,
+)
+from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox
 from benchyard.models.snapshots import Snapshot, SnapshotRequest, SnapshotStatus
 from benchyard.store.collection import Collection
@@ -27,11 +38,12 @@ class Snapshots:
     def __init__(self, tools: Tools, records: Collection[Snapshot]) -> None:
         self.records = records
         self._tools = tools
+        self._deleted = asyncio.Event()
 
     async def open(self) -> None:
         """Mark what a stop cut short, and remove what waits for it."""
         for snapshot in await self.records.all({"status": _S.IN_PROGRESS.value}):
-            await self._fail(snapshot.id, "the server stopped while the snapshot was being taken")
+            await self._settle(snapshot)
         self._tools.work.start("snapshots/collect", self._collect_for_ever)
 
     async def start(self, devbox_id: str, asked: Asked, request: SnapshotRequest) -> Snapshot:
@@ -46,6 +58,7 @@ class Snapshots:
             request_hash=asked.request_hash,
             source_devbox_id=devbox_id,
             source_blueprint_id=devbox.blueprint_id,
+            source_snapshot_id=devbox.snapshot_id,
             name=request.name or None,
             commit_message=request.commit_message or None,
             metadata=request.metadata or {},
@@ -55,6 +68,23 @@ class Snapshots:
             key = snapshot_keys(devbox_id) + snapshot.id
             self._tools.work.start(key, partial(self._take, devbox_id, snapshot.id))
         return snapshot
+
+    async def make(self, record: Snapshot, work: Callable[[], Awaitable[dict[str, object]]]) -> Snapshot:
+        """Make a snapshot by other work than taking one, and wait for it; the work returns what to note.
+
+        Raises ImageError where that failed, and leaves no record of it then.
+        """
+        snapshot, is_new = await self.records.insert_once(record)
+        key = f"snapshot//{snapshot.id}"
+        if is_new:
+            self._tools.work.start(key, partial(self._do, snapshot.id, work))
+        await self._tools.work.settle(key)
+        made = await self.records.find(snapshot.id)
+        if made is None or made.status is _S.ERROR:
+            with contextlib.suppress(NotFound):
+                await self.records.delete(snapshot.id)
+            raise ImageError(f"the snapshot was not made: {made.error_message if made else 'ask again'}")
+        return made
 
     async def take(self, devbox_id: str, asked: Asked, request: SnapshotRequest) -> Snapshot:
         """Take a snapshot and wait until it is complete; raises DevboxError if it failed."""
@@ -93,7 +123,8 @@ class Snapshots:
             if devbox.snapshot_id == snapshot_id and devbox.status in BOOTING:
                 raise Conflict(f"devbox {devbox.id} is being made from snapshot {snapshot_id}; wait for it")
         snapshot = await self.records.change(snapshot_id, apply)
-        await self.collect()
+        # Gigabytes take their time to go; who deletes them does not wait for it.
+        self._deleted.set()
         return snapshot
 
     async def collect(self) -> None:
@@ -106,22 +137,42 @@ class Snapshots:
 
     async def _collect_for_ever(self) -> None:
         while True:
+            self._deleted.clear()
             try:
                 await self.collect()
-            except BenchyardError as error:
-                _log.warning("deleted snapshots could not be removed, will try again: %s", error.message)
-            await asyncio.sleep(COLLECT_SECONDS)
+            except (BenchyardError, OSError) as error:
+                _log.warning("deleted snapshots could not be removed, will try again: %s", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(COLLECT_SECONDS):
+                    await self._deleted.wait()
 
     async def _take(self, devbox_id: str, snapshot_id: str) -> None:
+        async def work() -> dict[str, object]:
+            return {"size_bytes": await self._tools.host.snapshot(devbox_id, snapshot_id)}
+
+        await self._do(snapshot_id, work)
+
+    async def _do(self, snapshot_id: str, work: Callable[[], Awaitable[dict[str, object]]]) -> None:
         try:
-            size = await self._tools.host.snapshot(devbox_id, snapshot_id)
+            found = await work()
         except asyncio.CancelledError:
             await uninterrupted(self._fail(snapshot_id, "the devbox or the server was stopped meanwhile"))
             raise
         except BenchyardError as error:
-            await self._fail(snapshot_id, error.message)
+            await until_kept(partial(self._fail, snapshot_id, error.message))
             return
-        await self._set(snapshot_id, status=_S.COMPLETE, size_bytes=size, has_image=True)
+        except OSError as error:
+            await until_kept(partial(self._fail, snapshot_id, from_os(error).message))
+            return
+        await self._kept(snapshot_id, status=_S.COMPLETE, has_image=True, **found)
+
+    async def _settle(self, snapshot: Snapshot) -> None:
+        """Take up what a stop cut short: an image that was made is there whole."""
+        image = next((each for each in await self._tools.images.list() if each.id == snapshot.id), None)
+        if image is None or not snapshot.source_devbox_id:
+            await self._fail(snapshot.id, "the server stopped while the snapshot was being made")
+        else:
+            await self._set(snapshot.id, status=_S.COMPLETE, has_image=True, size_bytes=image.size_bytes)
 
     async def _remove_image(self, snapshot_id: str) -> None:
         with contextlib.suppress(NotFound):
@@ -130,6 +181,9 @@ class Snapshots:
     async def _fail(self, snapshot_id: str, reason: str) -> None:
         await self._remove_image(snapshot_id)
         await self._set(snapshot_id, status=_S.ERROR, error_message=reason)
+
+    async def _kept(self, snapshot_id: str, **fields: object) -> None:
+        await until_kept(partial(self._set, snapshot_id, **fields))
 
     async def _set(self, snapshot_id: str, **fields: object) -> None:
         await self.records.change(snapshot_id, lambda record: record.model_copy(update=fields))

@@ -52,7 +52,7 @@ def moved(devbox: Devbox, move: Move, now_ms: int) -> Devbox:
         "shutdown_reason": move.shutdown,
     }
     if move.status in ENDED:
-        changes |= {"end_time_ms": now_ms, "mounts": []}
+        changes |= {"end_time_ms": now_ms, "mounts": [], "tunnel": None, "ssh_keys": []}
     elif move.status is _S.RUNNING:
         changes["mounts"] = []
     return devbox.model_copy(update=changes)

@@ -1,17 +1,23 @@
 """What the engine works with, in one place."""
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 
+from benchyard.devboxes.base import Trees
+from benchyard.devboxes.trees import LocalTrees
 from benchyard.engine.journal import Journal, now_ms
 from benchyard.engine.objects import Objects
 from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.engine.work import Work
 from benchyard.hosts.host import Host
+from benchyard.images.build import Builder
 from benchyard.images.store import ImageStore
 from benchyard.models.executions import LogLine, LogSource
 from benchyard.settings import Settings
 from benchyard.store.vault import Vault
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -21,17 +27,23 @@ class Tools:
     settings: Settings
     host: Host
     images: ImageStore
+    builder: Builder
     roster: Roster
     work: Work
     journal: Journal
     vault: Vault
     secrets: Secrets
     objects: Objects
+    trees: Trees = field(default_factory=LocalTrees)
 
     def note(self, devbox_id: str, source: LogSource, message: str, *, level: str = "info") -> None:
         """Write a line into a devbox's log."""
         line = LogLine(level=level, source=source, timestamp_ms=now_ms(), message=message)
-        self.journal.note(devbox_id, line)
+        try:
+            self.journal.note(devbox_id, line)
+        except OSError as error:
+            # What it tells of has happened: that its line is missing must not undo it.
+            _log.warning("a line of the log of %s is lost: %s", devbox_id, error)
 
 
 def job_key(devbox_id: str) -> str:

@@ -4,11 +4,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+from benchyard.errors import StoreError
 
 GRACE_SECONDS = 10
+_FIRST_DELAY_SECONDS = 0.1
+_LONGEST_DELAY_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Job = Callable[[], Coroutine[Any, Any, None]]
 
@@ -33,16 +39,18 @@ class Work:
             task.add_done_callback(self._closing.discard)
 
     def under_way(self, prefix: str) -> list[str]:
-        """The keys that begin so and have a job."""
+        """The keys that have a job: those that begin so where it ends with a slash, else that one."""
+        if prefix and not prefix.endswith("/"):
+            return [prefix] if prefix in self._tasks else []
         return [key for key in self._tasks if key.startswith(prefix)]
 
     async def settle(self, prefix: str) -> None:
-        """Wait until nothing is under way for keys that begin so."""
+        """Wait until nothing is under way for these keys."""
         while keys := self.under_way(prefix):
             await asyncio.wait(set[asyncio.Task[None]]().union(*(self._tasks[key] for key in keys)))
 
     async def cancel(self, prefix: str) -> None:
-        """Cancel what is under way for keys that begin so, and wait for it to end."""
+        """Cancel what is under way for these keys, and wait for it to end."""
         for key in self.under_way(prefix):
             for task in self._tasks[key]:
                 task.cancel()
@@ -57,6 +65,13 @@ class Work:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        # What was cancelled may have begun to clear up behind itself.
+        late = {task for group in self._tasks.values() for task in group}
+        if late:
+            _, unfinished = await asyncio.wait(late, timeout=GRACE_SECONDS)
+            for task in unfinished:
+                task.cancel()
+            await asyncio.wait(late)
 
     def _forget(self, key: str, task: asyncio.Task[None]) -> None:
         group = self._tasks.get(key, set())
@@ -73,3 +88,17 @@ async def _run(key: str, earlier: set[asyncio.Task[None]], job: Job) -> None:
     except Exception:  # noqa: BLE001
         # The boundary of background work: jobs record their failures themselves, so this is a bug to be seen.
         _log.exception("background work failed for %s", key)
+
+
+async def until_kept(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What the store answers, asked again while it is locked, gone or full: for work that nobody repeats."""
+    delay = _FIRST_DELAY_SECONDS
+    while True:
+        try:
+            return await ask()
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            _log.warning("background work waits for the store: %s", error.message)
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, _LONGEST_DELAY_SECONDS)

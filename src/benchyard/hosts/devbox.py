@@ -1,14 +1,16 @@
 """One devbox on this host: its commands, its named shells, and what becomes of them when it ends."""
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchyard.devboxes.base import (
+    Capability,
     Command,
     Control,
     DevboxSpec,
@@ -19,16 +21,18 @@ from benchyard.devboxes.base import (
     Status,
     read_status,
 )
-from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError
+from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError, from_os
 from benchyard.hosts import hints, shells
 from benchyard.hosts.executions import Execution, Executions, now_ms
 from benchyard.hosts.journal import Entry
 from benchyard.hosts.requests import ExecRequest
 from benchyard.hosts.shells import Capture, Shell
+from benchyard.hosts.uninterrupted import uninterrupted
 
 _logger = logging.getLogger(__name__)
 
 _KILLED = 137
+_READ_BY_SHELLS = frozenset({"BASH_ENV", "ENV"})
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ class Ties:
 class Devbox:
     """What the host holds of one devbox."""
 
-    def __init__(self, entry: Entry, spec: DevboxSpec, ties: Ties) -> None:
+    def __init__(self, entry: Entry, spec: DevboxSpec, ties: Ties, image_env: Mapping[str, str]) -> None:
         self.entry = entry
         self.spec = spec
         self.is_running = False
-        self.executions = Executions(spec.folder / "executions")
-        self.image_env: Mapping[str, str] = {}
+        folder = spec.folder / "executions"
+        # One that begins now: none has to be looked for on disk.
+        self._is_known_whole = not folder.exists()
+        self.executions = Executions(folder)
+        self.image_env = image_env
         self._driver = ties.driver
         self._spawn = ties.spawn
         self._on_end = ties.on_end
@@ -76,8 +83,11 @@ class Devbox:
     async def exec(self, request: ExecRequest) -> Execution:
         """Start a command, or queue it in its shell."""
         self.require_running()
-        if "\0" in request.command:
-            raise UsageError("a command cannot hold NUL bytes; send them as standard input")
+        shells.check(request.command, request.argv, request.cwd)
+        if request.argv is not None and request.shell_name is not None:
+            raise UsageError("a program that is run as it is has no shell: give `argv` or `shell_name`")
+        if request.strict and request.pty is not None:
+            raise UsageError("a command on a terminal cannot be strict: its end is not told from its output")
         execution, is_new = self.executions.add(request)
         if not is_new:
             return execution
@@ -110,10 +120,13 @@ class Devbox:
 
     async def _start(self, execution: Execution, shell: Shell | None) -> None:
         request, folder = execution.request, execution.folder
-        program = await self._shell_program()
-        if shell is None:
+        if request.argv is not None:
+            invocation = shells.Invocation(request.argv)
+        elif shell is None:
+            program = await self._shell_program()
             invocation = shells.plain(program, request.command, folder, is_terminal=request.pty is not None)
         else:
+            program = await self._shell_program()
             invocation = shell.invocation(program, request.command, request.env, folder)
             execution.capture = Capture(folder / "state")
         self.executions.begin(execution)
@@ -122,11 +135,13 @@ class Devbox:
             argv=invocation.argv,
             folder=folder,
             user=self._user(request),
-            env={**self.image_env, **self.entry.request.env, **request.env},
+            cwd=request.cwd,
+            env=self._environment(request),
             attach_stdin=request.attach_stdin,
             pty=request.pty,
             timeout_seconds=request.timeout_seconds,
             extra_files=invocation.extra_files,
+            strict=request.strict,
         )
         try:
             await self._driver.exec(self.spec.id, command)
@@ -134,6 +149,13 @@ class Devbox:
             if execution.capture is not None:
                 execution.capture.close()
             raise
+
+    def _environment(self, request: ExecRequest) -> dict[str, str]:
+        own = {**self.image_env, **self.entry.request.env}
+        if request.argv is not None:
+            # What these name would be read by a shell before anything it was told to do.
+            own = {name: value for name, value in own.items() if name not in _READ_BY_SHELLS}
+        return {**own, **request.env}
 
     async def _shell_program(self) -> str:
         if self._program is None:
@@ -194,7 +216,10 @@ class Devbox:
         shell = self._shell(execution.request)
         if shell is not None and execution.capture is not None:
             state = execution.capture.close()
-            shell.keep(None if status.killed or status.timed_out else state)
+            try:
+                shell.keep(None if status.killed or status.timed_out else state)
+            except OSError as error:
+                hint = f"The shell did not keep what this command changed in it: {error.strerror}."
         self.executions.finish(execution, status, hint)
         self._leave(shell, execution.request.id)
         self._on_end(self.spec.id, execution.request.id)
@@ -212,52 +237,65 @@ class Devbox:
         execution = self.executions.active.get(shell.queue[0]) if shell.queue else None
         if execution is None or execution.is_started:
             return
+        await self._begin(execution, shell)
+
+    async def _begin(self, execution: Execution, shell: Shell | None) -> None:
+        """Start what nobody waits for any more to be told that it could not be started."""
         try:
             await self._start(execution, shell)
-        except BenchyardError as error:
-            status = Status(126, ended_ms=now_ms(), error=f"it could not be started: {error.message}")
+        except (BenchyardError, OSError) as error:
+            reason = error.message if isinstance(error, BenchyardError) else from_os(error).message
+            status = Status(126, ended_ms=now_ms(), error=f"it could not be started: {reason}")
             self.executions.cut_short(execution, status)
             self._leave(shell, execution.request.id)
 
     async def take_up(self) -> None:
-        """Go on, after a restart, with the executions that had not ended."""
-        found = await self.executions.all()
-        for execution in found:
-            if execution.status is not None:
-                continue
+        """Go on, after a restart, with executions that had not ended, and begin those that had not begun."""
+        for execution in self.executions.unfinished():
             self.executions.take_up(execution)
+            execution.is_started = execution.is_started and await self._has_begun(execution)
             shell = self._shell(execution.request)
             if shell is not None:
                 shell.queue.append(execution.request.id)
                 if execution.is_started:
                     execution.capture = Capture(execution.folder / "state")
-            if execution.is_started and not await self._still_runs(execution):
-                self.look(execution.request.id)
+            elif not execution.is_started:
+                self._spawn(self._begin(execution, None))
+            self.look(execution.request.id)
         for shell in self._shells.values():
             if shell.queue:
                 self._spawn(self._next(shell))
 
-    async def _still_runs(self, execution: Execution) -> bool:
-        if await self._driver.control(self.spec.id, execution.request.id, Signal(0)):
-            return True
-        if read_status(execution.folder) is None:
-            error = "the server ended before the command had begun"
-            status = Status(_KILLED, ended_ms=now_ms(), error=error)
-            self.executions.cut_short(execution, status)
-            self._leave(self._shell(execution.request), execution.request.id)
-        return False
+    async def _has_begun(self, execution: Execution) -> bool:
+        """Whether the devbox knows of it; if not, the server ended with the command still in its hands."""
+        is_known = await self._driver.control(self.spec.id, execution.request.id, Signal(0))
+        return is_known or read_status(execution.folder) is not None
 
     async def end(self, reason: str) -> None:
         """The devbox does not run any more: so does nothing in it."""
         self.is_running = False
-        if not self.executions.active:
-            for execution in await self.executions.all():
-                if execution.status is None:
-                    self.executions.take_up(execution)
+        if not self.executions.active and not self._is_known_whole:
+            for execution in await asyncio.to_thread(self.executions.unfinished):
+                self.executions.take_up(execution)
         for execution in list(self.executions.active.values()):
             status = Status(_KILLED, killed=True, ended_ms=now_ms(), error=reason)
             self.executions.cut_short(execution, status)
         self._shells.clear()
+
+    @contextlib.asynccontextmanager
+    async def still_disk(self) -> AsyncIterator[Path]:
+        """What it has changed, with every process that could change more of it standing still."""
+        is_frozen = self.is_running and Capability.FREEZE in self._driver.capabilities
+        try:
+            if is_frozen:
+                # Cut in half, it could end after the thaw that follows.
+                await uninterrupted(self._driver.freeze(self.spec.id))
+            async with self._driver.storage.changes(self.spec) as changes:
+                yield changes
+        finally:
+            if is_frozen:
+                with contextlib.suppress(DevboxGone):
+                    await asyncio.shield(self._driver.thaw(self.spec.id))
 
     def release(self) -> None:
         """Let go of what only this process holds; the devbox lives on."""

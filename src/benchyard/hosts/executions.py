@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import logging
+import os
+import shlex
 import shutil
 import time
 from collections import OrderedDict
@@ -17,6 +20,8 @@ from benchyard.hosts.journal import checked_name
 from benchyard.hosts.requests import ExecRequest, ExecutionState
 from benchyard.hosts.shells import Capture
 
+_logger = logging.getLogger(__name__)
+
 _REMEMBERED = 256
 """Completed executions kept in memory; the others are read from their folders again."""
 
@@ -24,6 +29,11 @@ _REMEMBERED = 256
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def shown(request: ExecRequest) -> str:
+    """The command as a line of text."""
+    return request.command if request.argv is None else shlex.join(request.argv)
 
 
 @dataclass
@@ -46,7 +56,7 @@ class Execution:
         return ExecutionState(
             id=self.request.id,
             devbox_id=devbox_id,
-            command=self.request.command,
+            command=shown(self.request),
             status=state,
             shell_name=self.request.shell_name,
             exit_status=status.exit_status if status else None,
@@ -57,6 +67,8 @@ class Execution:
             stdout_truncated=bool(status and status.stdout_truncated),
             stderr_truncated=bool(status and status.stderr_truncated),
             hint=self.hint or (hints.from_status(status, limits) if status else None),
+            signal=status.signal if status else None,
+            timed_out=bool(status and status.timed_out),
         )
 
 
@@ -81,8 +93,12 @@ class Executions:
                 )
             return known, False
         execution = Execution(folder, request, time.time_ns())
-        noted = {**asdict(request), "created_ns": execution.created_ns}
-        (folder / "request.json").write_text(json.dumps(noted))
+        noted = {**vars(request), "env": {**request.env}, "created_ns": execution.created_ns}
+        try:
+            (folder / "request.json").write_text(json.dumps(noted))
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self.active[request.id] = execution
         return execution, True
 
@@ -97,6 +113,12 @@ class Executions:
         found = await asyncio.to_thread(_load_all, self._folder, known)
         return sorted(found, key=lambda one: one.created_ns)
 
+    def unfinished(self) -> list[Execution]:
+        """Those on disk that have no status, oldest first; blocks, but does not read the others' requests."""
+        folders = self._folder.iterdir() if self._folder.is_dir() else ()
+        found = [_load(folder) for folder in folders if read_status(folder) is None]
+        return sorted((one for one in found if one), key=lambda one: one.created_ns)
+
     def begin(self, execution: Execution) -> None:
         """Count it as started; after a restart, the output files that the driver makes tell."""
         execution.is_started = True
@@ -104,7 +126,7 @@ class Executions:
     def finish(self, execution: Execution, status: Status, hint: str | None = None) -> None:
         """Note how it ended, and tell everybody who waits."""
         if hint:
-            (execution.folder / "hint").write_text(hint)
+            _try_to_write(execution.folder / "hint", hint)
         execution.status = status
         execution.hint = hint
         execution.done.set()
@@ -118,7 +140,8 @@ class Executions:
         found = read_status(execution.folder)
         if found is None:
             found = status
-            (execution.folder / "status.json").write_text(json.dumps(asdict(status)))
+            # Tried only: where there is no space for it, the next server comes to the same end.
+            _try_to_write(execution.folder / "status.json", json.dumps(asdict(status)))
         if execution.capture is not None:
             execution.capture.close()
         self.finish(execution, found)
@@ -131,6 +154,17 @@ class Executions:
     def take_up(self, execution: Execution) -> None:
         """Hold one that was found on disk and has not ended."""
         self.active[execution.request.id] = execution
+
+
+def _try_to_write(path: Path, text: str) -> None:
+    """Write what must not keep an execution from ending; in place, for space that was set aside."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.truncate()
+    except OSError as error:
+        _logger.warning("%s could not be written: %s", path, error)
 
 
 def _load_all(folder: Path, known: Mapping[str, Execution]) -> list[Execution]:
@@ -157,8 +191,9 @@ def _load(folder: Path) -> Execution | None:
         # Half of it was written when the server was killed: nobody was told that it exists.
         return None
     created_ns = noted.pop("created_ns")
-    if noted["pty"]:
-        noted["pty"] = tuple(noted["pty"])
+    for name in ("pty", "argv"):
+        if noted.get(name):
+            noted[name] = tuple(noted[name])
     execution = Execution(folder, ExecRequest(**noted), created_ns)
     execution.is_started = (folder / "stdout").exists()
     execution.status = read_status(folder)

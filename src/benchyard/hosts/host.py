@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 from benchyard.devboxes.base import (
     Capability,
@@ -22,11 +23,14 @@ from benchyard.devboxes.base import (
     Rootfs,
     Usage,
 )
-from benchyard.errors import BenchyardError, Conflict, DevboxGone, ImageError, NotFound, UsageError
+from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
 from benchyard.hosts import output, watch
+from benchyard.hosts.defaults import Defaults
 from benchyard.hosts.devbox import Devbox, Ties
+from benchyard.hosts.events import Events
 from benchyard.hosts.journal import Entry, Journal
 from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
+from benchyard.hosts.rooms import HostTies, Rooms
 from benchyard.hosts.users import ensure_user
 from benchyard.images.store import Image, ImageStore
 
@@ -34,9 +38,9 @@ __all__ = ["ExecRequest", "ExecutionState", "Host", "StartRequest"]
 
 _logger = logging.getLogger(__name__)
 
-_MAX_EVENTS = 100_000
+_REMEMBERED = 256
+"""Ended devboxes kept in memory; the others are read from their folders again."""
 _LOOK_AGAIN_SECONDS = 1.0
-_STREAMS = ("stdout", "stderr")
 
 
 class Host:
@@ -46,29 +50,31 @@ class Host:
     """
 
     def __init__(self, folder: Path, driver: Driver, images: ImageStore) -> None:
+        self.pretends = driver.pretends
         self._driver = driver
         self._images = images
         self._journal = Journal(folder / "devboxes")
         self._devboxes: dict[str, Devbox] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._events: asyncio.Queue[Event] = asyncio.Queue(_MAX_EVENTS)
+        self._events = Events()
         self._executions_started = 0
         self._ties = Ties(driver, self._spawn, self._execution_ended, self._execution_started)
+        self._defaults = Defaults(driver, images)
+        self.rooms = Rooms(HostTies(driver, images, self._devbox, self._lock, self._image))
         self._users_in_images: set[tuple[str, str, int | None]] = set()
 
     async def __aenter__(self) -> Self:
         self._journal.open()
-        entries = [entry for entry in self._journal.entries() if entry.should_run]
-        await asyncio.gather(*(self._take_up(entry) for entry in entries))
+        noted = [self._journal.read(devbox_id) for devbox_id in self.with_disk()]
+        await asyncio.gather(*(self._take_up(entry) for entry in noted if entry and entry.should_run))
         self._spawn(self._listen())
         if Capability.LIMIT_DISK in self._driver.capabilities:
             self._spawn(self._watch_disks())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -107,8 +113,9 @@ class Host:
         request = entry.request
         folder = self._journal.folder(request.id)
         spec = DevboxSpec(request.id, folder, rootfs, request.network, request.limits)
-        devbox = self._devboxes[request.id] = Devbox(entry, spec, self._ties)
-        devbox.image_env = image.env if image else {}
+        spec = replace(spec, network_of=request.network_of, mounts=request.mounts)
+        devbox = self._devboxes[request.id] = Devbox(entry, spec, self._ties, image.env if image else {})
+        self._ended.pop(request.id, None)
         return devbox
 
     def _devbox(self, devbox_id: str) -> Devbox:
@@ -118,10 +125,22 @@ class Host:
             if entry is None:
                 raise NotFound(f"this host has no devbox {devbox_id}")
             devbox = self._make(entry, Rootfs(()))
+            self._remember(devbox_id)
         return devbox
+
+    def _remember(self, devbox_id: str) -> None:
+        """Hold a devbox that has ended in memory for a while: until some others have ended after it."""
+        self._ended[devbox_id] = None
+        self._ended.move_to_end(devbox_id)
+        while len(self._ended) > _REMEMBERED:
+            self._devboxes.pop(self._ended.popitem(last=False)[0], None)
 
     def _lock(self, devbox_id: str) -> asyncio.Lock:
         return self._locks.setdefault(devbox_id, asyncio.Lock())
+
+    async def image(self, name: str) -> Image:
+        """The image of that name or id; the default one is the driver's where it has no view of the host."""
+        return await self._defaults.find(name)
 
     async def start(self, request: StartRequest) -> None:
         """Find or start a devbox; idempotent by id. Also resumes one that was stopped with its disk kept."""
@@ -129,13 +148,14 @@ class Host:
             known = self._devboxes.get(request.id)
             if known is not None and known.is_running:
                 return
-            folder = self._journal.folder(request.id)
-            noted = self._journal.read(request.id) if (folder / "changes").exists() else None
-            image = await (self._image(noted) if noted else self._images.get(request.image))
+            has_disk = (self._journal.folder(request.id) / "changes").exists()
+            noted = self._journal.read(request.id) if has_disk else None
+            image = await (self._image(noted) if noted else self.image(request.image))
             rootfs = self._images.rootfs(image)
             self._images.hold(image, request.id)
-            self._journal.write(Entry(request, image.id, should_run=True))
-            devbox = self._make(Entry(request, image.id, should_run=True), rootfs, image)
+            entry = Entry(request, image.id, should_run=True)
+            self._journal.write(entry)
+            devbox = self._make(entry, rootfs, image)
             try:
                 await self._driver.start(devbox.spec)
                 await self._see_to_user(devbox, image)
@@ -156,52 +176,63 @@ class Host:
         """Stop a devbox and note that it has ended."""
         await self._driver.stop(devbox.spec.id)
         devbox.entry = replace(devbox.entry, should_run=False)
-        self._journal.write(devbox.entry)
+        try:
+            self._journal.write(devbox.entry)
+        except OSError as error:
+            # The next host would look for it once more, and not find it.
+            _logger.warning("it is not noted that devbox %s has ended: %s", devbox.spec.id, error)
         await devbox.end(reason)
+        self._remember(devbox.spec.id)
 
     async def stop(self, devbox_id: str, *, keep_disk: bool) -> None:
         """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent."""
         async with self._lock(devbox_id):
             try:
-                devbox = self._devbox(devbox_id)
+                work = self._stop(self._devbox(devbox_id), keep_disk=keep_disk)
             except NotFound:
-                return
-            await asyncio.shield(self._stop(devbox, keep_disk=keep_disk))
+                if keep_disk:
+                    return
+                # A host that was killed before it noted the devbox may have left a folder and a hold.
+                work = self._remove_disk(devbox_id)
+            await asyncio.shield(work)
 
     async def _stop(self, devbox: Devbox, *, keep_disk: bool) -> None:
         await self._settle(devbox, "the devbox was stopped")
-        if not keep_disk:
+        if keep_disk:
+            # Who is told that it rests will find its disk, even if the power goes.
+            await self._driver.trees.sync(devbox.spec.folder)
+        else:
             await self._remove_disk(devbox.spec.id)
 
     async def _remove_disk(self, devbox_id: str) -> None:
+        await self._driver.storage.discard(devbox_id)
         for path in self._journal.disk(devbox_id):
             await self._driver.trees.remove(path)
+        self._journal.clear_unnoted(devbox_id)
         await self._images.release(devbox_id)
 
     async def forget(self, devbox_id: str) -> None:
         """Remove everything that is left of a stopped devbox, its execution files too."""
         async with self._lock(devbox_id):
-            devbox = self._devboxes.get(devbox_id)
-            if devbox is not None and devbox.is_running:
+            if devbox_id in self.running():
                 raise Conflict(f"devbox {devbox_id} still runs; stop it first")
             await self._remove_disk(devbox_id)
             await asyncio.to_thread(self._journal.forget, devbox_id)
             self._devboxes.pop(devbox_id, None)
-        self._locks.pop(devbox_id, None)
+            self._ended.pop(devbox_id, None)
 
     def report(self) -> tuple[frozenset[Capability], Report]:
         """What devboxes on this machine can do, and what to do about the rest."""
         return self._driver.capabilities, self._driver.report()
 
     def with_disk(self) -> set[str]:
-        """The ids of devboxes, running or stopped, whose disk is here."""
-        return self._journal.with_disk()
+        """The ids of devboxes, running or stopped, whose disk is here: they hold the layers below it."""
+        return self._images.holders()
 
     async def forget_old(self, before_ms: int) -> list[str]:
         """Forget every devbox that ended before that time; returns their ids."""
         old = await asyncio.to_thread(self._journal.ended_before, before_ms / 1000)
-        forgotten = sorted(old - self.running())
-        for devbox_id in forgotten:
+        for devbox_id in (forgotten := sorted(old - self.running())):
             await self.forget(devbox_id)
         return forgotten
 
@@ -211,9 +242,8 @@ class Host:
 
     def activity(self) -> Activity:
         """How many commands run and wait on this machine."""
-        active = [one for devbox in self._devboxes.values() for one in devbox.executions.active.values()]
-        running = sum(one.is_started for one in active)
-        return Activity(running, len(active) - running, self._executions_started)
+        begun = [one.is_started for box in self._devboxes.values() for one in box.executions.active.values()]
+        return Activity(sum(begun), len(begun) - sum(begun), self._executions_started)
 
     async def exec(self, devbox_id: str, request: ExecRequest) -> ExecutionState:
         """Start a command (or queue it in its named shell); the same id again returns what there is."""
@@ -231,6 +261,12 @@ class Host:
         devbox = self._devbox(devbox_id)
         found = await devbox.executions.all()
         return [execution.state(devbox_id, devbox.spec.limits) for execution in found]
+
+    def under_way(self, devbox_id: str) -> list[ExecutionState]:
+        """The executions of a running devbox that have not completed; no others are looked at."""
+        devbox = self._devbox(devbox_id)
+        active = devbox.executions.active.values()
+        return [execution.state(devbox_id, devbox.spec.limits) for execution in active]
 
     async def wait(self, devbox_id: str, execution_id: str, timeout: float) -> ExecutionState:
         """Wait until it has completed or the time is over; returns the state then."""
@@ -256,7 +292,7 @@ class Host:
     ) -> AsyncIterator[bytes]:
         """Raw bytes of `stdout` or `stderr` from a byte offset; with `follow` until it has completed."""
         execution = self._devbox(devbox_id).find(execution_id)
-        path = execution.folder / _checked(stream)
+        path = execution.folder / output.checked(stream)
         pieces = output.follow(path, offset, execution.done) if follow else output.read(path, offset)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
@@ -265,7 +301,7 @@ class Host:
     async def tail(self, devbox_id: str, execution_id: str, stream: str, lines: int) -> tuple[str, bool]:
         """The last lines as text (invalid bytes as U+FFFD), and whether anything was left out."""
         execution = self._devbox(devbox_id).find(execution_id)
-        return output.tail(execution.folder / _checked(stream), lines)
+        return output.tail(execution.folder / output.checked(stream), lines)
 
     async def open_read(self, devbox_id: str, path: str, user: str | None = None) -> int:
         """A descriptor to read a file of the devbox; the caller closes it."""
@@ -275,6 +311,19 @@ class Host:
         """A descriptor to write a file of the devbox, truncated; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode))
 
+    async def open_change(self, devbox_id: str, path: str, mode: int = 0o644) -> int:
+        """A descriptor to write into a file of the devbox, as it is; the caller closes it."""
+        return await self._open(devbox_id, OpenFile(path, "", write=True, mode=mode, truncate=False))
+
+    async def open_fresh(self, devbox_id: str, path: str, user: str | None = None, mode: int = 0o644) -> int:
+        """A descriptor to write a new file in the place of whatever has its name; the caller closes it."""
+        return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode, fresh=True))
+
+    async def open_kept(self, devbox_id: str, path: str, reader: str) -> int:
+        """As `open_fresh`, for a file of root's that only this user's group may read beside root."""
+        request = OpenFile(path, write=True, mode=0o640, fresh=True, group_of=reader)
+        return await self._open(devbox_id, request)
+
     async def _open(self, devbox_id: str, request: OpenFile) -> int:
         devbox = self._devbox(devbox_id)
         devbox.require_running()
@@ -282,30 +331,24 @@ class Host:
             devbox_id, replace(request, user=request.user or devbox.entry.request.user)
         )
 
-    async def snapshot(self, devbox_id: str, snapshot_id: str) -> int:
-        """Keep the disk as an image of that id; returns its size in bytes once it is synced to disk."""
+    async def connect(self, devbox_id: str, port: int) -> int:
+        """A descriptor of a stream to a port of the devbox's own loopback; the caller closes it."""
+        self._devbox(devbox_id).require_running()
+        return await self._driver.connect(devbox_id, port)
+
+    async def snapshot(self, devbox_id: str, id: str, kind: str = "snapshot", *, move: bool = False) -> int:
+        """Keep the disk as an image; its size once synced. `move` takes it from a devbox that was stopped."""
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
             with contextlib.suppress(NotFound):
-                return (await self._images.get(snapshot_id)).size_bytes
+                return (await self._images.get(id)).size_bytes
             if not devbox.spec.changes.exists():
                 raise Conflict(f"the disk of devbox {devbox_id} is gone; snapshots are taken before shutdown")
-            parent = await self._image(devbox.entry)
-            async with self._still(devbox):
-                image = await self._images.add_layer(parent, devbox.spec.changes, snapshot_id, move=False)
-            return image.size_bytes
-
-    @contextlib.asynccontextmanager
-    async def _still(self, devbox: Devbox) -> AsyncIterator[None]:
-        if not devbox.is_running or Capability.FREEZE not in self._driver.capabilities:
-            yield
-            return
-        try:
-            await self._driver.freeze(devbox.spec.id)
-            yield
-        finally:
-            with contextlib.suppress(DevboxGone):
-                await asyncio.shield(self._driver.thaw(devbox.spec.id))
+            started_from = await self._image(devbox.entry)
+            # Before it is frozen: merging what lies below may take longer than copying its changes.
+            async with self._images.shallow(started_from) as parent, devbox.still_disk() as changes:
+                made = await self._images.add_layer(parent, changes, id, move=move, kind=kind)
+            return made.size_bytes
 
     async def usage(self, devbox_id: str) -> Usage:
         """What the devbox uses now."""
@@ -315,20 +358,13 @@ class Host:
     async def events(self) -> AsyncIterator[Event]:
         """What ended on this machine, as it ends; one reader."""
         while True:
-            yield await self._events.get()
-
-    def _tell(self, event: Event) -> None:
-        try:
-            self._events.put_nowait(event)
-        except asyncio.QueueFull:
-            # Events are hints: a reader that is this far behind looks at the state anyway.
-            _logger.warning("an event was dropped because nobody reads them: %s", event)
+            yield await self._events.next()
 
     def _execution_started(self) -> None:
         self._executions_started += 1
 
     def _execution_ended(self, devbox_id: str, execution_id: str) -> None:
-        self._tell(ExecutionEnded(devbox_id, execution_id))
+        self._events.tell(ExecutionEnded(devbox_id, execution_id))
 
     async def _listen(self) -> None:
         async for event in self._driver.events():
@@ -354,17 +390,11 @@ class Host:
                 await self._settle(devbox, event.detail)
             except BenchyardError as error:
                 _logger.error("what is left of devbox %s could not be cleared: %s", devbox.spec.id, error)
-            self._tell(event)
+            self._events.tell(event)
 
     async def _watch_disks(self) -> None:
         def running() -> list[DevboxSpec]:
             return [devbox.spec for devbox in self._devboxes.values() if devbox.is_running]
 
-        async for devbox_id, detail in watch.overfull(running, self._driver.trees):
+        async for devbox_id, detail in watch.overfull(running, self._driver):
             await self._lost(DevboxEnded(devbox_id, "out_of_disk", detail))
-
-
-def _checked(stream: str) -> str:
-    if stream not in _STREAMS:
-        raise UsageError(f"{stream!r} is not a stream of an execution; there are: {', '.join(_STREAMS)}")
-    return stream

@@ -1,16 +1,20 @@
 """The host's journal: what it was asked to hold, on disk, to find its devboxes again after a crash."""
 
+import contextlib
 import json
+import logging
+import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.base import Limits, Network
+from benchyard.devboxes.base import Limits, Network, Shown
 from benchyard.errors import UsageError
 from benchyard.hosts.requests import StartRequest
+
+_logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _KEPT_WITHOUT_DISK = frozenset({"request.json", "executions", "shells"})
@@ -28,7 +32,7 @@ def checked_name(name: str) -> str:
 def write_whole(path: Path, content: Any) -> None:
     """Write a small JSON file so that no reader sees half of it."""
     part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(content))
+    part.write_text(json.dumps(content, default=os.fspath))
     part.rename(path)
 
 
@@ -48,8 +52,12 @@ class Journal:
         self._folder = folder
 
     def open(self) -> None:
-        """Make the folder, closed to other users."""
+        """Make the folder, closed to other users, without what a killed host left of devboxes it forgot."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in self._folder.iterdir():
+            # Fails for all that are not empty, which is all but a few.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def folder(self, devbox_id: str) -> Path:
         """Where everything of a devbox lies."""
@@ -59,7 +67,10 @@ class Journal:
         """Note a devbox, and whether it should run."""
         folder = self.folder(entry.request.id)
         folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(folder / "request.json", asdict(entry))
+        # Not `asdict`, which copies everything below too.
+        request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": {**entry.request.env}}
+        request["mounts"] = [vars(each) for each in entry.request.mounts]
+        write_whole(folder / "request.json", {**vars(entry), "request": request})
 
     def read(self, devbox_id: str) -> Entry | None:
         """What is noted about a devbox; None if there is nothing."""
@@ -67,17 +78,16 @@ class Journal:
             found = json.loads((self.folder(devbox_id) / "request.json").read_bytes())
         except FileNotFoundError:
             return None
+        except ValueError:
+            # A power cut can leave a file empty; what it told of ended with the machine.
+            _logger.warning("the note of devbox %s cannot be read, it counts as ended", devbox_id)
+            return None
         request = dict(found["request"])
         request["network"] = Network(request["network"])
         request["limits"] = Limits(**request["limits"])
+        shown = request.get("mounts", ())
+        request["mounts"] = tuple(Shown(Path(each["source"]), each["target"]) for each in shown)
         return Entry(StartRequest(**request), found["image_id"], found["should_run"])
-
-    def entries(self) -> Iterator[Entry]:
-        """Every devbox that is noted."""
-        for folder in self._folder.iterdir():
-            entry = self.read(folder.name)
-            if entry is not None:
-                yield entry
 
     def disk(self, devbox_id: str) -> list[Path]:
         """Everything in a devbox's folder that is not a record of what happened in it."""
@@ -96,6 +106,17 @@ class Journal:
         old = {name for name, note in notes if note.exists() and note.stat().st_mtime < seconds}
         return old - self.with_disk()
 
+    def clear_unnoted(self, devbox_id: str) -> None:
+        """Remove the folder of a devbox that nothing was noted about: it is empty once the disk is gone."""
+        with contextlib.suppress(OSError):
+            self.folder(devbox_id).rmdir()
+
     def forget(self, devbox_id: str) -> None:
         """Remove the records; the disk must be gone."""
-        shutil.rmtree(self.folder(devbox_id), ignore_errors=True)
+        folder = self.folder(devbox_id)
+        # The note goes last: what a killed host leaves half removed is still known, and forgotten later.
+        for name in _KEPT_WITHOUT_DISK - {"request.json"}:
+            shutil.rmtree(folder / name, ignore_errors=True)
+            if (folder / name).exists():
+                return
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""What a data folder's devboxes left on this machine: processes, mounts, groups, sockets and folders.
+"""What a data folder's devboxes left on this machine: processes, mounts, groups, sockets, folders, and
+the containers and images of an engine.
 
 Looks only, and works with and without a server: what lives is told by the devboxes' own notes, and who serves
 by the lock on the data folder.
@@ -13,11 +14,15 @@ from pathlib import Path
 
 from benchyard.devboxes.box import processes
 from benchyard.devboxes.parts import cgroups, roll
+from benchyard.devboxes.parts.container_remains import remains
 from benchyard.devboxes.parts.running import TRACES, Held
 from benchyard.hosts.journal import Journal
+from benchyard.images.image import read_records
 
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
+KINDS = ("process", "mount", "cgroup", "namespace", "socket", "folder", "container", "image")
+
 _NAMESPACES = ("mnt", "net", "pid", "user")
 _UNFINISHED = ("work", "changes.partial", *TRACES)
 
@@ -27,7 +32,7 @@ class Leak:
     """Something that no living devbox explains."""
 
     kind: str
-    """`process`, `mount`, `cgroup`, `namespace`, `socket` or `folder`."""
+    """One of `KINDS`."""
     name: str
     detail: str
 
@@ -46,7 +51,8 @@ def find(data: Path, seconds: float = _SETTLE_SECONDS) -> list[Leak]:
 def look(data: Path) -> list[Leak]:
     """Everything that cannot be explained at this moment."""
     scene = _Scene(data.resolve())
-    return [*scene.processes(), *scene.mounts(), *scene.groups(), *scene.folders()]
+    found = [*scene.processes(), *scene.mounts(), *scene.groups(), *scene.folders()]
+    return [*found, *scene.containers()]
 
 
 class _Scene:
@@ -81,7 +87,8 @@ class _Scene:
         if self._server is not None:
             roots.add(self._server)
         found = set(roots)
-        for root in roots - {os.getpid()}:
+        # Who looks from outside is no leak itself, but what it started may be one; a server explains its own.
+        for root in roots if os.getpid() == self._server else roots - {os.getpid()}:
             found.update(_below(root, self._parents))
         return found
 
@@ -91,13 +98,16 @@ class _Scene:
                 return f"in the control group of devbox {line.rpartition('/')[2]}, which does not run"
         if _link(f"/proc/{pid}/cwd") == str(self._data / "driver") and not self._is_warden(pid):
             return "a helper of a server that is gone"
-        if f"TMPDIR={self._devboxes}/" in _text(f"/proc/{pid}/environ"):
+        environment = _text(f"/proc/{pid}/environ")
+        if f"TMPDIR={self._devboxes}/" in environment:
             return "a command of a devbox that does not run"
+        if f"BENCHYARD_BUILDER={self._data}/images/" in environment:
+            return "a build of a server that is gone"
         line = _text(f"/proc/{pid}/cmdline")
         return "holds no devbox" if "keeper.main()" in line and f"{self._devboxes}/" in line else None
 
     def _is_warden(self, pid: int) -> bool:
-        return bool(self._living) and "warden" in _text(f"/proc/{pid}/cmdline")
+        return bool(self._living or self._server) and "warden" in _text(f"/proc/{pid}/cmdline")
 
     def mounts(self) -> Iterator[Leak]:
         """Mounts in our own view: those of devboxes are in theirs only."""
@@ -110,12 +120,14 @@ class _Scene:
     def groups(self) -> Iterator[Leak]:
         """Control groups that hold no devbox."""
         for owned in cgroups.owned(self._owner):
-            inner = [path for path in owned.iterdir() if path.is_dir()]
+            inner = [path for path in _children(owned) if path.is_dir()]
             for path in inner:
                 if path.name not in self._living:
                     yield Leak("cgroup", str(path), "its devbox does not run")
             if not inner and self._server is None:
                 yield Leak("cgroup", str(owned), "there is no server")
+        for owned in cgroups.owned(cgroups.owner(self._data / "images")) if self._server is None else ():
+            yield Leak("cgroup", str(owned), "of a build; there is no server")
 
     def folders(self) -> Iterator[Leak]:
         """Folders, files and sockets that tell of devboxes which do not run."""
@@ -130,6 +142,11 @@ class _Scene:
             yield Leak("folder", str(self._data / "driver" / "probe"), "a trial that was not cleared")
         yield from self._layers()
 
+    def containers(self) -> Iterator[Leak]:
+        """Containers and images in the engine of a container driver."""
+        for kind, name, detail in remains(self._data / "driver", self._data / "images" / "layers"):
+            yield Leak(kind, name, detail)
+
     def _remains(self, folder: Path, journal: Journal) -> Iterator[Leak]:
         if not (folder / "request.json").exists():
             yield Leak("folder", str(folder), "nothing says which devbox it was")
@@ -143,9 +160,25 @@ class _Scene:
         for path in _children(self._data / "images" / "holds"):
             if not (self._devboxes / path.stem / "changes").exists():
                 yield Leak("folder", str(path), "keeps layers for a devbox without a disk")
+        half_made = _children(self._data / "images" / "partial")
         if self._server is None:
-            for path in _children(self._data / "images" / "partial"):
+            for path in half_made:
                 yield Leak("folder", str(path), "half a layer")
+            for path in _children(self._data / "images" / "builder" / "work"):
+                yield Leak("folder", str(path), "a build of a server that is gone")
+        if self._server is None or not half_made:
+            # While something is being made, its layers have no name yet.
+            yield from self._nameless()
+
+    def _nameless(self) -> Iterator[Leak]:
+        """Layers that no image and no devbox needs; an unreadable record may name any of them."""
+        store = self._data / "images"
+        images, is_readable = read_records(store / "images")
+        held, are_readable = read_records(store / "holds")
+        named = {name for image in (*images, *held) for name in image.layers}
+        for path in _children(store / "layers") if is_readable and are_readable else ():
+            if path.name not in named:
+                yield Leak("folder", str(path), "a layer that no image and no devbox needs")
 
 
 def _living(devboxes: Path) -> Iterator[tuple[str, Held]]:

@@ -5,10 +5,20 @@ import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+from benchyard.errors import UsageError
+
 CHUNK_BYTES = 64 * 1024
 MAX_TAIL_BYTES = 1024 * 1024
+_STREAMS = ("stdout", "stderr")
 _FIRST_DELAY_SECONDS = 0.01
 _LONGEST_DELAY_SECONDS = 0.2
+
+
+def checked(stream: str) -> str:
+    """The name of a stream, if it is one; raises UsageError."""
+    if stream not in _STREAMS:
+        raise UsageError(f"{stream!r} is not a stream of an execution; there are: {', '.join(_STREAMS)}")
+    return stream
 
 
 async def follow(path: Path, offset: int, done: asyncio.Event) -> AsyncGenerator[bytes, None]:

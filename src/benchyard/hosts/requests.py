@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchyard.devboxes.base import Limits, Network
+from benchyard.devboxes.base import Limits, Network, Shown
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,22 @@ class StartRequest:
     uid: int | None = None
     """When given, that user is made inside the devbox if it is not there."""
     env: Mapping[str, str] = field(default_factory=dict)
+    network_of: str | None = None
+    """A devbox whose network this one shares: it has to run first."""
+    mounts: tuple[Shown, ...] = ()
+    """Folders of the host that it sees and cannot change."""
 
 
 @dataclass(frozen=True)
 class ExecRequest:
-    """A command to run in a devbox: a login shell's `-c`, from the user's home, unless a shell is named."""
+    """A command to run in a devbox: a login shell's `-c`, from the user's home, unless a shell is named.
+
+    With `argv` a program is run as it is, and no shell: nothing that lies in the devbox for shells to read
+    comes before it.
+    """
 
     id: str
-    command: str
+    command: str = ""
     shell_name: str | None = None
     attach_stdin: bool = False
     user: str | None = None
@@ -37,6 +45,12 @@ class ExecRequest:
     timeout_seconds: float | None = None
     request_hash: str | None = None
     """What identifies the caller's request; the same id with another hash is refused."""
+    argv: tuple[str, ...] | None = None
+    """The program and its arguments, instead of `command`; without a `/` it is looked for in PATH."""
+    cwd: str | None = None
+    """Where it begins; None is the user's home."""
+    strict: bool = False
+    """Output counts only up to the end of the command's own process; what it leaves behind is killed then."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,9 @@ class ExecutionState:
     stderr_truncated: bool = False
     hint: str | None = None
     """What to do about it, when that can be told: out of memory, no network, output cut, timed out."""
+    signal: int | None = None
+    """What ended it, when a signal did."""
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)

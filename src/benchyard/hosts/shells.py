@@ -95,6 +95,14 @@ class Invocation:
     extra_files: tuple[tuple[Path, str], ...] = ()
 
 
+def check(command: str, argv: tuple[str, ...] | None, cwd: str | None) -> None:
+    """Raise UsageError for what cannot be run."""
+    if argv is not None and (command or not argv or not argv[0]):
+        raise UsageError("a program that is run as it is needs a name in `argv`, and no `command`")
+    if any("\0" in text for text in (command, cwd or "", *(argv or ()))):
+        raise UsageError("a command cannot hold NUL bytes; send them as standard input")
+
+
 def plain(program: str, command: str, folder: Path, *, is_terminal: bool) -> Invocation:
     """A fresh login shell that runs the command, or an interactive one when there is none on a terminal."""
     if is_terminal and not command:

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 
-from benchyard.devboxes.base import DevboxSpec, Limits, Trees
+from benchyard.devboxes.base import DevboxSpec, Driver, Limits
 from benchyard.errors import BenchyardError
 
 _logger = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ _SHARE = 20
 """A tree that takes long to measure is measured seldom: at most this fraction of the time goes into it."""
 
 
-async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> AsyncIterator[tuple[str, str]]:
+async def overfull(running: Callable[[], list[DevboxSpec]], driver: Driver) -> AsyncIterator[tuple[str, str]]:
     """Devboxes over a limit of their disk, and which one it is, for ever."""
     due: dict[str, float] = {}
     while True:
@@ -26,7 +26,8 @@ async def overfull(running: Callable[[], list[DevboxSpec]], trees: Trees) -> Asy
             if due[spec.id] > began or not spec.changes.exists():
                 continue
             try:
-                used, entries = await trees.usage(spec.changes)
+                async with driver.storage.changes(spec) as changes:
+                    used, entries = await driver.trees.usage(changes)
             except (OSError, BenchyardError) as error:
                 _logger.warning("the disk of %s could not be measured: %s", spec.id, error)
                 continue

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchyard.errors import ImageError, UsageError
-from benchyard.images.store import Image, ImageStore
+from benchyard.images.store import Image, ImageStore, Label
 
 PACKAGES = ("ca-certificates", "curl", "git", "procps", "sudo", "xz-utils")
 """What a devbox needs beyond the smallest Debian."""
@@ -25,7 +25,7 @@ _LONGEST_LINE = 64 * 1024
 async def make_debian(
     store: ImageStore,
     suite: str = "bookworm",
-    name: str = "debian",
+    name: str | Label = "debian",
     *,
     mirror: str | None = None,
     progress: Callable[[str], None] | None = None,

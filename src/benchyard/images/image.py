@@ -34,16 +34,31 @@ class Image:
     user: str | None = None
     working_directory: str | None = None
     entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """The end of `entrypoint` that arguments would take the place of."""
     size_bytes: int = 0
     create_time_ms: int = 0
     kind: str = "image"
-    """`host`, `image` or `snapshot`."""
+    """`host`, `image`, `snapshot`, `blueprint`, or what scorings need: `scoring` and `final`."""
     parent: str | None = None
+    own_layers: int = 0
+    """How many of the topmost layers are snapshots', over the image that their first devbox started from."""
+    request_hash: str | None = None
+    """Of the request that asked for it, which may come again."""
 
 
-def new_id() -> str:
+def _new_id() -> str:
     """An id for an image that did not come with one."""
     return "img_" + "".join(secrets.choice(_LETTERS) for _ in range(21))
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an image that is about to be made will be known by."""
+
+    name: str
+    id: str = field(default_factory=_new_id)
+    request_hash: str | None = None
 
 
 def check_name(name: str) -> None:
@@ -84,6 +99,9 @@ def read_records(folder: Path, pattern: str = "*.json") -> tuple[list[Image], bo
     for path in sorted(folder.glob(pattern)):
         try:
             images.append(_image(json.loads(path.read_bytes())))
+        except FileNotFoundError:
+            # Removed since the folder was listed: it says nothing any more.
+            continue
         except (OSError, ValueError, TypeError, KeyError) as error:
             _log.warning("the image record %s cannot be read and is left alone: %s", path, error)
             whole = False
@@ -99,7 +117,7 @@ def clear_partial_records(folder: Path) -> None:
 def _image(record: dict[str, Any]) -> Image:
     known = {each.name for each in fields(Image)}
     values = {name: value for name, value in record.items() if name in known}
-    for name in ("layers", "host_dirs", "entrypoint"):
+    for name in ("layers", "host_dirs", "entrypoint", "command"):
         values[name] = tuple(values.get(name, ()))
     return Image(**values)
 
@@ -109,9 +127,13 @@ def newest_first(images: list[Image]) -> list[Image]:
     return sorted(images, key=lambda image: (image.create_time_ms, image.id), reverse=True)
 
 
+MOST_LAYERS = 400
+"""The kernel mounts 500, and a devbox adds its own."""
+
+
 def check_depth(layers: tuple[str, ...]) -> None:
     """Refuse what the kernel could not mount."""
-    if len(layers) > 400:
+    if len(layers) > MOST_LAYERS:
         message = (
             "this image has more than 400 layers, too many to mount: export its files and import them as one"
         )

@@ -1,7 +1,9 @@
 """Turn a root filesystem folder, a tarball of one, or an image archive into layers."""
 
 import asyncio
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchyard.devboxes.base import Trees
@@ -30,6 +32,15 @@ class Imported:
 
     layers: tuple[str, ...]
     config: Config
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Source(ABC):
+    """Something that knows how to bring its own layers into a store."""
+
+    @abstractmethod
+    async def bring(self, layers: Layers, pins: set[str]) -> Imported:
+        """Add what is missing, pinned by the caller's set."""
 
 
 class Importer:
@@ -40,16 +51,20 @@ class Importer:
         self._trees = trees
         self._pins = pins
 
-    async def run(self, source: Path, resolv_conf: bytes) -> Imported:
+    async def run(self, source: Path | Source, resolv_conf: bytes) -> Imported:
         """Import; raises ImageError for what is not an image. Layers stay pinned by the caller's set."""
-        if source.is_dir():
+        if isinstance(source, Source):
+            found = await source.bring(self._layers, self._pins)
+        elif source.is_dir():
             found = await self._from_folder(source)
         elif source.is_file():
             found = await self._from_file(source)
         else:
             raise ImageError(f"{source} is no file or folder: {_EXPECTED}")
         top = await self._add_user_layer(found.layers, resolv_conf)
-        return Imported((top, *found.layers), found.config)
+        # Of a layer that comes twice the lower one shows nothing the upper does not, and no mount takes both.
+        layers = tuple(dict.fromkeys((*top, *found.layers)))
+        return Imported(layers, found.config, found.notes)
 
     async def _from_folder(self, source: Path) -> Imported:
         if await asyncio.to_thread(is_layout, source):
@@ -77,16 +92,18 @@ class Importer:
     async def _from_layout(self, folder: Path) -> Imported:
         layout = await asyncio.to_thread(read_layout, folder)
         names = [await self._add(layer) for layer in layout.layers]
-        return Imported(tuple(reversed(names)), layout.config)
+        return Imported(tuple(reversed(names)), layout.config, layout.notes)
 
     async def _add(self, layer: LayerFile) -> str:
         return await self._layers.add_tar(layer.path, layer.digest, self._pins)
 
-    async def _add_user_layer(self, names: tuple[str, ...], resolv_conf: bytes) -> str:
+    async def _add_user_layer(self, names: tuple[str, ...], resolv_conf: bytes) -> tuple[str, ...]:
+        """A layer of what the image lacks to be a devbox's root; none if it lacks nothing."""
         view = Merged([self._layers.path(name) for name in names])
         async with self._layers.scratch() as scratch:
             tar = scratch / "user.tar"
             if await asyncio.to_thread(view.is_empty):
                 raise ImageError(f"the archive holds no files: {_EXPECTED}")
-            await asyncio.to_thread(write_user_layer, view, tar, resolv_conf)
-            return await self._add(LayerFile(tar, await asyncio.to_thread(file_digest, tar)))
+            if not await asyncio.to_thread(write_user_layer, view, tar, resolv_conf):
+                return ()
+            return (await self._add(LayerFile(tar, await asyncio.to_thread(file_digest, tar))),)

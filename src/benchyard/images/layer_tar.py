@@ -14,6 +14,7 @@ class LayerTar:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.is_empty = True
 
     def __enter__(self) -> Self:
         self._tar = tarfile.open(self._path, "w", format=tarfile.PAX_FORMAT)
@@ -46,4 +47,5 @@ class LayerTar:
         return info
 
     def _add(self, info: tarfile.TarInfo, content: bytes = b"") -> None:
+        self.is_empty = False
         self._tar.addfile(info, io.BytesIO(content))

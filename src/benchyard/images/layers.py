@@ -1,12 +1,14 @@
 """Layers on disk: each one a folder with a short name, half-made ones kept apart."""
 
+import asyncio
 import contextlib
 import errno
+import hashlib
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
-from benchyard.devboxes.base import Trees
+from benchyard.devboxes.base import Rootfs, Trees
 
 _NAME_LENGTH = 24
 _CANNOT_MOVE = {errno.EXDEV, errno.EACCES, errno.EPERM}
@@ -21,6 +23,9 @@ class Layers:
         self._partial = folder / "partial"
         self._trees = trees
         self._pins: list[set[str]] = []
+        self._sizes: dict[str, int] = {}
+        self._syncing = asyncio.Lock()
+        self._syncs_begun = self._syncs_done = 0
 
     def path(self, name: str) -> Path:
         """Where a layer lies."""
@@ -65,6 +70,16 @@ class Layers:
             await self._trees.unpack(tar, tree)
             return self.adopt(tree, digest, pins)
 
+    async def add_merged(self, stack: Rootfs, count: int, pins: set[str]) -> str:
+        """Merge the topmost layers of a stack into one, unless that was done before."""
+        digest = hashlib.sha256("\0".join(layer.name for layer in stack.layers[:count]).encode()).hexdigest()
+        known = self.known(digest, pins)
+        if known is not None:
+            return known
+        async with self.scratch() as scratch:
+            await self._trees.merge(stack, count, scratch / "tree")
+            return self.adopt(scratch / "tree", digest, pins)
+
     def adopt(self, tree: Path, digest: str, pins: set[str]) -> str:
         """Take a tree that lies in a scratch folder as the layer of a digest."""
         name = digest[:_NAME_LENGTH]
@@ -80,12 +95,12 @@ class Layers:
             if error.errno not in _TAKEN:
                 raise
 
-    async def add_copy(self, source: Path, pins: set[str]) -> str:
-        """Copy a tree as a new layer."""
-        name = secrets.token_hex(_NAME_LENGTH // 2)
+    async def add_copy(self, source: Path, pins: set[str], digest: str | None = None) -> str:
+        """Copy a tree as a new layer; one with a digest never changes again, and its files are shared."""
+        name = digest[:_NAME_LENGTH] if digest else secrets.token_hex(_NAME_LENGTH // 2)
         pins.add(name)
         async with self.scratch() as scratch:
-            await self._trees.copy(source, scratch / "tree")
+            await self._trees.copy(source, scratch / "tree", link=digest is not None)
             self._place(scratch / "tree", name)
         return name
 
@@ -102,23 +117,35 @@ class Layers:
         return name
 
     async def size(self, names: Iterable[str]) -> int:
-        """Bytes on disk of these layers."""
+        """Bytes on disk of these layers; each is measured once, since none ever changes."""
         total = 0
         for name in names:
-            total += (await self._trees.usage(self.path(name)))[0]
+            if name not in self._sizes:
+                self._sizes[name] = (await self._trees.usage(self.path(name)))[0]
+            total += self._sizes[name]
         return total
 
     async def sync(self) -> None:
-        """Return once all layers are on disk."""
-        await self._trees.sync(self._layers)
+        """Return once all layers are on disk; those who ask while that is done share the next time."""
+        wanted = self._syncs_begun + 1
+        async with self._syncing:
+            if self._syncs_done >= wanted:
+                return
+            self._syncs_begun = wanted = self._syncs_begun + 1
+            await self._trees.sync(self._layers)
+            self._syncs_done = wanted
 
-    async def sweep(self, named: set[str]) -> None:
-        """Remove layers neither named nor pinned; they are set aside at once, so that nobody takes one up."""
+    async def sweep(self, named: set[str], among: set[str] | None = None) -> None:
+        """Remove layers neither named nor pinned, of all or among these.
+
+        They are set aside at once, so that nobody takes one up.
+        """
         kept = named.union(*self._pins)
         aside = []
-        for path in self._layers.iterdir():
-            if path.name not in kept:
+        for path in self._layers.iterdir() if among is None else map(self.path, among):
+            if path.name not in kept and path.exists():
                 aside.append(path.rename(self._partial / secrets.token_hex(8)))
+                self._sizes.pop(path.name, None)
         for path in aside:
             await self._trees.remove(path)
 

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Config:
     user: str | None = None
     working_directory: str | None = None
     entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """The end of `entrypoint` that arguments would take the place of."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Layout:
 
     layers: tuple[LayerFile, ...]
     config: Config
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What whoever made it wrote beside it."""
 
 
 def is_layout(folder: Path) -> bool:
@@ -84,7 +88,7 @@ def _read_oci(folder: Path) -> Layout:
     if len(chosen) > 1:
         raise ImageError(f"the archive holds {len(chosen)} images: export the one you want and import that")
     if not chosen:
-        raise ImageError(f"the archive holds no image for linux/{_architecture()}, which this machine needs")
+        raise ImageError(f"the archive holds no image for linux/{architecture()}, which this machine needs")
     manifest = _json(_blob(folder, next(iter(chosen))))
     config = _json(_blob(folder, manifest["config"]["digest"]))
     layers = []
@@ -94,7 +98,8 @@ def _read_oci(folder: Path) -> Layout:
             raise ImageError(f"the archive has a layer of a kind that cannot be unpacked: {kind!r}")
         path = _blob(folder, layer["digest"])
         layers.append(LayerFile(path, layer["digest"].removeprefix("sha256:")))
-    return _checked(layers, config)
+    notes = {str(name): str(value) for name, value in (manifest.get("annotations") or {}).items()}
+    return replace(_checked(layers, config), notes=notes)
 
 
 def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
@@ -118,12 +123,13 @@ def _is_for_us(descriptor: dict[str, Any]) -> bool:
     platform = descriptor.get("platform") or {}
     return (
         platform.get("os", "linux") == "linux"
-        and platform.get("architecture", _architecture()) == _architecture()
+        and platform.get("architecture", architecture()) == architecture()
         and "vnd.docker.reference.type" not in (descriptor.get("annotations") or {})
     )
 
 
-def _architecture() -> str:
+def architecture() -> str:
+    """This machine's, as images name it."""
     machine = os.uname().machine
     return _ARCHITECTURES.get(machine, machine)
 
@@ -159,10 +165,10 @@ def _checked(layers: list[LayerFile], config: Any) -> Layout:
             raise ImageError(
                 f"layer {digest} of the archive is not what its digest says: make the archive again"
             )
-    architecture = config.get("architecture") or _architecture()
-    if architecture != _architecture():
-        raise ImageError(f"the image is made for {architecture}, this machine is {_architecture()}")
-    return Layout(tuple(layers), _config(config.get("config") or {}))
+    made_for = config.get("architecture") or architecture()
+    if made_for != architecture():
+        raise ImageError(f"the image is made for {made_for}, this machine is {architecture()}")
+    return Layout(tuple(layers), image_config(config.get("config") or {}))
 
 
 def _is_compressed(path: Path) -> bool:
@@ -170,7 +176,8 @@ def _is_compressed(path: Path) -> bool:
         return file.read(6).startswith(_COMPRESSED)
 
 
-def _config(found: dict[str, Any]) -> Config:
+def image_config(found: dict[str, Any]) -> Config:
+    """How to run an image, from the `config` of its configuration."""
     pairs = (str(each).partition("=") for each in found.get("Env") or ())
     command = [*(found.get("Entrypoint") or ()), *(found.get("Cmd") or ())]
     return Config(
@@ -178,6 +185,7 @@ def _config(found: dict[str, Any]) -> Config:
         user=str(found["User"]) if found.get("User") else None,
         working_directory=str(found["WorkingDir"]) if found.get("WorkingDir") else None,
         entrypoint=tuple(str(each) for each in command),
+        command=tuple(str(each) for each in found.get("Cmd") or ()),
     )
 
 

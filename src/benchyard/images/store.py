@@ -3,35 +3,49 @@
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import os
 import stat
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 from benchyard.devboxes.base import Rootfs, Trees
-from benchyard.errors import Conflict, ImageError, NotFound
+from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
+from benchyard.images.exporting import Archive, Exporter
 from benchyard.images.fingerprint import host_fingerprint, same_system, system_name
 from benchyard.images.host_view import resolv_conf, write_host_layer
 from benchyard.images.image import (
+    MOST_LAYERS,
     Image,
+    Label,
     check_depth,
     check_id,
     check_name,
     clear_partial_records,
-    new_id,
     newest_first,
     read_records,
     write_record,
 )
-from benchyard.images.importing import Importer
+from benchyard.images.importing import Imported, Importer, Source
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
-__all__ = ["HOST_IMAGE", "Image", "ImageStore"]
+__all__ = ["HOST_IMAGE", "Image", "ImageStore", "Label"]
 
 HOST_IMAGE = "host"
 """The default image: a view of this machine's own system."""
+
+
+_DEEPEST = 20
+"""Snapshots' layers that are stacked before they are merged: what this many cost a start is not felt."""
+
+_log = logging.getLogger(__name__)
+
+
+PASSING = frozenset({"scoring"})
+"""Kinds of images that serve running devboxes: what ends those ends them, so they need not be on disk."""
 
 
 class ImageStore:
@@ -41,10 +55,13 @@ class ImageStore:
         self._folder = folder
         self._records = folder / "images"
         self._holds = folder / "holds"
-        self._trees = trees
+        self.trees = self._trees = trees
         self._root = root
         self._layers = Layers(folder, trees)
         self._images: dict[str, Image] = {}
+        self._named: Counter[str] = Counter()
+        self._loose: set[str] = set()
+        """Layers that no image names; a devbox may."""
         self._fingerprint = ""
         self._sweeping = asyncio.Lock()
         self._complete = True
@@ -54,8 +71,10 @@ class ImageStore:
         await asyncio.to_thread(self._make_folders)
         images, self._complete = await asyncio.to_thread(read_records, self._records)
         self._images = {image.id: image for image in images}
+        self._named = Counter(name for image in images for name in image.layers)
         self._fingerprint = await asyncio.to_thread(host_fingerprint, self._root)
-        await asyncio.to_thread(clear_partial_records, self._records)
+        for folder in (self._records, self._holds):
+            await asyncio.to_thread(clear_partial_records, folder)
         await self._layers.clear()
         await self._refresh_host()
         await self._sweep()
@@ -85,26 +104,68 @@ class ImageStore:
             raise ImageError(f"layers of {image.name!r} are missing from {self._folder}", layers=missing)
         return Rootfs(layers, image.host_dirs)
 
-    async def import_archive(self, source: Path, name: str) -> Image:
-        """Import a root filesystem folder, a tarball of one, or an OCI or docker archive."""
-        check_name(name)
-        if name in self._images:
-            raise Conflict(f"{name!r} is the id of another image: choose another name")
-        if source.is_dir() and self._folder.resolve().is_relative_to(source.resolve()):
-            raise ImageError(f"{source} holds the image store itself: import a folder that does not")
+    async def import_archive(self, source: Path | Source, name: str | Label) -> Image:
+        """Import a root filesystem folder or tarball, an OCI or docker archive, or what an engine made."""
+        label = Label(name) if isinstance(name, str) else name
+        check_name(label.name)
+        if label.name in self._images:
+            raise Conflict(f"{label.name!r} is the id of another image: choose another name")
         async with self._keeping() as pins:
-            try:
-                importer = Importer(self._layers, self._trees, pins)
-                found = await importer.run(source, await asyncio.to_thread(resolv_conf, self._root))
-            except OSError as error:
-                raise ImageError(f"{source} could not be imported: {error}") from error
-            config = {
-                each.name: getattr(found.config, each.name) for each in dataclasses.fields(found.config)
-            }
-            return await self._register(Image(new_id(), name, found.layers, **config))
+            found = await self._brought_in(source, pins)
+            made = Image(label.id, label.name, found.layers, request_hash=label.request_hash)
+            return await self._register(_configured(made, found))
 
-    async def add_layer(self, parent: Image, changes: Path, image_id: str, *, move: bool) -> Image:
-        """Make a snapshot image of `changes` on top of `parent`; synced to disk when this returns.
+    async def import_snapshot(self, source: Path, image_id: str) -> tuple[Image, Mapping[str, str]]:
+        """Import an archive as a snapshot of that id; also returns what was noted in it."""
+        check_id(image_id)
+        async with self._keeping() as pins:
+            found = await self._brought_in(source, pins)
+            made = Image(image_id, image_id, found.layers, kind="snapshot")
+            return await self._register(_configured(made, found)), found.notes
+
+    async def _brought_in(self, source: Path | Source, pins: set[str]) -> Imported:
+        if isinstance(source, Path) and source.is_dir() and _lies_in(self._folder, source):
+            raise ImageError(f"{source} holds the image store itself: import a folder that does not")
+        try:
+            importer = Importer(self._layers, self._trees, pins)
+            return await importer.run(source, await asyncio.to_thread(resolv_conf, self._root))
+        except OSError as error:
+            raise ImageError(f"{source} could not be imported: {error}") from error
+
+    @contextlib.asynccontextmanager
+    async def exported(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[Archive]:
+        """An OCI archive of an image, with these notes; gone when the block ends.
+
+        Of an image that shows this machine's own system the archive holds what it shows.
+        """
+        rootfs = self.rootfs(image)
+        async with self._keeping() as pins, self._layers.scratch() as scratch:
+            pins.update(image.layers)
+            yield await Exporter(self._trees, scratch, self._root).run(image, rootfs, notes)
+
+    @contextlib.asynccontextmanager
+    async def shallow(self, image: Image) -> AsyncIterator[Image]:
+        """The image as it shall lie below a new layer: its snapshots' layers are one where they are many.
+
+        Snapshots that name the layers keep them. What is merged is kept until the block ends.
+        """
+        async with self._keeping() as pins:
+            yield await self._merged(image, pins) if _is_deep(image) else image
+
+    async def _merged(self, image: Image, pins: set[str]) -> Image:
+        pins.update(image.layers)
+        try:
+            layer = await self._layers.add_merged(self.rootfs(image), image.own_layers, pins)
+        except (BenchyardError, OSError) as error:
+            # It can be started and built on all the same; the next one that is due tries again.
+            _log.warning("the layers of %s could not be merged: %s", image.id, error)
+            return image
+        return dataclasses.replace(image, layers=(layer, *image.layers[image.own_layers :]), own_layers=1)
+
+    async def add_layer(
+        self, parent: Image, changes: Path, image_id: str, *, move: bool, kind: str = "snapshot"
+    ) -> Image:
+        """Make an image of `changes` on top of `parent`; synced to disk when this returns.
 
         A move takes the folder as it is; when anything fails after it, the folder is put back.
         """
@@ -122,8 +183,10 @@ class ImageStore:
                 id=image_id,
                 name=image_id,
                 layers=(layer, *parent.layers),
-                kind="snapshot",
+                kind=kind,
                 parent=parent.id,
+                own_layers=parent.own_layers + 1,
+                request_hash=None,
             )
             try:
                 image = await self._register(image)
@@ -135,6 +198,17 @@ class ImageStore:
             await self._trees.remove(changes)
         return image
 
+    async def share(self, image_id: str, new_id: str, kind: str) -> Image:
+        """Name the layers of an image by another id too, so that they stay when the image goes."""
+        check_id(new_id)
+        image = self._images.get(image_id)
+        if image is None:
+            raise NotFound(f"there is no image {image_id[:200]!r}: see `benchyard image list`")
+        async with self._keeping() as pins:
+            pins.update(image.layers)
+            made = dataclasses.replace(image, id=new_id, name=new_id, kind=kind, request_hash=None)
+            return await self._register(made)
+
     async def remove(self, image_id: str) -> None:
         """Remove an image and the layers that no other image and no devbox needs."""
         if image_id not in self._images:
@@ -142,22 +216,31 @@ class ImageStore:
         if image_id == HOST_IMAGE:
             raise Conflict("the default image cannot be removed")
         await asyncio.to_thread((self._records / f"{image_id}.json").unlink, missing_ok=True)
-        self._images.pop(image_id, None)
-        await self._sweep()
+        await self._sweep(self._drop(image_id))
 
     def hold(self, image: Image, holder: str) -> None:
         """Keep an image's layers as long as `holder` (a devbox) uses them, also over a restart."""
         check_id(holder)
         path = self._holds / f"{holder}.json"
-        path.unlink(missing_ok=True)
+        fresh = self._holds / f".{holder}.partial"
+        fresh.unlink(missing_ok=True)
         try:
-            os.link(self._records / f"{image.id}.json", path)
+            # The record's time tells when its image was last used.
+            os.utime(self._records / f"{image.id}.json")
+            os.link(self._records / f"{image.id}.json", fresh)
         except FileNotFoundError as error:
             raise NotFound(f"there is no image {image.id!r} any more") from error
+        fresh.rename(path)
+        # A rename between two names of one file does nothing.
+        fresh.unlink(missing_ok=True)
+
+    def holders(self) -> set[str]:
+        """Everybody who keeps layers."""
+        return {path.stem for path in self._holds.iterdir() if path.suffix == ".json"}
 
     async def held(self, holder: str) -> Image | None:
         """The image a holder keeps, as it was then."""
-        images, _ = await asyncio.to_thread(read_records, self._holds, f"{holder}.json")
+        images, _ = read_records(self._holds, f"{holder}.json")
         return images[0] if images else None
 
     async def release(self, holder: str) -> None:
@@ -167,7 +250,7 @@ class ImageStore:
         image = await self.held(holder)
         path.unlink(missing_ok=True)
         if image is not None and self._images.get(image.id) != image:
-            await self._sweep()
+            await self._sweep(image.layers)
 
     @contextlib.asynccontextmanager
     async def scratch(self) -> AsyncIterator[Path]:
@@ -204,37 +287,77 @@ class ImageStore:
     @contextlib.asynccontextmanager
     async def _keeping(self) -> AsyncIterator[set[str]]:
         """Layer names that are kept until an image names them; what a failure leaves unnamed is removed."""
+        used: set[str] = set()
         try:
             with self._layers.pinned() as pins:
+                used = pins
                 yield pins
         except BaseException:
-            await self._sweep()
+            await self._sweep(used)
             raise
 
     async def _register(self, image: Image) -> Image:
         """Write an image down once its layers are on disk."""
         check_depth(image.layers)
-        own = image.layers[:1] if image.kind == "snapshot" else image.layers
-        await self._layers.sync()
+        own = image.layers if image.parent is None else image.layers[:1]
+        if image.kind not in PASSING:
+            await self._layers.sync()
         size = await self._layers.size(own)
         image = dataclasses.replace(image, size_bytes=size, create_time_ms=time.time_ns() // 1_000_000)
         previous = self._images.get(image.id)
         if previous and image.id != HOST_IMAGE:
             raise Conflict(f"there is an image {image.id!r} already")
         # Named before it is written: a caller that goes away now leaves a record whose layers must stay.
+        self._named.update(image.layers)
+        self._drop(image.id)
         self._images[image.id] = image
         try:
             await asyncio.to_thread(write_record, self._records, image)
         except OSError as error:
-            del self._images[image.id]
+            self._drop(image.id)
             raise ImageError(f"the record of image {image.name!r} could not be written: {error}") from error
         return image
 
-    async def _sweep(self) -> None:
-        """Remove layers nobody names; never while a record cannot be read, which may name any of them."""
+    def _drop(self, image_id: str) -> tuple[str, ...]:
+        """Forget an image; returns the layers that it named."""
+        image = self._images.pop(image_id, None)
+        layers = image.layers if image else ()
+        self._named.subtract(layers)
+        for name in layers:
+            if self._named[name] <= 0:
+                del self._named[name]
+        return layers
+
+    async def _sweep(self, among: Iterable[str] | None = None) -> None:
+        """Remove layers nobody names, of all or among these.
+
+        Never while a record cannot be read, which may name any of them.
+        """
         async with self._sweeping:
+            # Those that somebody still used when it was their turn are looked at again with the next.
+            self._loose.update(among or ())
+            self._loose -= self._named.keys()
+            loose = None if among is None else set(self._loose)
+            if loose is not None and not loose:
+                return
             held, readable = await asyncio.to_thread(read_records, self._holds)
             if not (self._complete and readable):
                 return
-            images = [*self._images.values(), *held]
-            await self._layers.sweep({name for image in images for name in image.layers})
+            named = set(self._named).union(*(image.layers for image in held))
+            await self._layers.sweep(named, loose)
+            self._loose = {name for name in self._loose if self._layers.path(name).exists()}
+
+
+def _configured(image: Image, found: Imported) -> Image:
+    config = {each.name: getattr(found.config, each.name) for each in dataclasses.fields(found.config)}
+    return dataclasses.replace(image, **config)
+
+
+def _is_deep(image: Image) -> bool:
+    """Whether it is due: at every twentieth layer, so that one which cannot be merged is seldom tried."""
+    own = image.own_layers
+    return own > 1 and (own % _DEEPEST == 0 or len(image.layers) >= MOST_LAYERS)
+
+
+def _lies_in(folder: Path, outer: Path) -> bool:
+    return folder.resolve().is_relative_to(outer.resolve())

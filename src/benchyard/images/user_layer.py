@@ -16,14 +16,15 @@ _ROOT_PASSWD = b"root:x:0:0:root:/root:/bin/sh\n"
 _ROOT_GROUP = b"root:x:0:\n"
 
 
-def write_user_layer(view: Merged, target: Path, resolv_conf: bytes) -> None:
-    """Write the tar of what `view` lacks to be a devbox's root."""
+def write_user_layer(view: Merged, target: Path, resolv_conf: bytes) -> bool:
+    """Write the tar of what `view` lacks to be a devbox's root; False if it lacks nothing."""
     with LayerTar(target) as tar:
         layer = _Layer(view, tar)
         layer.add_mount_points()
         layer.add_user()
         layer.add_file("etc/hosts", HOSTS)
         layer.add_file("etc/resolv.conf", resolv_conf)
+        return not tar.is_empty
 
 
 class _Layer:

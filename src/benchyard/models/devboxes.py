@@ -6,8 +6,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireFloat
+from benchyard.models.blueprints import Service
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount, Mount
+from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
 
 
 class DevboxStatus(StrEnum):
@@ -47,7 +49,7 @@ class DevboxRequest(Model):
     code_mounts: list[CodeMount] | None = None
     gateways: dict[str, Any] | None = None
     mcp: dict[str, Any] | None = None
-    tunnel: dict[str, Any] | None = None
+    tunnel: TunnelRequest | None = None
 
 
 class DevboxChange(Model):
@@ -73,6 +75,33 @@ class StateTransition(Model):
     detail: str | None = None
 
 
+class DevboxPurpose(Model):
+    """What the devbox of a scenario run is for."""
+
+    working_directory: str | None = None
+    """Made before it runs, where it is not there."""
+    home: str | None = None
+    """Of its user, when it began to run: afterwards the devbox may say what it likes."""
+    isolation: Literal["clean", "answer", "live"] = "clean"
+    """How what is done in it will be scored: what it looks like at the start is kept accordingly."""
+    shown: dict[str, str] = Field(default_factory=dict)
+    """Path inside -> folder of the host that is shown there, read-only."""
+
+
+class MountedAgent(Model):
+    """An agent that a devbox shows."""
+
+    agent_id: str
+    name: str
+    is_package: bool
+    """Whether its commands are put into PATH."""
+    path: str | None = None
+    auth_token: str | None = Field(default=None, repr=False)
+    """Sealed; gone once the agent is installed."""
+    shown: dict[str, str] = Field(default_factory=dict)
+    """Path inside -> folder of the host, once it is installed: the devbox goes on if the agent is deleted."""
+
+
 class Devbox(Record):
     """A devbox as it is kept; secret values and tokens are never part of it."""
 
@@ -91,11 +120,18 @@ class Devbox(Record):
     """How often it was started; part of the ids of its launch executions."""
     mounts: list[Mount] = Field(default_factory=list)
     """What is still to be put into it; emptied when it runs."""
+    agents: list[MountedAgent] = Field(default_factory=list)
+    services: list[Service] = Field(default_factory=list)
+    """What runs beside it, as its blueprint had it when the devbox was made."""
     state_transitions: list[StateTransition] = Field(default_factory=list)
     failure_reason: FailureReason | None = None
     shutdown_reason: ShutdownReason | None = None
     initiator_type: InitiatorType = "api"
     initiator_id: str | None = None
+    tunnel: Tunnel | None = None
+    purpose: DevboxPurpose | None = None
+    ssh_keys: list[str] = Field(default_factory=list)
+    """The public halves of the keys that open it by ssh."""
 
     def columns(self) -> Columns:
         """Found by name, status, and what it was made from."""
@@ -124,6 +160,7 @@ class DevboxView(Model):
     shutdown_reason: ShutdownReason | None = None
     initiator_type: InitiatorType = "api"
     initiator_id: str | None = None
+    tunnel: TunnelView | None = None
 
 
 class DevboxListView(Model):

@@ -25,3 +25,7 @@ class DoctorView(Model):
     capabilities: list[str]
     missing: list[MissingCapability]
     tried: list[FailedMode]
+    builder: str = ""
+    """What builds Dockerfiles; empty where nothing does."""
+    builder_remedy: str | None = None
+    """What to do about that."""

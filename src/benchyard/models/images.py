@@ -17,6 +17,9 @@ class ImageView(Model):
     create_time_ms: int
     layers: int
     parent: str | None = None
+    pinned: bool = False
+    last_used_ms: int = 0
+    """When it was made, or a devbox last started from it."""
 
 
 class ImageListView(Model):
@@ -38,3 +41,46 @@ class DebianImageRequest(Model):
 
     suite: str = Field(default="bookworm", pattern=r"^[a-z][a-z0-9-]{0,31}$")
     name: str | None = Field(default=None, pattern=IMAGE_NAME)
+
+
+class ImagePullRequest(Model):
+    """An image of a registry to get."""
+
+    reference: str = Field(min_length=1, max_length=400)
+    name: str | None = Field(default=None, pattern=IMAGE_NAME)
+    """What to call it; the reference itself if not given."""
+
+
+class AliasView(Model):
+    """An image of the store that stands in for a registry's, wherever a Dockerfile names that one."""
+
+    reference: str = Field(min_length=1, max_length=400)
+    image: str = Field(pattern=IMAGE_NAME)
+    """Its name or id."""
+
+
+class AliasListView(Model):
+    """All aliases, by reference."""
+
+    aliases: list[AliasView]
+
+
+class AliasRemoval(Model):
+    """An alias to forget."""
+
+    reference: str = Field(min_length=1, max_length=400)
+
+
+class CollectRequest(Model):
+    """How much the images and the builder's cache may take; None is the server's own limit."""
+
+    max_bytes: int | None = Field(default=None, ge=0)
+
+
+class CollectionView(Model):
+    """What a collection removed, and what is left."""
+
+    removed: list[str]
+    cleared_cache: bool
+    freed_bytes: int
+    used_bytes: int

@@ -40,7 +40,7 @@ class LifecycleHooks(Model):
 
 
 class ResumeTriggers(Model):
-    """What wakes a suspended devbox; kept and shown, served once there are tunnels and axons."""
+    """What wakes a suspended devbox: requests to its tunnel; events of axons are kept and shown only."""
 
     axon_event: WireBool | None = None
     http: WireBool | None = None
@@ -85,3 +85,9 @@ class LaunchParameters(Model):
         """The idle policy, wherever it was given."""
         nested = self.lifecycle.after_idle if self.lifecycle else None
         return nested or self.after_idle
+
+    @property
+    def wakes_on_http(self) -> bool | None:
+        """Whether a request to its tunnel wakes it, if that was said here."""
+        triggers = self.lifecycle.resume_triggers if self.lifecycle else None
+        return triggers.http if triggers else None

@@ -1,4 +1,4 @@
-"""What is put into a devbox before it runs: files, objects, repositories."""
+"""What is put into a devbox before it runs: files, objects, repositories, agents."""
 
 from typing import Annotated, Literal
 
@@ -38,9 +38,15 @@ class CodeMount(Model):
 
 
 class AgentMount(Model):
-    """An agent of the registry; served once there is one."""
+    """An agent of the registry, by id or the newest of a name."""
 
-    type: Literal["agent_mount"]
+    type: Literal["agent_mount"] = "agent_mount"
+    agent_id: str | None = Field(default=None, max_length=200)
+    agent_name: str | None = Field(default=None, max_length=200)
+    agent_path: str | None = Field(default=None, max_length=1024)
+    """Where its folder is shown, read-only; packages need none: their commands are in PATH."""
+    auth_token: str | None = Field(default=None, repr=False)
+    """Opens a private repository; kept encrypted, as that of a `CodeMount`."""
 
 
 class BrokerMount(Model):

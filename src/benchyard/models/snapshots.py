@@ -24,12 +24,24 @@ class SnapshotRequest(Model):
     metadata: Metadata | None = None
 
 
+class SnapshotImportRequest(Model):
+    """An archive to make a snapshot of: a stored object, or a path on the server's machine."""
+
+    name: ShortText | None = None
+    """Instead of the name that the archive tells."""
+    object_id: str | None = None
+    path: str | None = None
+
+
 class Snapshot(Record):
     """A snapshot as it is kept; its id is also its image's."""
 
     status: SnapshotStatus = SnapshotStatus.IN_PROGRESS
     source_devbox_id: str
+    """Empty for one that was imported from an archive which does not tell."""
     source_blueprint_id: str | None = None
+    source_snapshot_id: str | None = None
+    """What the devbox had started from."""
     name: str | None = None
     commit_message: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
@@ -55,9 +67,12 @@ class SnapshotView(Model):
     metadata: dict[str, str]
     source_devbox_id: str
     source_blueprint_id: str | None = None
+    source_snapshot_id: str | None = None
+    """An extension: what the devbox had started from, itself a snapshot."""
     name: str | None = None
     commit_message: str | None = None
     size_bytes: int | None = None
+    """On disk, of what it adds to what its devbox started from: hard links once, holes not at all."""
 
 
 class SnapshotStatusView(Model):

@@ -55,7 +55,7 @@ def _metadata_value_sqlite(element: _MetadataValue, compiler: SQLCompiler, **opt
 @compiles(_MetadataValue, "postgresql")
 def _metadata_value_postgres(element: _MetadataValue, compiler: SQLCompiler, **options: Any) -> str:
     body, key = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"(CAST({body} AS json) -> 'metadata' ->> {key})"
+    return f"({_as_json(body)} -> 'metadata' ->> {key})"
 
 
 @compiles(_BodyField, "sqlite")
@@ -67,7 +67,7 @@ def _body_field_sqlite(element: _BodyField, compiler: SQLCompiler, **options: An
 @compiles(_BodyField, "postgresql")
 def _body_field_postgres(element: _BodyField, compiler: SQLCompiler, **options: Any) -> str:
     body, field = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"(CAST({body} AS json) ->> {field})"
+    return f"({_as_json(body)} ->> {field})"
 
 
 @compiles(_MetadataItems, "sqlite")
@@ -80,4 +80,10 @@ def _metadata_items_sqlite(element: _MetadataItems, compiler: SQLCompiler, **opt
 def _metadata_items_postgres(element: _MetadataItems, compiler: SQLCompiler, **options: Any) -> str:
     (body,) = (compiler.process(clause, **options) for clause in element.clauses)
     # NULL, when there is no metadata, gives no rows.
-    return f"json_each_text(CAST({body} AS json) -> 'metadata')"
+    return f"json_each_text({_as_json(body)} -> 'metadata')"
+
+
+def _as_json(body: str) -> str:
+    r"""A body as Postgres reads it: a `\u0000` in any text of any record would fail the whole query."""
+    seen = rf"regexp_replace({body}, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g')"
+    return rf"CAST(CASE WHEN strpos({body}, '\u0000') > 0 THEN {seen} ELSE {body} END AS json)"

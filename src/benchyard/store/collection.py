@@ -1,30 +1,34 @@
 """The records of one table: insert, look up, change, list."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from pydantic import ValidationError
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     Select,
     Table,
     delete,
     func,
-    insert,
     or_,
     select,
     true,
-    update,
 )
 from sqlalchemy.exc import IntegrityError
 
-from benchyard.errors import Conflict, NotFound, UsageError
+from benchyard.errors import Conflict, NotFound, Unreadable, UsageError
 from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
 from benchyard.store.bodies import body_field, metadata_items, metadata_value
+from benchyard.store.rows import Rows, clean
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Record)
+
+_logger = logging.getLogger(__name__)
 
 _COLUMNS = frozenset({"id", "name", "status", "parent", "request_hash"})
 _METADATA = "metadata."
@@ -47,12 +51,13 @@ class Collection(Generic[T]):
         self._database = database
         self._table = table
         self._model = model
+        self.rows: Rows[T] = Rows(table)
 
     async def insert(self, record: T) -> T:
         """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
-        statement = insert(self._table).values(id=record.id, **self._row(record))
+        row = {"id": record.id, **self.rows.values(record)}
         try:
-            await self._database.write(lambda connection: connection.execute(statement))
+            await self._database.write(lambda connection: self.rows.insert.run(connection, row).rowcount)
         except IntegrityError as error:
             raise Conflict(f"{record.id} is there already", existing=True) from error
         return record
@@ -81,35 +86,42 @@ class Collection(Generic[T]):
 
     async def find(self, id: str) -> T | None:
         """The record of that id, or None."""
-        return await self._first(self._table.c.id == _clean(id))
+        key = {"own_id": clean(id)}
+        row = await self._database.read(lambda connection: self.rows.find.run(connection, key).first())
+        return None if row is None else self._record(row.id, row.body)
 
     async def find_named(self, name: str) -> T | None:
         """The newest record of that name, or None."""
-        return await self._first(self._table.c.name == _clean(name))
+        return await self._first(self._table.c.name == clean(name))
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
         """Replace a record by what `change` makes of it, with nobody in between; raises NotFound.
 
-        `change` may raise to leave things as they are.
+        `change` may raise to leave things as they are. Raises Conflict with `existing=True` if a unique name
+        is taken.
         """
-        table = self._table
-        query = select(table.c.body).where(table.c.id == _clean(id)).with_for_update()
+        key = {"own_id": clean(id)}
 
         def work(connection: Connection) -> T:
-            body = connection.execute(query).scalar_one_or_none()
-            if body is None:
-                raise NotFound(f"no such thing in {table.name}: {id[:200]}", id=id[:200])
-            old = self._model.model_validate_json(body)
+            row = self.rows.find_to_change.run(connection, key).first()
+            if row is None:
+                raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+            old = self._record(id, row.body)
             new = change(old)
             if new is not old:
-                connection.execute(update(table).where(table.c.id == id).values(**self._row(new)))
+                self.rows.update.run(connection, {**key, **self.rows.values(new)})
             return new
 
-        return await self._database.write(work)
+        try:
+            return await self._database.write(work)
+        except IntegrityError as error:
+            if "unique" not in str(error.orig).lower():
+                raise
+            raise Conflict(f"{id[:200]} cannot have the name of another", existing=True) from error
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""
-        statement = delete(self._table).where(self._table.c.id == _clean(id))
+        statement = delete(self._table).where(self._table.c.id == clean(id))
         if not await self._database.write(lambda connection: connection.execute(statement).rowcount):
             raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
 
@@ -123,10 +135,14 @@ class Collection(Generic[T]):
         return await self._database.read(lambda connection: self._page(connection, query, wanted))
 
     async def all(self, where: Where) -> list[T]:
-        """Every record that fits, newest first."""
-        table = self._table
-        query = select(table.c.body).where(*self._conditions(where)).order_by(table.c.seq.desc())
-        return await self._database.read(lambda connection: self._records(connection, query))
+        """Every record that fits and can be read, newest first."""
+        query = self._newest(self._conditions(where))
+        return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
+
+    async def ids(self, where: Where) -> set[str]:
+        """The ids of every record that fits, of those that cannot be read too."""
+        query = select(self._table.c.id).where(*self._conditions(where))
+        return await self._database.read(lambda connection: set(connection.execute(query).scalars()))
 
     async def metadata_keys(self, where: Where) -> list[str]:
         """The metadata keys in use, in order."""
@@ -138,36 +154,63 @@ class Collection(Generic[T]):
         """The values in use for one metadata key, in order."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.value).select_from(self._table.join(items, true()))
-        wanted = (items.c.key == _clean(key), *self._conditions(where))
+        wanted = (items.c.key == clean(key), *self._conditions(where))
         return await self._strings(query.where(*wanted).distinct())
 
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
-        query = select(self._table.c.body).where(condition).order_by(self._table.c.seq.desc()).limit(1)
-        found = await self._database.read(lambda connection: self._records(connection, query))
-        return found[0] if found else None
+        query = self._newest([condition]).limit(1)
+        row = await self._database.read(lambda connection: connection.execute(query).first())
+        return None if row is None else self._record(row.id, row.body)
+
+    def _newest(self, wanted: Sequence[ColumnElement[bool]]) -> Select[tuple[int, str, str]]:
+        columns = self._table.c
+        return select(columns.seq, columns.id, columns.body).where(*wanted).order_by(columns.seq.desc())
 
     async def _strings(self, query: Select[Any]) -> list[str]:
         return await self._database.read(
             lambda connection: sorted(str(value) for value in connection.execute(query).scalars())
         )
 
-    def _records(self, connection: Connection, query: Select[Any]) -> list[T]:
-        return [self._model.model_validate_json(body) for body in connection.execute(query).scalars()]
+    def _record(self, id: str, body: str) -> T:
+        try:
+            return self._model.model_validate_json(body)
+        except ValidationError as error:
+            # Where it is wrong, never what is there: that may be a secret.
+            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            place = ".".join(str(part) for part in first["loc"]) or "its body"
+            raise Unreadable(
+                f"the record of {id[:200]} in {self._table.name} cannot be read ({place}: {first['type']}); "
+                "restore it from a backup, or remove its row",
+                id=id[:200],
+            ) from error
+
+    def _readable(self, rows: Iterable[Row[tuple[int, str, str]]]) -> Iterator[T]:
+        for row in rows:
+            try:
+                yield self._record(row.id, row.body)
+            except Unreadable as error:
+                # One broken record must not hide all the others.
+                _logger.error("left out of a list: %s", error.message)
 
     def _page(self, connection: Connection, query: Query, wanted: list[ColumnElement[bool]]) -> Page[T]:
-        table = self._table
-        after = self._after(connection, query.starting_after)
-        newest = select(table.c.body).where(*wanted, *after).order_by(table.c.seq.desc())
-        found = self._records(connection, newest.limit(query.limit + 1))
+        found: list[T] = []
+        rest = self._newest([*wanted, *self._after(connection, query.starting_after)])
+        while missing := query.limit + 1 - len(found):
+            rows = connection.execute(rest.limit(missing)).all()
+            found += self._readable(rows)
+            if len(rows) < missing:
+                break
+            rest = self._newest([*wanted, self._table.c.seq < rows[-1].seq])
         total = None
         if query.include_total_count:
-            total = connection.execute(select(func.count()).select_from(table).where(*wanted)).scalar_one()
+            counted = select(func.count()).select_from(self._table).where(*wanted)
+            total = connection.execute(counted).scalar_one()
         return Page(items=found[: query.limit], has_more=len(found) > query.limit, total_count=total)
 
     def _after(self, connection: Connection, cursor: str | None) -> list[ColumnElement[bool]]:
         if cursor is None:
             return []
-        query = select(self._table.c.seq).where(self._table.c.id == _clean(cursor))
+        query = select(self._table.c.seq).where(self._table.c.id == clean(cursor))
         seq = connection.execute(query).scalar_one_or_none()
         if seq is None:
             raise UsageError(f"starting_after names nothing: {cursor[:200]}", field="starting_after")
@@ -179,34 +222,16 @@ class Collection(Generic[T]):
     def _condition(self, key: str, value: str | Sequence[str]) -> ColumnElement[bool]:
         column = self._column(key)
         if isinstance(value, str):
-            return column == _clean(value)
-        return column.in_([_clean(each) for each in value])
+            return column == clean(value)
+        return column.in_([clean(each) for each in value])
 
     def _column(self, key: str) -> ColumnElement[Any]:
         if key in _COLUMNS:
             return self._table.c[key]
         if key.startswith(_METADATA):
-            return metadata_value(self._table.c.body, _clean(key.removeprefix(_METADATA)))
+            return metadata_value(self._table.c.body, clean(key.removeprefix(_METADATA)))
         return body_field(self._table.c.body, key)
 
     def _search(self, text: str) -> ColumnElement[bool]:
         columns = self._table.c
-        return or_(columns.id == _clean(text), columns.name.icontains(text, autoescape=True))
-
-    def _row(self, record: T) -> dict[str, Any]:
-        columns = record.columns()
-        return {
-            "create_time_ms": record.create_time_ms,
-            "name": columns.name if columns.name is None else _clean(columns.name),
-            "status": columns.status,
-            "parent": columns.parent,
-            "request_hash": record.request_hash,
-            "body": record.model_dump_json(),
-        }
-
-
-def _clean(text: str) -> str:
-    # Postgres keeps no NUL in text; both databases refuse it alike.
-    if "\0" in text:
-        raise UsageError("a NUL character cannot be part of a name, an id or a filter")
-    return text
+        return or_(columns.id == clean(text), columns.name.icontains(text, autoescape=True))

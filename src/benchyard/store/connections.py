@@ -1,5 +1,6 @@
 """How work reaches a database: as plain functions over a connection, the same for every database."""
 
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,9 +9,12 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from benchyard.errors import StoreError, UsageError
+from benchyard.errors import DiskFull, StoreError, UsageError, is_disk_full
 
 R = TypeVar("R")
+
+_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+_POSTGRES_FULL = "53100"
 
 
 class Connections(ABC):
@@ -39,5 +43,16 @@ def database_errors() -> Iterator[None]:
     except DataError as error:
         raise UsageError("the database cannot keep one of these values; remove control characters") from error
     except (SQLAlchemyError, OSError) as error:
-        reason = str(getattr(error, "orig", None) or error).partition("\n")[0] or type(error).__name__
+        cause = getattr(error, "orig", None) or error
+        reason = str(cause).partition("\n")[0] or type(error).__name__
+        if _is_full(cause):
+            raise DiskFull(f"the database has no space left ({reason}); free some and try again") from error
         raise StoreError(f"the database does not answer: {reason}") from error
+
+
+def _is_full(cause: BaseException) -> bool:
+    return (
+        is_disk_full(cause)
+        or getattr(cause, "sqlite_errorcode", None) in _SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == _POSTGRES_FULL
+    )

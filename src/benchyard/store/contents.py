@@ -1,7 +1,9 @@
 """The contents of objects: streamed in and out of a folder, whole or not at all."""
 
 import asyncio
+import errno
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,10 +11,13 @@ from pathlib import Path
 import obstore
 from obstore.store import LocalStore
 
-from benchyard.errors import NotFound, StoreError
+from benchyard.errors import DiskFull, NotFound, StoreError, is_disk_full
 
 _PIECE = 1024**2
 _PARTS_AT_ONCE = 2
+_NO_SPACE = f"os error {errno.ENOSPC}"
+_HALF_SENT = re.compile(r".*#\d+")
+"""How the store names what is still on its way in; it does not list them."""
 
 
 class Contents:
@@ -29,7 +34,8 @@ class Contents:
             await obstore.put_async(
                 self._store, path, pieces, chunk_size=4 * _PIECE, max_concurrency=_PARTS_AT_ONCE
             )
-            await asyncio.to_thread(_sync, self._folder / path)
+            file = self._folder / path
+            await asyncio.to_thread(_sync, file, file.parent, self._folder)
             return (await obstore.head_async(self._store, path))["size"]
 
     async def read(self, path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -52,6 +58,11 @@ class Contents:
             except FileNotFoundError:
                 return
 
+    async def clear(self) -> None:
+        """Remove what uploads left that were cut short by the server's end; before the first `put`."""
+        with _store_errors(""):
+            await asyncio.to_thread(_clear_half_sent, self._folder)
+
     async def paths(self) -> list[str]:
         """Everything that is kept."""
         with _store_errors(""):
@@ -66,11 +77,22 @@ def _store_errors(path: str) -> Iterator[None]:
         raise NotFound(f"the content of {path} is gone") from error
     except (obstore.exceptions.BaseError, OSError) as error:
         reason = str(error).partition("\n")[0]
+        if is_disk_full(error) or _NO_SPACE in reason:
+            raise DiskFull("the disk of the object store is full; free space there and try again") from error
         raise StoreError(f"the object store failed: {reason}") from error
 
 
-def _sync(file: Path) -> None:
-    for path in (file, file.parent):
+def _clear_half_sent(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if _HALF_SENT.fullmatch(file.name):
+            file.unlink(missing_ok=True)
+    for each in folder.iterdir():
+        if each.is_dir() and not any(each.iterdir()):
+            each.rmdir()
+
+
+def _sync(*paths: Path) -> None:
+    for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

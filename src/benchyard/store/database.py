@@ -1,5 +1,6 @@
 """The database: SQLite in a file by default, Postgres by URL, behind the same verbs."""
 
+import importlib
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
@@ -12,19 +13,20 @@ from benchyard.errors import StoreError, UsageError
 from benchyard.models.base import Record
 from benchyard.store.collection import Collection
 from benchyard.store.connections import Connections
+from benchyard.store.live import LiveCollection
 from benchyard.store.migrations import migrate
-from benchyard.store.postgres import PostgresConnections
-from benchyard.store.sqlite import SqliteConnections
 from benchyard.store.tables import TABLES
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Record)
 
-_KINDS: dict[str, Callable[[URL], Connections]] = {
-    "sqlite": SqliteConnections,
-    "postgres": PostgresConnections,
-    "postgresql": PostgresConnections,
+_POSTGRES = "benchyard.store.postgres:PostgresConnections"
+_KINDS = {
+    "sqlite": "benchyard.store.sqlite:SqliteConnections",
+    "postgres": _POSTGRES,
+    "postgresql": _POSTGRES,
 }
+"""Imported when it is used: what Postgres needs takes long to import."""
 
 
 class Store:
@@ -38,7 +40,7 @@ class Store:
         self._connections: Connections | None = None
 
     async def __aenter__(self) -> Self:
-        self._connections = _KINDS[self._url.drivername](self._url)
+        self._connections = _kind(self._url.drivername)(self._url)
         try:
             await self.write(migrate)
         except BaseException:
@@ -54,6 +56,10 @@ class Store:
     def collection(self, table: str, model: type[T]) -> Collection[T]:
         """The records of one table."""
         return Collection(self, TABLES[table], model)
+
+    def live(self, table: str, model: type[T]) -> LiveCollection[T]:
+        """The records of a table that only this process writes; all of it must use the same object."""
+        return LiveCollection(self, TABLES[table], model)
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Run statements that only read; `work` may run in another thread."""
@@ -72,6 +78,12 @@ class Store:
         if self._connections is not None:
             connections, self._connections = self._connections, None
             await connections.close()
+
+
+def _kind(name: str) -> Callable[[URL], Connections]:
+    module, _, attribute = _KINDS[name].partition(":")
+    found: Callable[[URL], Connections] = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def _parsed(url: str) -> URL:

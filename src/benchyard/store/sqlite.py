@@ -4,6 +4,7 @@ A whole transaction runs in its thread, so that it costs one hop there and back 
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -11,10 +12,13 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from benchyard.store.connections import Connections, database_errors
+from benchyard.store.sqlite_writer import SqliteWriter
 
 R = TypeVar("R")
 
 _READERS = 4
+_PATIENCE_SECONDS = 5.0
+"""How long a write waits for another process that has the file locked."""
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
 
@@ -26,33 +30,28 @@ class SqliteConnections(Connections):
         self._reading = create_engine(
             url, isolation_level="AUTOCOMMIT", pool_size=_READERS, hide_parameters=True
         )
-        self._writing = create_engine(url, pool_size=1, hide_parameters=True)
+        # The writer begins and ends its transactions by itself.
+        self._writing = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, hide_parameters=True)
         for engine in (self._reading, self._writing):
             event.listen(engine, "connect", _set_up)
-        event.listen(self._writing, "begin", _begin_immediate)
         self._readers = ThreadPoolExecutor(_READERS, "sqlite-reader")
-        self._writer = ThreadPoolExecutor(1, "sqlite-writer")
+        self._writer = SqliteWriter(self._writing)
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._reading, work)
 
     async def write(self, work: Callable[[Connection], R]) -> R:
-        return await asyncio.get_running_loop().run_in_executor(self._writer, _write, self._writing, work)
+        return await self._writer.write(work, time.monotonic() + _PATIENCE_SECONDS)
 
     async def close(self) -> None:
-        for threads in (self._writer, self._readers):
-            await asyncio.to_thread(threads.shutdown)
+        await self._writer.close()
+        await asyncio.to_thread(self._readers.shutdown)
         self._writing.dispose()
         self._reading.dispose()
 
 
 def _read(engine: Engine, work: Callable[[Connection], R]) -> R:
     with database_errors(), engine.connect() as connection:
-        return work(connection)
-
-
-def _write(engine: Engine, work: Callable[[Connection], R]) -> R:
-    with database_errors(), engine.begin() as connection:
         return work(connection)
 
 
@@ -63,7 +62,3 @@ def _set_up(connection: Any, _: Any) -> None:
     for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
-
-
-def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")

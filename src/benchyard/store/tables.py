@@ -41,5 +41,26 @@ TABLES = {
         _noun("objects"),
         _noun("secrets", unique_name=True),
         _noun("api_keys"),
+        _noun("blueprints"),
+        _noun("scenarios"),
+        _noun("scenario_revisions"),
+        _noun("custom_scorers", unique_name=True),
+        _noun("benchmarks", unique_name=True),
+        _noun("scenario_runs"),
+        _noun("benchmark_runs"),
+        _noun("benchmark_jobs"),
+        _noun("trials"),
+        _noun("agents"),
     )
 }
+
+EVENTS = Table(
+    "events",
+    metadata,
+    Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
+    Column("parent", String(128), nullable=False),
+    Column("body", Text, nullable=False),
+    # What nobody has seen must not get the number of what was removed.
+    sqlite_autoincrement=True,
+)
+Index(None, EVENTS.c.parent, EVENTS.c.seq)

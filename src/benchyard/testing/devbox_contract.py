@@ -129,6 +129,29 @@ class DevboxContract(Makes):
         assert await yard.text(third, "cat d/kept; ls d") == "one\nthree\nkept\nlink"
         assert await yard.text(first, "cat d/kept; ls d") == "two\ngone\nkept\nlater\nlink"
 
+    @contract(Capability.SNAPSHOTS, Capability.IMAGES)
+    async def test_layers_can_be_merged_and_packed(self, yard: Yard) -> None:
+        first = await yard.devbox()
+        await yard.text(first, "mkdir d e; echo one > d/kept; touch d/gone e/gone; chmod 2750 d")
+        below = await yard.layer(first)
+        second = await yard.devbox(rootfs=yard.on_top(below))
+        await yard.text(second, "rm d/gone; rm -r e; echo two > d/new; ln d/new d/link; mkdir e")
+        stack = yard.on_top(await yard.layer(second), below)
+        merged, unpacked = yard.folder / "merged", yard.folder / "unpacked"
+        await yard.driver.trees.merge(stack, 2, merged)
+        digest, size = await yard.driver.trees.pack(merged, yard.folder / "layer.tar")
+        assert (len(digest), size) == (64, (yard.folder / "layer.tar").stat().st_size)
+        unpacked.mkdir()
+        await yard.driver.trees.unpack(yard.folder / "layer.tar", unpacked)
+        looked = (
+            "stat -c '%n %a %U %s' d d/* e; ls e; cat d/kept d/link; stat -c %i d/new d/link | uniq | wc -l"
+        )
+        expected = await yard.text(second, looked)
+        for layer in (merged, unpacked):
+            assert await yard.text(await yard.devbox(rootfs=yard.on_top(layer)), looked) == expected
+        for layer in (merged, unpacked):
+            await yard.driver.trees.remove(layer)
+
     @contract(Capability.FREEZE)
     async def test_freezing_holds_every_process_until_thawed(self, yard: Yard) -> None:
         devbox = await yard.devbox()

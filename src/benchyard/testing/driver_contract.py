@@ -9,10 +9,28 @@ Subclass it in a test module, say how to make the driver, and pytest does the re
 What needs a capability the driver does not claim is skipped, and says so.
 """
 
+from benchyard.testing.answer_contract import AnswerContract
+from benchyard.testing.change_contract import ChangeContract
 from benchyard.testing.command_contract import CommandContract
+from benchyard.testing.connect_contract import ConnectContract
 from benchyard.testing.devbox_contract import DevboxContract
 from benchyard.testing.file_contract import FileContract
+from benchyard.testing.inside_contract import InsideContract
+from benchyard.testing.mount_contract import MountContract
+from benchyard.testing.network_contract import NetworkContract
+from benchyard.testing.room_contract import RoomContract
 
 
-class DriverContract(CommandContract, DevboxContract, FileContract):
+class DriverContract(
+    AnswerContract,
+    ChangeContract,
+    CommandContract,
+    ConnectContract,
+    DevboxContract,
+    FileContract,
+    InsideContract,
+    MountContract,
+    NetworkContract,
+    RoomContract,
+):
     """Every test a driver has to pass."""

@@ -1,6 +1,8 @@
 """Escape attempts by socket, run inside a devbox without a network: nothing they send leaves the machine."""
 
+import os
 import socket
+import struct
 from typing import Any
 
 from benchyard.testing.escape_runner import main
@@ -10,6 +12,7 @@ Facts = dict[str, Any]
 _SECONDS = 2.0
 _METADATA = ("169.254.169.254", 80)
 _VSOCK, _ALG, _PACKET, _XDP = 40, 38, 17, 44
+_CONNECTOR = 11
 
 
 def connect_to_an_abstract_socket(facts: Facts) -> str | None:
@@ -92,7 +95,34 @@ def open_an_express_socket(_facts: Facts) -> str | None:
     return "opened"
 
 
+def open_a_socket_of_a_rare_protocol(_facts: Facts) -> str | None:
+    opened = []
+    for kind, protocol in ((1, 132), (5, 132), (6, 33), (2, 136), (2, 115)):
+        try:
+            socket.socket(socket.AF_INET, kind, protocol).close()
+            opened.append(protocol)
+        except PermissionError:
+            continue
+    return f"opened {opened}" if opened else None
+
+
+def hear_of_the_hosts_processes(_facts: Facts) -> str | None:
+    """The kernel tells of forks and programs by this protocol, to those it takes for the host's."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _CONNECTOR) as hear:
+        hear.bind((0, 1))
+        wanted = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)
+        hear.send(wanted)
+        hear.settimeout(_SECONDS)
+        os.posix_spawn("/bin/true", ["true"], {})
+        try:
+            return f"heard {hear.recv(4096)[:40]!r}"
+        except TimeoutError:
+            return None
+
+
 ATTEMPTS = [
+    open_a_socket_of_a_rare_protocol,
+    hear_of_the_hosts_processes,
     connect_to_an_abstract_socket,
     connect_to_a_socket_file,
     connect_to_the_hosts_loopback,

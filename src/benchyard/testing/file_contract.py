@@ -86,6 +86,15 @@ class FileContract(Makes):
         assert outside.read_bytes() == b"secret"
 
     @contract()
+    async def test_a_file_can_be_changed_in_place(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        await yard.write(devbox, "~/file", b"0123456789")
+        await yard.write(devbox, "~/file", b"abc", truncate=False)
+        assert await yard.read(devbox, "~/file") == b"abc3456789"
+        await yard.write(devbox, "~/new", b"abc", truncate=False)
+        assert await yard.read(devbox, "~/new") == b"abc"
+
+    @contract()
     async def test_what_a_command_wrote_is_read(self, yard: Yard) -> None:
         devbox = await yard.devbox()
         await yard.text(devbox, "printf 'by a command' > 'a file'")

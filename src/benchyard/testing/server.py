@@ -19,6 +19,7 @@ from benchyard.client.trust import tls_context
 from benchyard.errors import ServerUnreachable
 
 _READY = "benchyard: listening on "
+_PORT_TAKEN = "cannot listen"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _ENDED = ("shutdown", "failure")
@@ -70,7 +71,16 @@ class RunningServer:
         return self._running().pid
 
     def start(self) -> None:
-        """Start it and wait until it listens; raises ServerUnreachable with its log if it does not."""
+        """Start it and wait until it listens; raises ServerUnreachable with its log if it does not.
+
+        Started again it takes the same port, which another program may have for a moment.
+        """
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._try_to_start():
+            if self._port == 0 or _PORT_TAKEN not in self.log or time.monotonic() > deadline:
+                raise ServerUnreachable(f"the server did not start:\n{self.log}")
+
+    def _try_to_start(self) -> bool:
         command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", str(self._port)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -83,15 +93,20 @@ class RunningServer:
         line = _first_line(self._process)
         if not line.startswith(_READY):
             self.kill()
-            raise ServerUnreachable(f"the server did not start:\n{self.log}")
+            return False
         self.url = line.removeprefix(_READY)
         self._port = urlsplit(self.url).port or 0
+        return True
 
     def stop(self) -> int:
         """Ask it to stop and wait; returns its exit status."""
         process = self._running()
         process.terminate()
         return self._reaped(process)
+
+    def wait(self) -> int:
+        """Wait for its end, which somebody else has asked for; returns its exit status."""
+        return self._reaped(self._running())
 
     def kill(self) -> None:
         """End it without warning."""

@@ -23,9 +23,11 @@ from benchyard.devboxes.base import (
 )
 from benchyard.errors import DevboxError
 from benchyard.images.store import ImageStore
+from benchyard.testing.small_system import write_system
 
 PATIENCE_SECONDS = 15.0
 """How long anything may take before a test calls it missing."""
+_SMALL = "small-system"
 
 
 class Makes:
@@ -38,11 +40,18 @@ class Makes:
     async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
         """What devboxes start from: the view of this machine's own system, unless overridden.
 
-        `folder` is the same for all tests with this driver.
+        Drivers that cannot have that get copies of some of its programs. `folder` is the same for all tests
+        with this driver.
         """
         store = ImageStore(folder / "images", driver.trees)
         await store.open()
-        return store.rootfs(await store.get("host"))
+        if Capability.HOST_VIEW in driver.capabilities:
+            return store.rootfs(await store.get("host"))
+        if not any(image.name == _SMALL for image in await store.list()):
+            await asyncio.to_thread(write_system, folder / _SMALL)
+            await store.import_archive(folder / _SMALL, _SMALL)
+            await driver.trees.remove(folder / _SMALL)
+        return store.rootfs(await store.get(_SMALL))
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,10 @@ class Yard:
 
     async def close(self) -> None:
         """Stop every devbox and take its disk away."""
-        for devbox, spec in self.specs.items():
+        # Last made first: what shares another one's network may have to go before it.
+        for devbox, spec in reversed(self.specs.items()):
             await self.driver.stop(devbox)
+            await self.driver.storage.discard(devbox)
             await self.driver.trees.remove(spec.folder)
         await self.driver.__aexit__(None, None, None)
 
@@ -156,7 +167,8 @@ class Yard:
         target = self.folder / f"layer_{next(self._numbers)}"
         await self.driver.freeze(devbox)
         try:
-            await self.driver.trees.copy(self.specs[devbox].changes, target)
+            async with self.driver.storage.changes(self.specs[devbox]) as changes:
+                await self.driver.trees.copy(changes, target)
         finally:
             await self.driver.thaw(devbox)
         return target

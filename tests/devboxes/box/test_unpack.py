@@ -365,3 +365,33 @@ def test_broken_archives_end_in_a_clear_error_or_in_files(
         with contextlib.suppress(ValueError, OSError):
             unpack_layer(str(archive), str(outer / "target"))
         assert names(outer) == ["archive", "target"]
+
+
+def test_what_is_no_layer_keeps_only_what_can_be_read(tmp_path: Path, target: Path) -> None:
+    archive = tar(
+        tmp_path / "plain.tar",
+        member("folder", tarfile.DIRTYPE, mode=0o2700),
+        member("folder/.wh.name", content=b"a name like any other"),
+        member("program", content=b"x", mode=0o6711, pax_headers={"SCHILY.xattr.user.mark": "1"}),
+        member("text", content=b"y", mode=0o600, uid=12345),
+        member("again", tarfile.LNKTYPE, linkname="program"),
+        member("link", tarfile.SYMTYPE, linkname="/etc/shadow"),
+        member("pipe", tarfile.FIFOTYPE),
+        member("hole", tarfile.CHRTYPE, devmajor=0, devminor=0),
+        member("disk", tarfile.BLKTYPE, devmajor=7, devminor=0),
+    )
+    unpack_layer(str(archive), str(target), keep_owner=False, plain=True)
+    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in target.rglob("*")}
+    assert modes.pop("link") == 0o777
+    program = 0o755
+    assert modes == {
+        "folder": program,
+        ".wh.name": 0o644,
+        "program": program,
+        "text": 0o644,
+        "again": program,
+    }
+    assert os.listxattr(target / "program") == []
+    assert (target / "text").stat().st_uid == os.geteuid()
+    with pytest.raises(ValueError, match="would leave"):
+        unpack_layer(str(tar(tmp_path / "up.tar", member("../up"))), str(target), plain=True)

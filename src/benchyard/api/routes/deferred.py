@@ -10,9 +10,6 @@ router = APIRouter(include_in_schema=False)
 
 _VERBS = ["GET", "POST", "DELETE"]
 _PATHS = {
-    "/v1/devboxes/{id}/enable_tunnel": "devbox tunnels",
-    "/v1/devboxes/{id}/remove_tunnel": "devbox tunnels",
-    "/v1/devboxes/{id}/create_ssh_key": "ssh to devboxes",
     "/v1/devboxes/{id}/create_gateway_token": "gateway tokens",
     "/v1/devboxes/{id}/create_mcp_token": "MCP tokens",
     "/v1/devboxes/evictions/watch": "devbox evictions",
@@ -20,12 +17,6 @@ _PATHS = {
 }
 _ROOMS = {
     "axons": "axons",
-    "agents": "agents",
-    "blueprints": "blueprints",
-    "benchmarks": "benchmarks",
-    "benchmark_runs": "benchmark runs",
-    "benchmark_jobs": "benchmark jobs",
-    "scenarios": "scenarios",
     "network-policies": "network policies",
     "gateway-configs": "gateway configs",
     "mcp-configs": "MCP configs",

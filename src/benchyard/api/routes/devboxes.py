@@ -35,7 +35,7 @@ async def create(
 ) -> DevboxView:
     """Make a devbox and answer at once; it comes up in the background."""
     devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
-    return devbox.view()
+    return services.engine.tunnels.view(devbox)
 
 
 @router.post("/create_and_await_running")
@@ -44,7 +44,7 @@ async def create_and_await_running(
 ) -> DevboxView:
     """Make a devbox and answer once it runs, or as it is after 25 seconds."""
     devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
-    return (await held(services, services.engine.devboxes.booted(devbox.id))).view()
+    return services.engine.tunnels.view(await held(services, services.engine.devboxes.booted(devbox.id)))
 
 
 @router.get("")
@@ -54,7 +54,7 @@ async def list_devboxes(
     """List devboxes, newest first."""
     where = {"status": status.value} if status else {}
     page = await services.engine.devboxes.records.page(replace(query, where=where))
-    devboxes = [devbox.view() for devbox in page.items]
+    devboxes = [services.engine.tunnels.view(devbox) for devbox in page.items]
     return DevboxListView(devboxes=devboxes, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -73,37 +73,37 @@ async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
 @router.get("/{id}")
 async def retrieve(id: str, services: ServicesDep) -> DevboxView:
     """Look a devbox up."""
-    return (await services.engine.devboxes.get(id)).view()
+    return services.engine.tunnels.view(await services.engine.devboxes.get(id))
 
 
 @router.post("/{id}")
 async def update(id: str, services: ServicesDep, body: DevboxChange) -> DevboxView:
     """Change a devbox's name or metadata."""
-    return (await services.engine.devboxes.update(id, body)).view()
+    return services.engine.tunnels.view(await services.engine.devboxes.update(id, body))
 
 
 @router.post("/{id}/wait_for_status")
 async def wait_for_status(id: str, services: ServicesDep, body: WaitRequest) -> DevboxView:
     """Answer once the devbox has one of the statuses; 408 after at most 30 seconds."""
-    return (await held(services, services.engine.devboxes.wait(id, body))).view()
+    return services.engine.tunnels.view(await held(services, services.engine.devboxes.wait(id, body)))
 
 
 @router.post("/{id}/shutdown")
 async def shutdown(id: str, services: ServicesDep, *, force: bool = False) -> DevboxView:
     """End a devbox; its disk goes with it."""
-    return (await services.engine.devboxes.shutdown(id, force=force)).view()
+    return services.engine.tunnels.view(await services.engine.devboxes.shutdown(id, force=force))
 
 
 @router.post("/{id}/suspend")
 async def suspend(id: str, services: ServicesDep) -> DevboxView:
     """End a devbox's processes and keep its disk."""
-    return (await services.engine.devboxes.suspend(id)).view()
+    return services.engine.tunnels.view(await services.engine.devboxes.suspend(id))
 
 
 @router.post("/{id}/resume")
 async def resume(id: str, services: ServicesDep) -> DevboxView:
     """Bring a suspended devbox up again."""
-    return (await services.engine.devboxes.resume(id)).view()
+    return services.engine.tunnels.view(await services.engine.devboxes.resume(id))
 
 
 @router.post("/{id}/keep_alive")

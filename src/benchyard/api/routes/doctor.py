@@ -18,4 +18,6 @@ async def doctor(services: ServicesDep) -> DoctorView:
         capabilities=sorted(capabilities),
         missing=[MissingCapability(capability=name, remedy=text) for name, text in report.missing.items()],
         tried=[FailedMode(mode=name, reason=text) for name, text in report.tried.items()],
+        builder=services.builder.about,
+        builder_remedy=services.builder.remedy,
     )

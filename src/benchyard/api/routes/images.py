@@ -1,12 +1,33 @@
 """Images (an extension): what devboxes can start from."""
 
 from fastapi import APIRouter
+from fastapi.responses import Response, StreamingResponse
 
+from benchyard.api.archives import archive_response
 from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
-from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImageListView, ImageView
+from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.engine.devboxes import Asked
+from benchyard.models.images import (
+    AliasListView,
+    AliasRemoval,
+    AliasView,
+    CollectionView,
+    CollectRequest,
+    DebianImageRequest,
+    ImageImportRequest,
+    ImageListView,
+    ImagePullRequest,
+    ImageView,
+)
 
 router = APIRouter(prefix="/v1/images", tags=["images"])
+
+_PREFIX = "img_"
+
+
+def _asked(identity: Identity) -> Asked:
+    return Asked(identity.new_id(_PREFIX), identity.body_hash)
 
 
 @router.get("")
@@ -16,21 +37,74 @@ async def list_images(services: ServicesDep) -> ImageListView:
 
 
 @router.post("/import")
-async def import_image(services: ServicesDep, body: ImageImportRequest) -> ImageView:
+async def import_image(
+    services: ServicesDep, identity: RequestIdentity, body: ImageImportRequest
+) -> ImageView:
     """Import a root filesystem from an object, or from a path of the server's machine."""
-    return await held(services, services.engine.library.import_image(body))
+    return await held(services, services.engine.library.import_image(body, _asked(identity)))
 
 
 @router.post("/debian")
-async def make_debian(services: ServicesDep, body: DebianImageRequest) -> ImageView:
+async def make_debian(
+    services: ServicesDep, identity: RequestIdentity, body: DebianImageRequest
+) -> ImageView:
     """Make a Debian root filesystem an image; takes minutes."""
-    return await held(services, services.engine.library.make_debian(body))
+    return await held(services, services.engine.library.make_debian(body, _asked(identity)))
+
+
+@router.post("/pull")
+async def pull(services: ServicesDep, identity: RequestIdentity, body: ImagePullRequest) -> ImageView:
+    """Get an image from its registry."""
+    return await held(services, services.engine.library.pull(body, _asked(identity)))
+
+
+@router.post("/collect")
+async def collect(services: ServicesDep, body: CollectRequest) -> CollectionView:
+    """Remove the longest unused images, and the builder's cache, until less than a limit is used."""
+    return await held(services, services.engine.shelf.collect(body.max_bytes))
+
+
+@router.get("/aliases")
+async def list_aliases(services: ServicesDep) -> AliasListView:
+    """List which images stand in for those of registries."""
+    return AliasListView(aliases=services.engine.shelf.aliases())
+
+
+@router.post("/aliases")
+async def set_alias(services: ServicesDep, body: AliasView) -> AliasView:
+    """Let an image stand in for a reference in every Dockerfile."""
+    return await services.engine.shelf.set_alias(body)
+
+
+@router.post("/aliases/delete")
+async def remove_alias(services: ServicesDep, body: AliasRemoval) -> dict[str, str]:
+    """Forget an alias."""
+    services.engine.shelf.remove_alias(body.reference)
+    return {}
 
 
 @router.get("/{id}")
 async def retrieve(id: str, services: ServicesDep) -> ImageView:
     """Look an image up by id or name."""
     return await services.engine.library.get(id)
+
+
+@router.post("/{id}/pin")
+async def pin(id: str, services: ServicesDep) -> ImageView:
+    """Keep an image from being collected."""
+    return await services.engine.library.get(await services.engine.shelf.set_pinned(id, pinned=True))
+
+
+@router.post("/{id}/unpin")
+async def unpin(id: str, services: ServicesDep) -> ImageView:
+    """Let an image be collected again."""
+    return await services.engine.library.get(await services.engine.shelf.set_pinned(id, pinned=False))
+
+
+@router.get("/{id}/export", response_class=StreamingResponse)
+async def export(id: str, services: ServicesDep) -> Response:
+    """Send an image as an OCI archive."""
+    return await archive_response(services, services.engine.transfers.exported_image(id))
 
 
 @router.post("/{id}/delete")

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import ServicesDep
+from benchyard.api.errors import RangeNotThere, error_response
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.links import UPLOAD_SECONDS, DownloadId, UploadId, signed_link
 from benchyard.api.pages import PageQuery
@@ -27,7 +28,7 @@ from benchyard.models.pages import MetadataKeys, MetadataValues, Query, Where
 router = APIRouter(tags=["objects"])
 
 _PRESENT: Where = {"status": [state for state in ObjectState if state != ObjectState.DELETED]}
-_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?|bytes=-(?P<last>\d{1,18})")
+_RANGE = re.compile(r"bytes=(?P<first>\d{1,18})-(?P<to>\d{1,18})?|bytes=-(?P<last>\d{1,18})", re.ASCII)
 _WEEK_SECONDS = 7 * 24 * 3600
 
 
@@ -119,7 +120,7 @@ async def upload(id: UploadId, request: Request, services: ServicesDep) -> dict[
 
 
 @router.get("/objects/download/{id}", response_class=StreamingResponse)
-async def download_content(id: DownloadId, request: Request, services: ServicesDep) -> StreamingResponse:
+async def download_content(id: DownloadId, request: Request, services: ServicesDep) -> Response:
     """Send an object's content, or the part that `Range` names."""
     record, _ = await services.objects.content(id)
     size = record.size_bytes or 0
@@ -129,7 +130,12 @@ async def download_content(id: DownloadId, request: Request, services: ServicesD
         "content-disposition": "attachment",
         "x-content-type-options": "nosniff",
     }
-    part = _part(request.headers.get("range", ""), size)
+    try:
+        part = _part(request.headers.get("range", ""), size)
+    except RangeNotThere as error:
+        response = error_response(error)
+        response.headers["content-range"] = f"bytes */{size}"
+        return response
     start, end = part or (0, size)
     if part:
         headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
@@ -139,14 +145,14 @@ async def download_content(id: DownloadId, request: Request, services: ServicesD
 
 
 def _part(header: str, size: int) -> tuple[int, int] | None:
+    """The bytes a header asks for, None for all; raises RangeNotThere."""
     match = _RANGE.fullmatch(header)
-    if match and match["last"]:
-        start = max(0, size - int(match["last"]))
-        return (start, size) if start < size else None
-    if match is None or int(match[1]) >= size:
+    if match is None or (match["to"] and int(match["to"]) < int(match["first"])):
         return None
-    start, end = int(match[1]), min(size, int(match[2] or size) + 1)
-    return (start, end) if start < end else None
+    start = int(match["first"]) if match["first"] else max(0, size - int(match["last"]))
+    if start >= size:
+        raise RangeNotThere(f"the object has {size} bytes; none of them is in {header}", size_bytes=size)
+    return start, min(size, int(match["to"]) + 1) if match["to"] else size
 
 
 def _view(request: Request, record: StoredObject) -> ObjectView:

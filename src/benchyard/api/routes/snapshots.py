@@ -1,9 +1,11 @@
-"""Disk snapshots: take, look up, list, change, delete."""
+"""Disk snapshots: take, look up, list, change, delete, export and import."""
 
 from dataclasses import replace
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
 
+from benchyard.api.archives import archive_response
 from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
@@ -11,6 +13,7 @@ from benchyard.api.pages import MetadataFilters, PageQuery
 from benchyard.engine.devboxes import Asked
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 from benchyard.models.snapshots import (
+    SnapshotImportRequest,
     SnapshotListView,
     SnapshotRequest,
     SnapshotStatus,
@@ -100,6 +103,21 @@ async def status(id: str, services: ServicesDep) -> SnapshotStatusView:
     return SnapshotStatusView(
         status=snapshot.status, error_message=snapshot.error_message, snapshot=snapshot.view()
     )
+
+
+@router.get("/disk_snapshots/{id}/export", response_class=StreamingResponse)
+async def export(id: str, services: ServicesDep) -> Response:
+    """Send a snapshot as an OCI archive (an extension)."""
+    return await archive_response(services, services.engine.transfers.exported_snapshot(id))
+
+
+@router.post("/disk_snapshots/import")
+async def import_snapshot(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: SnapshotImportRequest
+) -> SnapshotView:
+    """Make a snapshot of an archive, an object or a path of the server's machine (an extension)."""
+    asked = _asked(request, identity)
+    return (await held(services, services.engine.transfers.import_snapshot(asked, body))).view()
 
 
 @router.post("/disk_snapshots/{id}")

@@ -2,21 +2,34 @@
 
 It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection, but
 not for ever: it ends, and the devbox with it, when nobody was connected for as long as its lease.
-A supervisor is forked ahead of the next command, so that a command costs one fork, not two.
+A supervisor is forked ahead of the next command, so that a command costs one fork, not two; a devbox that has
+run none for some seconds keeps no such process, nor the memory it takes. What root inside does to supervisors
+does not save a command: this process ends it when they do not.
 """
 
 import os
 import select
 import signal
 import socket
-import stat
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchyard.devboxes.box import processes, supervisor, users, wire
+from benchyard.devboxes.box import connecting, opening, processes, roster, supervisor, wire
+from benchyard.devboxes.box.custody import GRACE_SECONDS, Custody
 
-_PARENT_MODE = 0o755
 _LONGEST_POLL_MS = 2**31 - 1
+_OPEN_SECONDS = 20.0
+_SPARE_SECONDS = 3.0
+"""How long after the last command one more is expected soon."""
+_EIO = 5
+
+
+class _Opening(NamedTuple):
+    """A process that opens a file, or lists what runs: for whom, and by when."""
+
+    connection: socket.socket
+    sequence: int
+    due: float
 
 
 class Agent:
@@ -28,21 +41,22 @@ class Agent:
         self.lease = lease
         self.last_contact = time.monotonic()
         self.dismissed = False
+        self.stands_still = False
         self.wakeup = processes.wake_on_child()
         self.poll = select.poll()
         self.poll.register(listener, select.POLLIN)
         self.poll.register(self.wakeup, select.POLLIN)
         self.connections: dict[int, socket.socket] = {}
-        self.supervisors: dict[int, socket.socket] = {}
-        self.commands: dict[str, int] = {}
-        self.unanswered: dict[int, dict[int, socket.socket]] = {}
-        self.spare: tuple[int, socket.socket] | None = None
+        self.supervisors: dict[int, Custody] = {}
+        self.commands: dict[str, Custody] = {}
+        self.openings: dict[int, _Opening] = {}
+        self.spare: Custody | None = None
+        self.spare_until = time.monotonic() + _SPARE_SECONDS
 
     def run(self) -> None:
         """Serve until the lease is over."""
         while not self.dismissed and self._lease_left() > 0:
-            if self.spare is None:
-                self.spare = self._fork_supervisor()
+            self._see_to_spare()
             for descriptor, _event in self.poll.poll(self._patience_ms()):
                 if descriptor == self.wakeup:
                     os.read(self.wakeup, 512)
@@ -52,7 +66,17 @@ class Agent:
                 elif descriptor in self.connections:
                     self._request(self.connections[descriptor])
                 elif descriptor in self.supervisors:
-                    self._heard(descriptor)
+                    self._heard(self.supervisors[descriptor])
+            self._enforce()
+
+    def _see_to_spare(self) -> None:
+        is_expected = time.monotonic() < self.spare_until
+        if is_expected and self.spare is None:
+            self.spare = self._fork_supervisor()
+        elif self.spare is not None and not is_expected and not self.stands_still:
+            # It ends by itself when nobody can give it a command any more.
+            self.spare.channel.close()
+            self.spare = None
 
     def _lease_left(self) -> float:
         if self.connections:
@@ -60,9 +84,33 @@ class Agent:
         return self.last_contact + self.lease - time.monotonic()
 
     def _patience_ms(self) -> int | None:
-        if self.connections:
+        waits = [due - time.monotonic() for due in self._dues()]
+        if not self.connections:
+            waits.append(self._lease_left())
+        if self.spare is not None and not self.stands_still:
+            waits.append(self.spare_until - time.monotonic())
+        if not waits:
             return None
-        return min(max(0, int(self._lease_left() * 1000) + 1), _LONGEST_POLL_MS)
+        return min(max(0, int(min(waits) * 1000) + 1), _LONGEST_POLL_MS)
+
+    def _dues(self) -> list[float]:
+        if self.stands_still:
+            return []
+        dues = [held.due for held in self.commands.values() if held.due is not None]
+        return dues + [job.due for job in self.openings.values()]
+
+    def _enforce(self) -> None:
+        """End what is past its time although somebody else was to end it."""
+        now = time.monotonic()
+        if self.stands_still or all(due > now for due in self._dues()):
+            return
+        for held in list(self.commands.values()):
+            if held.due is not None and held.due <= now:
+                held.end()
+        for pid, job in list(self.openings.items()):
+            if job.due <= now:
+                self.openings[pid] = job._replace(due=now + GRACE_SECONDS)
+                os.kill(pid, signal.SIGKILL)
 
     def _accept(self) -> None:
         connection, _address = self.listener.accept()
@@ -72,9 +120,9 @@ class Agent:
     def _drop(self, connection: socket.socket) -> None:
         self.poll.unregister(connection)
         del self.connections[connection.fileno()]
-        for waiting in self.unanswered.values():
-            for sequence in [number for number, asker in waiting.items() if asker is connection]:
-                del waiting[sequence]
+        for held in self.commands.values():
+            for sequence in [number for number, asked in held.asking.items() if asked[0] is connection]:
+                del held.asking[sequence]
         connection.close()
         self.last_contact = time.monotonic()
 
@@ -98,33 +146,45 @@ class Agent:
             self._execute(message, descriptors)
         elif operation == "control":
             self._forward(connection, message)
-        elif operation == "open":
-            self._open(connection, message)
+        elif operation in ("open", "processes"):
+            self._look(connection, message)
+        elif operation in ("connect", "network", "root"):
+            self._connect(connection, message)
         elif operation == "list":
             self._send(connection, {"seq": message["seq"], "commands": list(self.commands)})
         elif operation == "end":
             self.dismissed = True
-        elif operation in ("stop_all", "continue_all"):
-            number = signal.SIGSTOP if operation == "stop_all" else signal.SIGCONT
-            self._signal_all(number)
-            self._send(connection, {"seq": message["seq"], "ok": True})
+        elif operation in ("stop_all", "continue_all", "kill_all"):
+            self._send(connection, {"seq": message["seq"], "ok": self._treat_all(operation)})
 
-    @staticmethod
-    def _signal_all(number: int) -> None:
+    def _treat_all(self, operation: str) -> bool:
+        """Act on every process but our own; False if one got away."""
+        if operation == "kill_all":
+            return processes.kill_all_but(os.getpid(), self._ours())
+        self._stand_still(still=operation == "stop_all")
+        return True
+
+    def _stand_still(self, *, still: bool) -> None:
+        self.stands_still = still
+        soon = time.monotonic() + GRACE_SECONDS
+        for held in self.commands.values():
+            # Whoever stood still when its time came gets its chance now.
+            held.due = None if held.due is None else max(held.due, soon)
         try:
-            os.kill(-1, number)
+            os.kill(-1, signal.SIGSTOP if still else signal.SIGCONT)
         except ProcessLookupError:
             return
 
     @staticmethod
-    def _send(connection: socket.socket, message: dict[str, Any]) -> None:
+    def _send(connection: socket.socket, message: dict[str, Any]) -> bool:
         try:
             wire.send(connection, message)
         except OSError:
-            # The host's side is gone; its next poll event drops the connection.
-            return
+            # It is gone, which the next poll tells; or it is a supervisor that does not read: see `_enforce`.
+            return False
+        return True
 
-    def _fork_supervisor(self) -> tuple[int, socket.socket] | None:
+    def _fork_supervisor(self) -> Custody | None:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
@@ -136,68 +196,92 @@ class Agent:
         if pid == 0:
             mine.close()
             self.listener.close()
-            for other in (*self.connections.values(), *self.supervisors.values()):
+            for other in self.connections.values():
                 other.close()
+            for held in self.supervisors.values():
+                held.release()
+                held.channel.close()
             supervisor.main(theirs)
             os._exit(0)
         theirs.close()
-        return pid, mine
+        # One that was stopped inside must not make this process wait.
+        mine.setblocking(False)
+        return Custody(pid, mine)
 
     def _execute(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        taken = self.spare or self._fork_supervisor()
+        held = self.spare or self._fork_supervisor()
         self.spare = None
-        if taken is None:
+        self.spare_until = time.monotonic() + _SPARE_SECONDS
+        if held is None:
             os.write(descriptors[2 + bool(message.get("spilled"))], _NO_PROCESS)
             self._broadcast({"ended": message["id"]})
             return
-        _pid, channel = taken
-        key = channel.fileno()
-        self.supervisors[key] = channel
-        self.commands[message["id"]] = key
-        self.unanswered[key] = {}
-        self.poll.register(channel, select.POLLIN)
+        held.take(message, descriptors)
+        self.supervisors[held.channel.fileno()] = held
+        self.commands[message["id"]] = held
+        self.poll.register(held.channel, select.POLLIN)
         try:
-            wire.send(channel, message, descriptors)
+            wire.send(held.channel, message, descriptors)
         except OSError:
-            # The supervisor was killed while it waited for a command.
-            self._lost(key)
+            # The supervisor was killed while it waited for a command: its end is about to be reaped.
+            return
 
     def _forward(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        key = self.commands.get(message["id"])
-        if key is None:
+        held = self.commands.get(message["id"])
+        if held is None:
             self._send(connection, {"seq": message["seq"], "ok": False})
             return
-        self.unanswered[key][message["seq"]] = connection
-        # A supervisor that has just ended answers by its channel's end, see `_lost`.
-        self._send(self.supervisors[key], message)
+        held.asking[message["seq"]] = (connection, message["do"])
+        is_kill = message["do"] == "kill"
+        if is_kill:
+            held.expect_end()
+        if not self._send(held.channel, message) and not is_kill:
+            del held.asking[message["seq"]]
+            self._send(connection, {"seq": message["seq"], "ok": False})
 
-    def _heard(self, key: int) -> None:
+    def _heard(self, held: Custody) -> bool:
+        """Take one message of a supervisor; False when there is none, or never will be."""
         try:
-            message, _descriptors = wire.receive(self.supervisors[key])
+            message, descriptors = wire.receive(held.channel)
+        except BlockingIOError:
+            return False
         except OSError:
-            message = None
+            message, descriptors = None, []
         if message is None:
-            self._lost(key)
+            if held.is_open:
+                # Nothing is done about it before its end is reaped, and everything it had started is ours.
+                self.poll.unregister(held.channel)
+                held.is_open = False
+            return False
+        if "sources" in message:
+            held.keep_sources(descriptors)
         elif "ended" in message:
-            self._ended(key)
+            self._ended(held)
         else:
-            asker = self.unanswered[key].pop(message["seq"], None)
-            if asker is not None:
-                self._send(asker, message)
+            connection, _action = held.asking.pop(message["seq"], (None, ""))
+            if connection is not None:
+                self._send(connection, message)
+        return True
 
-    def _lost(self, key: int) -> None:
+    def _lost(self, held: Custody) -> None:
         """A supervisor has gone: normally long after its command ended."""
-        self._ended(key)
-        channel = self.supervisors.pop(key)
-        self.poll.unregister(channel)
-        channel.close()
-        for sequence, asker in self.unanswered.pop(key).items():
-            self._send(asker, {"seq": sequence, "ok": False})
+        while self._heard(held):
+            pass
+        if held.command is not None:
+            held.settle()
+            self._ended(held)
+        for sequence, (connection, action) in held.asking.items():
+            self._send(connection, {"seq": sequence, "ok": action == "kill"})
+        if held.is_open:
+            self.poll.unregister(held.channel)
+        del self.supervisors[held.channel.fileno()]
+        held.channel.close()
 
-    def _ended(self, key: int) -> None:
-        for command in [name for name, value in self.commands.items() if value == key]:
-            del self.commands[command]
-            self._broadcast({"ended": command})
+    def _ended(self, held: Custody) -> None:
+        if held.command is not None:
+            del self.commands[held.command]
+            self._broadcast({"ended": held.command})
+            held.release()
 
     def _broadcast(self, message: dict[str, Any]) -> None:
         for connection in self.connections.values():
@@ -206,66 +290,72 @@ class Agent:
     def _reap(self) -> None:
         while True:
             try:
-                pid, _status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            if self.spare is not None and self.spare[0] == pid:
-                self.spare[1].close()
-                self.spare = None
+            if not os.WIFSTOPPED(status):
+                self._gone(pid, status)
+            elif not self.stands_still:
+                os.kill(pid, signal.SIGCONT)
 
-    def _open(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Open a file as one of our users in a child, which answers with the descriptor itself."""
+    def _gone(self, pid: int, status: int) -> None:
+        """One of our children has ended: a supervisor, one that opened a file, or what a supervisor left."""
+        job = self.openings.pop(pid, None)
+        if job is not None and status != 0:
+            text = "the process that was to look was stopped or killed inside the devbox"
+            answer = {"seq": job.sequence, "ok": False, "errno": _EIO, "text": text}
+            self._send(job.connection, answer)
+        held = next((each for each in self._all_supervisors() if each.pid == pid), None)
+        if held is None:
+            return
+        if status != 0:
+            # What it had started is now ours, and nothing else that is not spared here can be.
+            spared = {each.pid for each in self._all_supervisors()}.union(self.openings)
+            processes.kill_descendants(os.getpid(), frozenset(spared))
+        if held is self.spare:
+            self.spare = None
+            held.channel.close()
+        else:
+            self._lost(held)
+
+    def _all_supervisors(self) -> list[Custody]:
+        return [*self.supervisors.values(), *([self.spare] if self.spare else [])]
+
+    def _connect(self, connection: socket.socket, message: dict[str, Any]) -> None:
         try:
-            if os.fork():
-                return
+            if message["op"] != "connect":
+                connecting.share(connection, message)
+            else:
+                connecting.answer(connection, message)
+        except OSError:
+            # The host is gone, which the next poll tells.
+            return
+
+    def _ours(self) -> frozenset[int]:
+        return frozenset({held.pid for held in self._all_supervisors()}.union(self.openings))
+
+    def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        """Open a file, or list what runs, in a child, which answers with a descriptor itself."""
+        first, ours = os.getpid(), self._ours()
+        try:
+            pid = os.fork()
         except OSError as error:
             self._send(
                 connection, {"seq": message["seq"], "ok": False, "errno": error.errno, "text": str(error)}
             )
             return
-        answer: dict[str, Any] = {"seq": message["seq"], "ok": True}
-        opened: list[int] = []
-        try:
-            opened.append(_open_as(message, can_change_user=self.can_change_user))
-            if message["write"]:
-                # Its other end closes with this process: a program can be run once nobody here can write it.
-                opened.append(os.pipe2(os.O_CLOEXEC)[0])
-        except (OSError, LookupError, ValueError) as error:
-            number = error.errno if isinstance(error, OSError) else None
-            answer = {"seq": message["seq"], "ok": False, "errno": number, "text": str(error)}
-        try:
-            wire.send(connection, answer, opened)
-            for descriptor in opened:
-                os.close(descriptor)
-        finally:
-            os._exit(0)
+        if pid:
+            due = time.monotonic() + _OPEN_SECONDS
+            self.openings[pid] = _Opening(connection, message["seq"], due)
+            return
+        if message["op"] == "processes":
+            roster.answer(connection, message, first=first, ours=ours)
+        opening.answer(connection, message, can_change_user=self.can_change_user)
 
 
 _NO_PROCESS = (
     b'{"exit_status": 126, "timed_out": false, "killed": false, "stdout_truncated": false,'
     b' "stderr_truncated": false, "ended_ms": 0, "error": "the devbox is at its limit of processes"}'
 )
-
-
-def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
-    user = users.find(message["user"])
-    path = users.expand(message["path"], user)
-    user.become(can_change=can_change_user)
-    os.umask(0o022)
-    flags = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    if message["write"]:
-        os.makedirs(os.path.dirname(path), _PARENT_MODE, exist_ok=True)
-        descriptor = os.open(path, flags | os.O_WRONLY | os.O_CREAT, message["mode"])
-    else:
-        descriptor = os.open(path, flags | os.O_RDONLY)
-    kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind):
-        raise OSError(21 if stat.S_ISDIR(kind) else 22, "not a regular file", path)
-    if message["write"]:
-        # A file that the kernel makes up may take nothing and fail at nothing, for ever.
-        if os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:
-            raise OSError(22, "not a file on disk", path)
-        os.ftruncate(descriptor, 0)
-    return descriptor

@@ -22,12 +22,10 @@ def confine(request: dict[str, Any]) -> None:
     """Close this process (the devbox's first) in; everything it starts inherits the walls."""
     with step("hostname"):
         syscalls.set_hostname(request["hostname"])
-    if request["network"] == "none":
+    if request["network"] == "none" and not request["joins"]:
         with step("loopback"):
             _raise_loopback()
-    _limit_open_files()
-    # Not 0, which still hands dumps to a program of the host where there is one for that.
-    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    limit_resources()
     with step("seccomp"):
         if request["no_new_privileges"]:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
@@ -35,6 +33,16 @@ def confine(request: dict[str, Any]) -> None:
     with step("capabilities"):
         syscalls.limit_capabilities(_KEPT_CAPABILITIES)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+
+
+def limit_resources() -> None:
+    """Set the limits that each process of a devbox has for itself."""
+    _limit_open_files()
+    # Not 0, which still hands dumps to a program of the host where there is one for that.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    # Whatever the server may do, no devbox goes before the rest of the machine.
+    for limit in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):
+        resource.setrlimit(limit, (0, 0))
 
 
 def _raise_loopback() -> None:

@@ -14,6 +14,8 @@ ROOTLESS_SINGLE = "rootless-single"
 
 _FIRST_ID = 1_000_000
 _IDS = 65_536
+_KEEP_RIGHTS = 1 << 2
+"""SECBIT_NO_SETUID_FIXUP."""
 
 
 class Namespaces:
@@ -33,7 +35,8 @@ class Namespaces:
                 ROOTLESS_RANGE: _ask_for_range,
                 ROOTLESS_SINGLE: _write_single,
             }
-            self._known[key] = _make(writers[mode])
+            owner = _FIRST_ID + slot * _IDS if mode == ROOT_IDMAP else None
+            self._known[key] = _make(writers[mode], owner)
         return self._known[key]
 
 
@@ -46,12 +49,14 @@ def enter(namespace: int, *, can_change_user: bool) -> None:
     os.setresuid(0, 0, 0)
 
 
-def _make(write_maps: Callable[[int], None]) -> int:
+def _make(write_maps: Callable[[int], None], owner: int | None) -> int:
     ready, tell = os.pipe2(os.O_CLOEXEC)
     hold, release = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         try:
+            if owner is not None:
+                _turn_into(owner)
             syscalls.unshare(syscalls.CLONE_NEWUSER)
             os.write(tell, b"x")
             os.close(release)
@@ -67,6 +72,17 @@ def _make(write_maps: Callable[[int], None]) -> int:
     finally:
         for descriptor in (ready, hold, release):
             os.close(descriptor)
+
+
+def _turn_into(owner: int) -> None:
+    """Be the one whose namespace it will be, with all rights kept.
+
+    What the kernel counts per user (watches of inotify, for one) it counts against a namespace's owner too:
+    as long as that is root, a devbox uses up what the host's own root has.
+    """
+    syscalls.prctl(syscalls.PR_SET_SECUREBITS, _KEEP_RIGHTS)
+    os.setresgid(owner, owner, owner)
+    os.setresuid(owner, owner, owner)
 
 
 def _write(pid: int, name: str, text: str) -> None:

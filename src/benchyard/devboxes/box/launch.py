@@ -18,6 +18,9 @@ NOT_STARTED = 126
 NOT_FOUND = 127
 FIRST_EXTRA_DESCRIPTOR = 8
 _ABOVE_TARGETS = 64
+_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+"""What a command finds at its default and lets through, whatever the server was started with: after `nohup`
+or in the background of a script, some are ignored by everything it starts."""
 
 
 class CannotStart(Exception):
@@ -79,7 +82,8 @@ def _spawn(request: dict[str, Any], login: Login, streams: Streams) -> int:
             environment,
             file_actions=actions,
             setsid=True,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT],
+            setsigmask=[],
+            setsigdef=_SIGNALS,
         )
     finally:
         for number in sources:
@@ -134,8 +138,9 @@ def _run_on_terminal(request: dict[str, Any], login: Login, streams: Streams) ->
         user.become(can_change=request["can_change_user"])
         os.chdir(folder)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         status = NOT_FOUND
         os.execve(_find(request["argv"][0], environment["PATH"]), request["argv"], environment)
     except OSError as error:

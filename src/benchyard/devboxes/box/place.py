@@ -30,8 +30,9 @@ def walk(visit: Callable[[], list[str]], enter: Callable[[str], bool], leave: Ca
 class Place:
     """A directory inside a tree and the way back up, with few descriptors however deep it is."""
 
-    def __init__(self, path: str, *, unlock: bool = False) -> None:
+    def __init__(self, path: str, *, unlock: bool = False, held: int = _HELD_DESCRIPTORS) -> None:
         self.names: list[str] = []
+        self._held = held
         self._above: list[int | tuple[int, int]] = []
         self._unlock = unlock
         self.fd = self._open(path, None)
@@ -54,7 +55,7 @@ class Place:
         if os.fstat(fd).st_dev != self._device:
             os.close(fd)
             return False
-        if len(self._above) < _HELD_DESCRIPTORS:
+        if len(self._above) < self._held:
             self._above.append(self.fd)
         else:
             self._above.append(_identity(self.fd))

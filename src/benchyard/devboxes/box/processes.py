@@ -1,9 +1,11 @@
 """Finding and ending everything that descends from a process, wherever it forked to."""
 
 import ctypes
+import functools
 import os
 import signal
 import time
+from collections.abc import Callable
 
 _PATIENCE_SECONDS = 10.0
 
@@ -18,6 +20,7 @@ def set_title(title: str) -> None:
     ctypes.memmove(start, text, len(text))
 
 
+@functools.cache
 def boot_id() -> str:
     """Which boot of the machine this is."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -71,11 +74,15 @@ def parents() -> dict[int, int]:
     return found
 
 
-def descendants(root: int) -> list[int]:
-    """Every live process below `root`, which must be a child subreaper for this to be complete."""
+def descendants(root: int, spared: frozenset[int] = frozenset()) -> list[int]:
+    """Every live process below `root`, which must be a child subreaper for this to be complete.
+
+    Those that are `spared` are left out, with everything below them.
+    """
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
-        children.setdefault(parent, []).append(pid)
+        if pid not in spared:
+            children.setdefault(parent, []).append(pid)
     found: list[int] = []
     queue = [root]
     while queue:
@@ -85,14 +92,23 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def kill_descendants(root: int) -> bool:
-    """Kill everything below `root`; False if something kept forking until patience ran out.
+def kill_descendants(root: int, spared: frozenset[int] = frozenset()) -> bool:
+    """Kill everything below `root`, but not who is spared; False if something kept forking for too long.
 
     Stopping first keeps a fork bomb from outrunning the sweep.
     """
+    return _kill_while(lambda: descendants(root, spared))
+
+
+def kill_all_but(root: int, ours: frozenset[int]) -> bool:
+    """Kill everything below `root` but these, also what is below them; False if that took too long."""
+    return _kill_while(lambda: [pid for pid in descendants(root) if pid not in ours])
+
+
+def _kill_while(found: Callable[[], list[int]]) -> bool:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        alive = descendants(root)
+        alive = found()
         if not alive:
             return True
         if time.monotonic() > deadline:

@@ -4,7 +4,7 @@ import os
 import stat
 from typing import Any
 
-from benchyard.devboxes.box import syscalls
+from benchyard.devboxes.box import showing, syscalls
 from benchyard.devboxes.box.steps import step
 from benchyard.devboxes.box.syscalls import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, MS_REMOUNT
 
@@ -44,21 +44,29 @@ def shift_ids(request: dict[str, Any], user_namespace: int) -> None:
     originals; the request names the copies from here on.
     """
     host_dirs = [f"/{name}" for name in request["host_dirs"]]
-    sources = [request["folder"], *request["layers"], *host_dirs]
+    shown = [source for source, _target in request["mounts"]]
+    sources = [request["folder"], *request["layers"], *host_dirs, *shown]
     copies = [syscalls.clone_tree(path) for path in sources]
+    unshifted = len(sources) - len(shown)
     syscalls.mount("tmpfs", _STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
     places = []
     for number, tree in enumerate(copies):
         place = f"{_STAGE}/{number}"
         os.mkdir(place)
-        syscalls.map_ids(tree, user_namespace)
+        try:
+            syscalls.map_ids(tree, user_namespace)
+        except OSError:
+            # A folder to read may lie on a filesystem that cannot: its owners are nobody then.
+            if number < unshifted:
+                raise
         syscalls.attach(tree, place)
         os.close(tree)
         places.append(place)
     layers_end = 1 + len(request["layers"])
     request["folder"] = places[0]
     request["layers"] = places[1:layers_end]
-    request["host_places"] = places[layers_end:]
+    request["host_places"] = places[layers_end:unshifted]
+    request["mount_places"] = places[unshifted:]
 
 
 def enter(request: dict[str, Any]) -> None:
@@ -74,10 +82,14 @@ def enter(request: dict[str, Any]) -> None:
     os.chdir(root)
     with step("proc"):
         syscalls.mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        if request["network"] == "none" and not request["joins"]:
+            _open_low_ports()
     with step("dev"):
         _mount_devices()
     if request["network"] == "host":
         _share_resolver()
+    with step("mounts"):
+        showing.show(request)
     with step("pivot_root"):
         syscalls.pivot_root(".", ".")
         syscalls.unmount(".")
@@ -87,6 +99,15 @@ def enter(request: dict[str, Any]) -> None:
             _mask_proc(_HIDDEN + _HIDDEN_FROM_ROOT, _READ_ONLY + _READ_ONLY_FOR_ROOT)
         else:
             _mask_proc(_HIDDEN, _READ_ONLY)
+
+
+def _open_low_ports() -> None:
+    """Let any user of the devbox, and who shares its network, listen on any port: nobody else is on it."""
+    descriptor = os.open("proc/sys/net/ipv4/ip_unprivileged_port_start", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"0")
+    finally:
+        os.close(descriptor)
 
 
 def _overlay_host_dir(request: dict[str, Any], name: str, place: str) -> None:
@@ -118,7 +139,7 @@ def _mount_devices() -> None:
         _bind_read_only(f"/dev/{name}", f"dev/{name}")
     os.mkdir("dev/pts")
     syscalls.mount(
-        "devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
+        "devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=256"
     )
     os.mkdir("dev/shm")
     syscalls.mount("tmpfs", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m")

@@ -1,7 +1,7 @@
 """The system calls a devbox may not make: a filter program for the kernel, made by hand.
 
-What is refused answers EPERM, as it would for an unprivileged user; calls that programs try first and
-then do without (clone3, io_uring, whatever is newer than this list) answer ENOSYS, so that they take their
+What is refused answers EPERM, as it would for an unprivileged user; calls that programs try first and then do
+without (clone3, io_uring, io_setup, whatever is newer than this list) answer ENOSYS, so that they take their
 other way. Sockets are of the common families only: others, such as those that reach a hypervisor, know no
 network namespaces.
 """
@@ -19,9 +19,9 @@ _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 
 _LOAD, _JUMP_EQUAL, _JUMP_GE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENT_0, _AT_ARGUMENT_1 = 0, 4, 16, 24
+_AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENT_0, _AT_ARGUMENT_1, _AT_ARGUMENT_2 = 0, 4, 16, 24, 32
 
-_NAMESPACES = (
+NAMESPACES = (
     syscalls.CLONE_NEWNS
     | syscalls.CLONE_NEWCGROUP
     | syscalls.CLONE_NEWUTS
@@ -30,15 +30,17 @@ _NAMESPACES = (
     | syscalls.CLONE_NEWPID
     | syscalls.CLONE_NEWNET
 )
-_TIME_NAMESPACE = 0x80
+TIME_NAMESPACE = 0x80
 """For unshare only: to clone, these bits are a signal's number."""
-_SOCKET_FAMILIES = (1, 2, 10, 16)
+SOCKET_FAMILIES = (1, 2, 10, 16)
 """Unix, both internet protocols, netlink."""
-_TERMINAL_INJECTIONS = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: typing into somebody else's terminal."""
+RARE_PROTOCOLS = (33, 115, 132, 136)
+"""DCCP, L2TP, SCTP, UDP-Lite: opening one makes the kernel load code that hardly anybody looks at."""
+TERMINAL_POWERS = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI and TIOCLINUX type into somebody else's terminal; TIOCSETD makes the kernel load drivers."""
 
 # name: (x86_64, aarch64); None where the architecture never had it.
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
+REFUSED: dict[str, tuple[int | None, int | None]] = {
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -67,6 +69,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "request_key": (249, 218),
     "keyctl": (250, 219),
     "perf_event_open": (298, 241),
+    "fanotify_init": (300, 262),
     "open_by_handle_at": (304, 265),
     "name_to_handle_at": (303, 264),
     "setns": (308, 268),
@@ -81,13 +84,20 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
 }
-_ABSENT: dict[str, tuple[int, int]] = {
+ABSENT: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    # The machine has only so many of these, and nobody counts whose they are.
+    "io_setup": (206, 0),
 }
 _CLONE, _UNSHARE, _IOCTL = (56, 220), (272, 97), (16, 29)
+_SET_PRIORITY = (141, 140)
+PRIORITY_OF_A_USER = 2
+FIRST_PROCESS = 1
+_ON_PROCESSES = ((302, 261), (144, 119), (142, 118), (314, 274), (203, 122))
+"""prlimit64 and sched_setscheduler, _setparam, _setattr, _setaffinity: not on who keeps the time."""
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _FIRST_UNKNOWN = 467
 """The first call, on every architecture, that was added after this list was made (Linux 6.15)."""
@@ -132,17 +142,23 @@ def program(machine: str) -> bytes:
         _instruction(_JUMP_GE, _FIRST_UNKNOWN, 0, 1),
         _refuse(errno.ENOSYS),
     ]
-    for numbers in _REFUSED.values():
+    for numbers in REFUSED.values():
         number = numbers[column]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    for pair in _ABSENT.values():
+    for pair in ABSENT.values():
         code += [_instruction(_JUMP_EQUAL, pair[column], 0, 1), _refuse(errno.ENOSYS)]
-    for call, flags in ((_CLONE, _NAMESPACES), (_UNSHARE, _NAMESPACES | _TIME_NAMESPACE)):
+    for call, flags in ((_CLONE, NAMESPACES), (_UNSHARE, NAMESPACES | TIME_NAMESPACE)):
         code += _refuse_if_argument(call[column], _AT_ARGUMENT_0, _JUMP_BITS, (flags,))
     for call in (_SOCKET, _SOCKETPAIR):
-        code += _refuse_unless_argument(call[column], _AT_ARGUMENT_0, _SOCKET_FAMILIES, errno.EAFNOSUPPORT)
-    code += _refuse_if_argument(_IOCTL[column], _AT_ARGUMENT_1, _JUMP_EQUAL, _TERMINAL_INJECTIONS)
+        code += _refuse_unless_argument(call[column], _AT_ARGUMENT_0, SOCKET_FAMILIES, errno.EAFNOSUPPORT)
+    code += _refuse_if_argument(_SOCKET[column], _AT_ARGUMENT_2, _JUMP_EQUAL, RARE_PROTOCOLS)
+    for call in _ON_PROCESSES:
+        code += _refuse_if_argument(call[column], _AT_ARGUMENT_0, _JUMP_EQUAL, (FIRST_PROCESS,))
+    whose = _SET_PRIORITY[column]
+    code += _refuse_if_argument(whose, _AT_ARGUMENT_0, _JUMP_EQUAL, (PRIORITY_OF_A_USER,))
+    code += _refuse_if_argument(whose, _AT_ARGUMENT_1, _JUMP_EQUAL, (FIRST_PROCESS,))
+    code += _refuse_if_argument(_IOCTL[column], _AT_ARGUMENT_1, _JUMP_EQUAL, TERMINAL_POWERS)
     code.append(_instruction(_RETURN, _ALLOW))
     return b"".join(code)
 

@@ -1,7 +1,10 @@
 """A command's streams: output on its way into files, input on its way to the command."""
 
+import fcntl
 import os
 import select
+import struct
+import termios
 
 _CHUNK = 256 * 1024
 _INPUT_BUFFER = 16 * 1024 * 1024
@@ -18,11 +21,22 @@ class Output:
         self.truncated = False
         self.error: str | None = None
         self.open = True
+        self._unread: int | None = None
+        """How much may still be read, once that is bounded."""
+
+    def bound(self) -> None:
+        """Count nothing as said that is not on its way at this moment."""
+        if self.open:
+            held = fcntl.ioctl(self.source, termios.FIONREAD, bytes(4))
+            self._unread = int(struct.unpack("i", held)[0])
 
     def pump(self) -> bool:
         """Copy what is there now; False when nothing is."""
+        if self._unread == 0:
+            self.open = False
+            return False
         try:
-            data = os.read(self.source, _CHUNK)
+            data = os.read(self.source, _CHUNK if self._unread is None else min(_CHUNK, self._unread))
         except BlockingIOError:
             return False
         except OSError:
@@ -31,6 +45,8 @@ class Output:
         if not data:
             self.open = False
             return False
+        if self._unread is not None:
+            self._unread -= len(data)
         self._keep(data)
         return True
 

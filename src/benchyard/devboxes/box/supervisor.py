@@ -42,16 +42,25 @@ class Supervisor:
         self.status_file = -1
         self.child = 0
         self.exit_status: int | None = None
+        self.signal: int | None = None
+        self.strict = False
+        self.error: str | None = None
         self.timed_out = self.killed = self.reported = False
         self.deadline: float | None = None
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> None:
         """Start the command: descriptors are stdout, stderr and status files, then the extra ones."""
         stdout, stderr, self.status_file, *extra = descriptors
+        # A terminal does not tell how much is on its way.
+        self.strict = bool(request.get("strict")) and not request.get("pty")
         if request.get("pty"):
             inner = self._terminal(request, stdout)
         else:
             inner = self._pipes(request, (stdout, stderr))
+        # Before anything of the command runs: what it prints is saved even if it kills this process. Tried
+        # only: where devboxes share a user, one of them can have too many descriptors under way for all.
+        with contextlib.suppress(OSError):
+            wire.send(self.agent, {"sources": True}, [output.source for output in self.outputs])
         try:
             self.child = launch.start(request, launch.Streams(*inner, extra))
         except launch.CannotStart as error:
@@ -101,6 +110,9 @@ class Supervisor:
             if not self.reported and self.deadline is not None and time.monotonic() >= self.deadline:
                 self._bell()
             for descriptor, _event in self.poll.poll(self._wait_ms()):
+                if self.strict and self.exit_status is None:
+                    # Its end is learned of before anything more is read.
+                    self._reap()
                 self._serve(descriptor)
 
     def _serve(self, descriptor: int) -> None:
@@ -141,13 +153,26 @@ class Supervisor:
             if pid == self.child:
                 code = os.waitstatus_to_exitcode(status)
                 self.exit_status = code if code >= 0 else 128 - code
+                self.signal = -code if code < 0 else None
                 self.deadline = time.monotonic() + _GRACE_SECONDS
+                if self.strict:
+                    self._close_the_books()
+
+    def _close_the_books(self) -> None:
+        """Nothing that is said from now on counts: take what has been said, and end who could say more."""
+        for output in self.outputs:
+            output.bound()
+        for output in self.outputs:
+            while output.open and self._read(output):
+                pass
+        if not processes.kill_descendants(os.getpid()):
+            self.error = "what the command had left running could not be killed"
 
     def _drain(self) -> None:
         for output in self.outputs:
             while output.open and self._read(output):
                 pass
-        if not any(output.open for output in self.outputs):
+        if self.strict or not any(output.open for output in self.outputs):
             self._report()
 
     def _bell(self) -> None:
@@ -169,7 +194,8 @@ class Supervisor:
             "stdout_truncated": stdout.truncated,
             "stderr_truncated": stderr.truncated,
             "ended_ms": int(time.time() * 1000),
-            "error": stdout.error or stderr.error,
+            "error": stdout.error or stderr.error or self.error,
+            "signal": self.signal,
         }
         os.write(self.status_file, json.dumps(status).encode())
         for output in self.outputs:

@@ -1,6 +1,7 @@
 """The kernel calls Python lacks, through ctypes: namespaces, mounts, capabilities."""
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -30,12 +31,15 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 
+_FALLOC_FL_KEEP_SIZE = 1
 _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
+_MOUNT_ATTR_NODEV = 4
 _OPEN_TREE_CLONE = 1
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _MOUNT_ATTR_IDMAP = 0x00100000
@@ -110,6 +114,14 @@ def set_hostname(name: str) -> None:
     _check(_libc.sethostname(raw, len(raw)), "sethostname")
 
 
+def set_aside(descriptor: int, size: int) -> None:
+    """Keep space on disk for the first bytes of a file, which stays as long as it is."""
+    result = _libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size))
+    # A filesystem that cannot do this still takes the file, only without the promise.
+    if result < 0 and ctypes.get_errno() != errno.EOPNOTSUPP:
+        _check(result, "fallocate")
+
+
 def sync_filesystem(path: str) -> None:
     """Write everything of the filesystem that holds `path` to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -161,7 +173,7 @@ def mount_overlay(layers: list[str], upper: str, work: str, target: str) -> None
         for flag in ("userxattr", "volatile"):
             _configure(context, flag, None)
         _check(_syscall(_NR_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0), "mount overlay")
-        tree = _check(_syscall(_NR_FSMOUNT, context, 1, 0), "fsmount overlay")
+        tree = _check(_syscall(_NR_FSMOUNT, context, 1, _MOUNT_ATTR_NODEV), "fsmount overlay")
         try:
             attach(tree, target)
         finally:
@@ -181,7 +193,7 @@ def _mount_overlay_by_string(layers: list[str], upper: str, work: str, target: s
         if ":" in path or "," in path:
             raise OSError(22, "this kernel cannot mount folders whose path has ':' or ','", path)
     options = f"lowerdir={':'.join(layers)},upperdir={upper},workdir={work},userxattr,volatile"
-    mount("overlay", target, "overlay", 0, options)
+    mount("overlay", target, "overlay", MS_NODEV, options)
 
 
 def limit_capabilities(keep: frozenset[int]) -> None:

@@ -8,9 +8,15 @@ from collections.abc import Iterator
 
 from benchyard.devboxes.box.place import Place, walk
 
+OPAQUE = "user.overlay.opaque"
+"""Hides what lower layers have in a directory; the overlay is always mounted with `userxattr`."""
+_ENGINES_OPAQUE = "trusted.overlay.opaque"
+"""The same on the disks that a container engine keeps."""
+
 _NO_COPY_RANGE = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 _NOT_WRITABLE = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL}
 _NOT_LINKABLE = {errno.EMLINK, errno.ENAMETOOLONG}
+_NOT_SHARABLE = {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP}
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -110,8 +116,10 @@ def sync_tree(path: str) -> None:
         os.close(fd)
 
 
-def copy_tree(source: str, target: str, *, keep_owner: bool = True) -> None:
+def copy_tree(source: str, target: str, *, keep_owner: bool = True, link: bool = False) -> None:
     """Copy a tree to `target`, which must not exist, with everything that makes it the same layer.
+
+    With `link` files are further names of the source's own, where the filesystem allows it.
 
     The top folder itself keeps the caller as owner and stays open to it, so that it can be moved about. Marks
     of `trusted.overlay` become those of `user.overlay`. Sockets, device nodes other than whiteouts, and
@@ -120,12 +128,13 @@ def copy_tree(source: str, target: str, *, keep_owner: bool = True) -> None:
     with Place(source) as from_place:
         os.mkdir(target, 0o700)
         with Place(target) as to_place:
-            copy = _Copy(from_place, to_place, os.path.abspath(target), keep_owner=keep_owner)
+            copy = Copy(from_place, to_place, os.path.abspath(target), keep_owner=keep_owner)
+            copy.link = link
             walk(copy.visit, copy.enter, copy.leave)
             copy.finish()
 
 
-class _Copy:
+class Copy:
     """Two places that move through source and target together."""
 
     def __init__(self, source: Place, target: Place, top: str, *, keep_owner: bool) -> None:
@@ -134,6 +143,7 @@ class _Copy:
         self._top = top
         self._keep_owner = keep_owner
         self._linked: dict[tuple[int, int], str] = {}
+        self.link = False
 
     def visit(self) -> list[str]:
         directories = []
@@ -142,7 +152,7 @@ class _Copy:
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(entry.name)
                 else:
-                    self._copy_entry(entry.name, entry.stat(follow_symlinks=False))
+                    self.copy_entry(entry.name, entry.stat(follow_symlinks=False))
         return directories
 
     def enter(self, name: str) -> bool:
@@ -165,11 +175,13 @@ class _Copy:
         copy_attributes(self._source.fd, self._target.fd, os.fstat(self._source.fd), keep_owner=False)
         os.fchmod(self._target.fd, stat.S_IMODE(os.fstat(self._target.fd).st_mode) | 0o700)
 
-    def _copy_entry(self, name: str, status: os.stat_result) -> None:
+    def copy_entry(self, name: str, status: os.stat_result) -> None:
+        """Copy what is no directory; a further name of a file that was copied becomes a link to the copy."""
         if status.st_nlink > 1 and self._link(name, status):
             return
         if stat.S_ISREG(status.st_mode):
-            self._copy_file(name, status)
+            if not (self.link and self._share(name)):
+                self._copy_file(name, status)
         elif stat.S_ISLNK(status.st_mode):
             os.symlink(os.readlink(name, dir_fd=self._source.fd), name, dir_fd=self._target.fd)
             self._settle(name, status)
@@ -194,6 +206,17 @@ class _Copy:
         self._linked[identity] = os.path.join(self._top, *self._target.names, name)
         return False
 
+    def _share(self, name: str) -> bool:
+        """Make the target another name of the source's file; False where that cannot be."""
+        try:
+            source, target = self._source.fd, self._target.fd
+            os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _NOT_SHARABLE:
+                return False
+            raise
+        return True
+
     def _settle(self, name: str, status: os.stat_result) -> None:
         if self._keep_owner:
             os.chown(name, status.st_uid, status.st_gid, dir_fd=self._target.fd, follow_symlinks=False)
@@ -206,7 +229,7 @@ class _Copy:
         try:
             target = create_file(name, self._target.fd)
             try:
-                _copy_content(source, target, status)
+                copy_content(source, target, status)
                 copy_attributes(source, target, status, keep_owner=self._keep_owner)
             finally:
                 os.close(target)
@@ -214,7 +237,7 @@ class _Copy:
             os.close(source)
 
 
-def create_file(name: str, parent: int) -> int:
+def create_file(name: str, parent: int | None) -> int:
     """Make a file that was not there, closed to others until its attributes are set."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(name, flags, 0o600, dir_fd=parent)
@@ -223,6 +246,20 @@ def create_file(name: str, parent: int) -> int:
 def is_whiteout(status: os.stat_result) -> bool:
     """Whether it is overlayfs's mark of a deleted name."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def is_opaque(directory: int) -> bool:
+    """Whether a directory hides what lower layers have in it."""
+    return any(_mark(directory, name) == b"y" for name in (OPAQUE, _ENGINES_OPAQUE))
+
+
+def _mark(directory: int, name: str) -> bytes | None:
+    try:
+        return os.getxattr(directory, name)
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return None
+        raise
 
 
 def make_whiteout(name: str, parent: int) -> None:
@@ -238,13 +275,19 @@ def copy_attributes(source: int, target: int, status: os.stat_result, *, keep_ow
     """Owner, extended attributes, mode and times, in the order in which they do not undo each other."""
     if keep_owner:
         os.fchown(target, status.st_uid, status.st_gid)
-    for name in _xattr_names(source):
-        set_xattr(target, name, os.getxattr(source, name))
+    copy_xattrs(source, target)
     os.fchmod(target, stat.S_IMODE(status.st_mode))
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _xattr_names(fd: int) -> list[str]:
+def copy_xattrs(source: int, target: int) -> None:
+    """Extended attributes, as far as the caller may write them."""
+    for name in xattr_names(source):
+        set_xattr(target, name, os.getxattr(source, name))
+
+
+def xattr_names(fd: int) -> list[str]:
+    """The names of a file's extended attributes; none where the filesystem has no such thing."""
     try:
         return os.listxattr(fd)
     except OSError as error:
@@ -266,17 +309,19 @@ def set_xattr(fd: int, name: str, value: bytes) -> None:
             raise
 
 
-def _copy_content(source: int, target: int, status: os.stat_result) -> None:
+def copy_content(source: int, target: int, status: os.stat_result) -> None:
+    """What a file holds, holes as holes."""
     size = status.st_size
     if status.st_blocks * 512 >= size:
         _copy_range(source, target, 0, size)
         return
-    for start, end in _data_ranges(source, size):
+    for start, end in data_ranges(source, size):
         _copy_range(source, target, start, end)
     os.ftruncate(target, size)
 
 
-def _data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
+def data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where a file has data, from and to; between them are holes."""
     offset = 0
     while offset < size:
         try:

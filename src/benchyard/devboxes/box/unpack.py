@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import re
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -10,26 +11,41 @@ from dataclasses import dataclass
 
 from benchyard.devboxes.box.place import DIRECTORY
 from benchyard.devboxes.box.tar_stream import Limits, Member, members
-from benchyard.devboxes.box.trees import create_file, is_whiteout, make_whiteout, remove_tree, set_xattr
-
-OPAQUE = "user.overlay.opaque"
-"""Hides what lower layers have in a directory; the overlay is always mounted with `userxattr`."""
+from benchyard.devboxes.box.trees import (
+    OPAQUE,
+    create_file,
+    is_whiteout,
+    make_whiteout,
+    remove_tree,
+    set_xattr,
+)
 
 _WHITEOUT = ".wh."
 _OPAQUE_MARK = ".wh..wh..opq"
 _XATTR = "SCHILY.xattr."
 _HIGHEST_ID = 2**32 - 2
 _LONGEST_TIME = 2**33
+_EXACT_TIME = re.compile(r"(?P<sign>-?)(?P<seconds>\d{1,9}|[1-7]\d{9})\.(?P<rest>\d{1,9})", re.ASCII)
 
 
-def unpack_layer(archive: str, target: str, *, keep_owner: bool = True, limits: Limits | None = None) -> None:
+def unpack_layer(
+    archive: str,
+    target: str,
+    *,
+    keep_owner: bool = True,
+    limits: Limits | None = None,
+    plain: bool = False,
+) -> None:
     """Unpack a tar (plain, gzip, xz, bzip2, zstd where installed) into the existing folder `target`.
+
+    With `plain` it is no layer: names mean nothing, and only files, folders and links are made, without
+    attributes and with modes of 0755 and 0644.
 
     Raises ValueError for what is not a tar, is too big, or would leave the target. The target folder itself
     keeps its owner and mode.
     """
     limits = limits or Limits()
-    layer = _Layer(target, keep_owner=keep_owner)
+    layer = _Layer(target, keep_owner=keep_owner, plain=plain)
     try:
         for member in members(archive, limits):
             layer.add(member, _parts(member.info.name, limits))
@@ -63,17 +79,27 @@ class _Attributes:
     def of(cls, info: tarfile.TarInfo) -> "_Attributes":
         if not (0 <= info.uid <= _HIGHEST_ID and 0 <= info.gid <= _HIGHEST_ID):
             raise ValueError(f"{info.name!r} in the archive has an impossible owner {info.uid}:{info.gid}")
-        mtime = float(info.mtime)
-        if not math.isfinite(mtime) or abs(mtime) > _LONGEST_TIME:
-            mtime = 0.0
-        return cls(info.uid, info.gid, info.mode & 0o7777, round(mtime * 1e9))
+        return cls(info.uid, info.gid, info.mode & 0o7777, _mtime_ns(info))
+
+
+def _mtime_ns(info: tarfile.TarInfo) -> int:
+    exact = _EXACT_TIME.fullmatch(info.pax_headers.get("mtime", ""))
+    if exact:
+        # A float would lose the last digits.
+        nanoseconds = int(exact["seconds"]) * 10**9 + int(exact["rest"].ljust(9, "0"))
+        return -nanoseconds if exact["sign"] else nanoseconds
+    mtime = float(info.mtime)
+    if not math.isfinite(mtime) or abs(mtime) > _LONGEST_TIME:
+        mtime = 0.0
+    return round(mtime * 1e9)
 
 
 class _Layer:
     """The folder that is being filled; remembers the directory it was last in."""
 
-    def __init__(self, target: str, *, keep_owner: bool) -> None:
+    def __init__(self, target: str, *, keep_owner: bool, plain: bool) -> None:
         self._target = target
+        self._plain = plain
         self._keep_owner = keep_owner
         self._top = os.open(target, DIRECTORY)
         self._parent: tuple[tuple[str, ...], int] = ((), os.dup(self._top))
@@ -85,13 +111,16 @@ class _Layer:
 
     def add(self, member: Member, parts: tuple[str, ...]) -> None:
         """Make one member; kinds that have no place in a layer are left out."""
-        info = member.info
+        info = _plain(member.info) if self._plain else member.info
         if not parts:
             if not info.isdir():
                 raise ValueError("the archive wants to replace the target folder itself")
             return
         parent = self._enter(parts[:-1])
-        if parts[-1].startswith(_WHITEOUT):
+        if self._plain:
+            if info.isdir() or info.isreg() or info.islnk() or info.issym():
+                self._make(member, parts, parent)
+        elif parts[-1].startswith(_WHITEOUT):
             self._whiteout(parts, parent)
         else:
             self._make(member, parts, parent)
@@ -277,6 +306,13 @@ class _Layer:
             set_xattr(fd, name, value)
         os.fchmod(fd, attributes.mode)
         os.utime(fd, ns=(attributes.mtime_ns, attributes.mtime_ns))
+
+
+def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Change a member to one that all may read, and that carries nothing else."""
+    info.mode = 0o755 if info.isdir() or info.mode & 0o111 else 0o644
+    info.pax_headers = {key: text for key, text in info.pax_headers.items() if not key.startswith(_XATTR)}
+    return info
 
 
 def _status(name: str, parent: int) -> os.stat_result | None:

@@ -51,7 +51,8 @@ class User(NamedTuple):
             os.setgroups([])
 
 
-def _rows(path: str) -> list[list[str]]:
+def rows(path: str) -> list[list[str]]:
+    """The lines of a file that separates its fields with colons; none if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return [line.split(":") for line in file.read(_MAX_FILE).splitlines()]
@@ -61,7 +62,7 @@ def _rows(path: str) -> list[list[str]]:
 
 def find(name: str) -> User:
     """The user of that name, or of that number; raises LookupError."""
-    for row in _rows("/etc/passwd"):
+    for row in rows("/etc/passwd"):
         if len(row) >= 7 and name in (row[0], row[2]) and row[2].isdigit() and row[3].isdigit():
             gid = int(row[3])
             return User(row[0], int(row[2]), gid, row[5] or "/", row[6] or "/bin/sh", (gid, *_groups(row[0])))
@@ -73,7 +74,7 @@ def find(name: str) -> User:
 
 
 def _groups(name: str) -> tuple[int, ...]:
-    found = [row for row in _rows("/etc/group") if len(row) >= 4 and name in row[3].split(",")]
+    found = [row for row in rows("/etc/group") if len(row) >= 4 and name in row[3].split(",")]
     return tuple(int(row[2]) for row in found if row[2].isdigit())[:32]
 
 

@@ -1,8 +1,9 @@
 """Who stays when the server goes: ends devboxes that are frozen when their lease is over.
 
 A devbox's first process ends by itself when nobody was in touch for the time of its lease; one that is frozen
-cannot. The warden is left behind by the zygote, goes when a server is there again, and ends with the last
-devbox. It touches devboxes only under the driver's lock, so that no server takes one up meanwhile.
+cannot. The warden waits beside the zygote until the server's lock is free, however server and zygote ended.
+It goes when a server is there again, and ends with the last devbox. It touches devboxes only under the
+driver's lock, so that no server takes one up meanwhile.
 """
 
 import contextlib
@@ -19,12 +20,16 @@ from benchyard.devboxes.box import confine, processes
 
 LOCK = "lock"
 """Held by the server's driver as long as it is there."""
+_OWN_LOCK = "warden"
+"""Held by the one warden of a folder."""
 ROLL = "devboxes"
 """A folder of links to the folders of devboxes."""
 NOTE = "box.json"
 _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0
+_SUCCESSION_SECONDS = 5.0
+"""How long to wait for an earlier warden to go, which it does when it sees our server."""
 _MAX_NOTE = 64 * 1024
 
 
@@ -42,12 +47,42 @@ def living(folder: str) -> list[dict[str, Any]]:
 def stay(folder: str) -> NoReturn:
     """Be the warden (in a forked child of the zygote)."""
     os.setsid()
-    processes.set_title("benchyard warden")
+    processes.set_title("benchyard waiting warden")
     confine.silence(set())
     try:
-        _guard(folder)
+        if _is_only_one(folder):
+            _wait_for_duty(folder)
+            processes.set_title("benchyard warden")
+            _guard(folder)
     finally:
         os._exit(0)
+
+
+def _is_only_one(folder: str) -> bool:
+    """Whether this process is the folder's warden; the lock is kept as long as it lives."""
+    descriptor = _open_lock(folder, _OWN_LOCK)
+    deadline = time.monotonic() + _SUCCESSION_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # One whose zygote was killed waits for the same server: it will do.
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return True
+
+
+def _wait_for_duty(folder: str) -> None:
+    """Return when no server has the driver's lock."""
+    descriptor = _open_lock(folder, LOCK)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.close(descriptor)
+
+
+def _open_lock(folder: str, name: str) -> int:
+    return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _guard(folder: str) -> None:
@@ -66,7 +101,7 @@ def _guard(folder: str) -> None:
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[bool]:
     """The driver's lock for a moment; False if a server has it."""
-    descriptor = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open_lock(folder, LOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield True

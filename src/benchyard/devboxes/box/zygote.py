@@ -1,12 +1,14 @@
 """The process that forks devboxes: small, single-threaded, with everything already imported.
 
-It is told what to do over one socket and ends with it; the devboxes it forked live on, and it leaves a
-warden with them. Each request brings its own socket for the answer, so that many can be under way.
+It is told what to do over one socket and ends with it; the devboxes it forked live on, and with them a warden
+that waited beside it. Each request brings its own socket for the answer, so that many can be under way.
 """
 
+import contextlib
 import gc
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -34,8 +36,16 @@ _TREE_CALLS: dict[str, Callable[..., Any]] = {
     "usage": trees.tree_usage,
     "sync": trees.sync_tree,
 }
-_UNPACK = "benchyard.devboxes.box.unpack"
-"""Imported by the child that needs it, so that devboxes do not carry what it imports."""
+_RARE_CALLS = {
+    "unpack": ("unpack", "unpack_layer"),
+    "merge": ("merge", "merge_layers"),
+    "pack": ("pack", "pack_layer"),
+    "carry": ("answer", "carry_paths"),
+    "watch": ("opens", "add_watches"),
+    "note": ("changes", "note_tree"),
+    "compare": ("changes", "compare_tree"),
+}
+"""Module and function, imported by the child that needs them, so that devboxes do not carry them."""
 
 
 class Zygote:
@@ -100,7 +110,7 @@ def _wait(requests: socket.socket, code: bytes) -> NoReturn:
     namespace = descriptors.pop() if message["namespaced"] else None
     if message["op"] == "start":
         _start({**message, "filter": code}, descriptors, namespace)
-    _call(message, socket.socket(fileno=descriptors[0]), namespace)
+    _call(message, descriptors, namespace)
 
 
 def _complain(answer: socket.socket, error: BaseException) -> None:
@@ -109,15 +119,16 @@ def _complain(answer: socket.socket, error: BaseException) -> None:
     wire.send(answer, {"error": str(cause), "step": name, "errno": number, "kind": type(cause).__name__})
 
 
-def _call(message: dict[str, Any], answer: socket.socket, namespace: int | None) -> NoReturn:
-    """Run one tree function under the ids of the mode."""
+def _call(message: dict[str, Any], descriptors: list[int], namespace: int | None) -> NoReturn:
+    """Run one tree function under the ids of the mode; descriptors that came along are its last arguments."""
+    answer = socket.socket(fileno=descriptors[0])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if namespace is not None and message["mode"] != ids.ROOT_IDMAP:
             with step("user namespace"):
                 ids.enter(namespace, can_change_user=message["can_change_user"])
-        call = _TREE_CALLS.get(message["call"]) or importlib.import_module(_UNPACK).unpack_layer
-        result = call(*message["arguments"], **message["options"])
+        call = _TREE_CALLS.get(message["call"]) or _rare_call(message["call"])
+        result = call(*message["arguments"], *descriptors[1:], **message["options"])
         wire.send(answer, {"result": result})
     except (OSError, ValueError, StepFailed) as error:
         _complain(answer, error)
@@ -125,12 +136,18 @@ def _call(message: dict[str, Any], answer: socket.socket, namespace: int | None)
         os._exit(0)
 
 
+def _rare_call(name: str) -> Callable[..., Any]:
+    module, function = _RARE_CALLS[name]
+    found: Callable[..., Any] = getattr(importlib.import_module(f"benchyard.devboxes.box.{module}"), function)
+    return found
+
+
 def _start(message: dict[str, Any], descriptors: list[int], namespace: int | None) -> NoReturn:
     """Make the namespaces, fork the devbox's first process into them, and put it into its cgroups."""
     answer = socket.socket(fileno=descriptors[0])
     try:
         groups = [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in message["cgroups"]]
-        _separate(message, namespace)
+        _separate(message, namespace, descriptors.pop() if message["joins"] else None)
         limited, release = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
@@ -148,8 +165,14 @@ def _start(message: dict[str, Any], descriptors: list[int], namespace: int | Non
         os._exit(0)
 
 
-def _separate(message: dict[str, Any], namespace: int | None) -> None:
+def _separate(message: dict[str, Any], namespace: int | None, network: int | None) -> None:
+    """Leave the host's namespaces; `network` is that of a devbox to share it with.
+
+    Root goes there while it still is the host's root, others once they are root of all their devboxes.
+    """
     mode = message["mode"]
+    if network is not None and mode in (ids.ROOT_IDMAP, ids.ROOT):
+        _join(network)
     if mode == ids.ROOT_IDMAP:
         assert namespace is not None
         with step("mount namespace"):
@@ -160,10 +183,18 @@ def _separate(message: dict[str, Any], namespace: int | None) -> None:
     if namespace is not None:
         with step("user namespace"):
             ids.enter(namespace, can_change_user=message["can_change_user"])
+    if network is not None and mode not in (ids.ROOT_IDMAP, ids.ROOT):
+        _join(network)
     with step("namespaces"):
-        flags = _NAMESPACES | (syscalls.CLONE_NEWNET if message["network"] == "none" else 0)
-        syscalls.unshare(flags)
+        is_apart = message["network"] == "none" and network is None
+        syscalls.unshare(_NAMESPACES | (syscalls.CLONE_NEWNET if is_apart else 0))
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+
+
+def _join(network: int) -> None:
+    with step("shared network"):
+        syscalls.setns(network, syscalls.CLONE_NEWNET)
+        os.close(network)
 
 
 def _become_first(message: dict[str, Any], descriptors: list[int], limited: int) -> NoReturn:
@@ -201,6 +232,19 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
     gc.disable()
-    Zygote(control).run()
-    if warden.living(folder) and os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         warden.stay(folder)
+    waiting = os.pidfd_open(pid)
+    Zygote(control).run()
+    if not warden.living(folder):
+        _dismiss(waiting)
+
+
+def _dismiss(process: int) -> None:
+    """End the warden, of whom nobody is in need."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    gone = select.poll()
+    gone.register(process, select.POLLIN)
+    gone.poll()

@@ -1,6 +1,7 @@
 """Limits by control groups: version 1, version 2, or both beside each other, where they are ours to use."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import time
@@ -18,6 +19,7 @@ _CONTROLLERS = {
     "freezer": Capability.FREEZE,
 }
 _PATIENCE_SECONDS = 10.0
+_RESERVED_BYTES = 512 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,11 @@ class Cgroups:
         """Make the devbox's groups with its limits; a first process joins by them all."""
         made = []
         for hierarchy, folder in self._groups(devbox_id):
-            folder.mkdir(parents=True, exist_ok=True)
+            _make_parent(folder.parent, hierarchy)
+            folder.mkdir(exist_ok=True)
             for name, value in _settings(hierarchy, limits).items():
                 (folder / name).write_text(value)
+            _limit_swap(folder, limits)
             made.append(folder)
         return made
 
@@ -95,16 +99,7 @@ class Cgroups:
 
     def usage(self, devbox_id: str) -> Usage:
         """What the devbox uses now, as far as the groups tell."""
-        values: dict[str, float] = {}
-        for hierarchy, folder in self._groups(devbox_id):
-            values |= _readings(hierarchy, folder)
-        memory, processes = values.get("memory"), values.get("processes")
-        return Usage(
-            cpu_seconds=values.get("cpu"),
-            memory_bytes=None if memory is None else int(memory),
-            processes=None if processes is None else int(processes),
-            out_of_memory_kills=int(values.get("oom", 0)),
-        )
+        return _usage(self._groups(devbox_id))
 
     def leftovers(self) -> list[Path]:
         """Every group of ours that exists."""
@@ -120,10 +115,38 @@ class Cgroups:
             if "freezer" in hierarchy.controllers:
                 _write_until(folder / "freezer.state", "FROZEN" if frozen else "THAWED")
                 return
-            if hierarchy.version == 2 and "memory" in hierarchy.controllers:
+            if hierarchy.version == 2:
                 (folder / "cgroup.freeze").write_text("1" if frozen else "0")
                 _wait_until(folder / "cgroup.events", f"frozen {int(frozen)}")
                 return
+
+
+def around(pid: int) -> list[Hierarchy]:
+    """The groups that somebody else has put a process into."""
+    return _mounted(str(pid))
+
+
+def usage_of(groups: list[Hierarchy]) -> Usage:
+    """What is used in groups that somebody else made, as far as they tell."""
+    return _usage([(each, each.folder) for each in groups])
+
+
+def to_thaw(groups: list[Hierarchy]) -> list[str]:
+    """Those groups by which what is frozen in them can be thawed."""
+    return [str(each.folder) for each in groups if each.version == 2 or "freezer" in each.controllers]
+
+
+def _usage(groups: list[tuple[Hierarchy, Path]]) -> Usage:
+    values: dict[str, float] = {}
+    for hierarchy, folder in groups:
+        values |= _readings(hierarchy, folder)
+    memory, processes = values.get("memory"), values.get("processes")
+    return Usage(
+        cpu_seconds=values.get("cpu"),
+        memory_bytes=None if memory is None else int(memory),
+        processes=None if processes is None else int(processes),
+        out_of_memory_kills=int(values.get("oom", 0)),
+    )
 
 
 def owner(folder: Path) -> str:
@@ -152,8 +175,9 @@ def detect(owner: str) -> Cgroups:
         try:
             if hierarchy.version == 2:
                 _delegate(hierarchy)
+            _make_parent(parent, hierarchy)
             probe = parent / "probe"
-            probe.mkdir(parents=True, exist_ok=True)
+            probe.mkdir(exist_ok=True)
             usable = os.access(probe / "cgroup.procs", os.W_OK)
             probe.rmdir()
         except OSError:
@@ -163,9 +187,22 @@ def detect(owner: str) -> Cgroups:
     return Cgroups(hierarchies, owner)
 
 
-def _mounted() -> list[Hierarchy]:
+def _make_parent(folder: Path, hierarchy: Hierarchy) -> None:
+    """Make the group around those of devboxes, if it is not there, and keep all together within bounds."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    if hierarchy.version == 2:
+        _hand_down(folder, hierarchy.controllers)
+    for name, value in _limits_of_all().items():
+        if (folder / name).exists():
+            (folder / name).write_text(str(value))
+
+
+def _mounted(process: str = "self") -> list[Hierarchy]:
     own = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
         _number, names, path = line.split(":", 2)
         own[names] = path
     found = []
@@ -197,14 +234,36 @@ def _words(path: Path) -> set[str]:
 
 
 def _delegate(hierarchy: Hierarchy) -> None:
-    """Version 2 lets only leaves hold processes: move ourselves into one, then hand the controllers down."""
-    wanted = " ".join(f"+{name}" for name in sorted(hierarchy.controllers))
-    leaf = hierarchy.folder / "benchyard-server"
-    if not hierarchy.controllers <= _words(hierarchy.folder / "cgroup.subtree_control"):
+    """Hand the controllers down: version 2 lets only leaves hold processes, so move ourselves into one first.
+
+    The topmost group of all is free of that rule, and what is in it cannot be moved.
+    """
+    if hierarchy.controllers <= _words(hierarchy.folder / "cgroup.subtree_control"):
+        return
+    try:
+        _hand_down(hierarchy.folder, hierarchy.controllers)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        leaf = hierarchy.folder / "benchyard-server"
         leaf.mkdir(exist_ok=True)
         for pid in (hierarchy.folder / "cgroup.procs").read_text().split():
             (leaf / "cgroup.procs").write_text(pid)
-        (hierarchy.folder / "cgroup.subtree_control").write_text(wanted)
+        _hand_down(hierarchy.folder, hierarchy.controllers)
+
+
+def _hand_down(folder: Path, controllers: frozenset[str]) -> None:
+    """Let the groups in a group of version 2 have the controllers that it has."""
+    wanted = " ".join(f"+{name}" for name in sorted(controllers))
+    (folder / "cgroup.subtree_control").write_text(wanted)
+
+
+def _limits_of_all() -> dict[str, int]:
+    """What all devboxes together may use: enough is left for the machine to go on, however many there are."""
+    processes = min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory -= max(memory // 16, min(_RESERVED_BYTES, memory // 4))
+    return {"pids.max": processes * 3 // 4, "memory.max": memory, "memory.limit_in_bytes": memory}
 
 
 def _settings(hierarchy: Hierarchy, limits: Limits) -> Mapping[str, str]:
@@ -222,6 +281,13 @@ def _settings(hierarchy: Hierarchy, limits: Limits) -> Mapping[str, str]:
             "pids": ("pids.max", str(limits.pids)),
         }
     return dict(every[name] for name in hierarchy.controllers if name in every)
+
+
+def _limit_swap(folder: Path, limits: Limits) -> None:
+    """Keep what is over the memory's limit from going to swap, where the kernel counts that."""
+    for name, value in (("memory.memsw.limit_in_bytes", limits.memory_bytes), ("memory.swap.max", 0)):
+        if (folder / name).exists():
+            (folder / name).write_text(str(value))
 
 
 def _readings(hierarchy: Hierarchy, folder: Path) -> dict[str, float]:

@@ -1,14 +1,17 @@
 """Trees handled inside the driver's id mapping, by children of the zygote."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.base import Trees
+from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.devboxes.box import ids
+from benchyard.devboxes.box.answer import REPORT
 from benchyard.devboxes.parts.zygote import ZygoteProcess
 from benchyard.errors import DevboxError, ImageError
 
 _DONE = frozenset({"result"})
+_CAN_BE_REFUSED = ("unpack", "merge", "pack")
 
 
 class MappedTrees(Trees):
@@ -19,7 +22,11 @@ class MappedTrees(Trees):
         self._mode = mode
         self._has_ids = mode != ids.ROOTLESS_SINGLE
 
-    async def _call(self, name: str, *arguments: Any, **options: Any) -> Any:
+    async def watch(self, root: int, watcher: int, sheet: int) -> None:
+        """Add watches to files, by the rights of the mode's root."""
+        await self._call("watch", descriptors=[root, watcher, sheet])
+
+    async def _call(self, name: str, *arguments: Any, descriptors: Sequence[int] = (), **options: Any) -> Any:
         request = {
             "op": "call",
             "call": name,
@@ -29,17 +36,18 @@ class MappedTrees(Trees):
             "slot": 0,
             "can_change_user": self._has_ids,
         }
-        answer = await self._zygote.ask(request, [], _DONE)
+        answer = await self._zygote.ask(request, [*descriptors], _DONE)
         text = answer.find("error")
+        what = f"{name} of {arguments[0]}" if arguments else name
         if text is not None:
-            kind = ImageError if name == "unpack" else DevboxError
-            raise kind(f"{name} of {arguments[0]} failed: {text}")
+            kind = ImageError if name in _CAN_BE_REFUSED else DevboxError
+            raise kind(f"{what} failed: {text}")
         if not answer.messages:
-            raise DevboxError(f"{name} of {arguments[0]} was interrupted")
+            raise DevboxError(f"{what} was interrupted")
         return answer.find("result")
 
-    async def copy(self, source: Path, target: Path) -> None:
-        await self._call("copy", str(source), str(target), keep_owner=self._has_ids)
+    async def copy(self, source: Path, target: Path, *, link: bool = False) -> None:
+        await self._call("copy", str(source), str(target), keep_owner=self._has_ids, link=link)
 
     async def remove(self, path: Path) -> None:
         await self._call("remove", str(path))
@@ -50,6 +58,33 @@ class MappedTrees(Trees):
 
     async def unpack(self, archive: Path, target: Path) -> None:
         await self._call("unpack", str(archive), str(target), keep_owner=self._has_ids)
+
+    async def pack(
+        self, source: Path, archive: Path, names: tuple[str, ...] = (), *, plain: bool = False
+    ) -> tuple[str, int]:
+        packed = await self._call("pack", str(source), str(archive), names, keep_owner=True, plain=plain)
+        digest, size = packed
+        return digest, size
+
+    async def merge(self, stack: Rootfs, count: int, target: Path) -> None:
+        layers = [str(layer) for layer in stack.layers]
+        above, below = layers[:count], layers[count:]
+        await self._call("merge", above, below, stack.host_dirs, str(target), keep_owner=self._has_ids)
+
+    async def carry(self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], target: Path) -> Path:
+        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        await self._call("carry", *stacks, paths, str(target), keep_owner=self._has_ids)
+        return target.with_name(target.name + REPORT)
+
+    async def note(self, tree: Path, manifest: Path) -> bool:
+        return bool(await self._call("note", str(tree), str(manifest)))
+
+    async def compare(
+        self, noted: tuple[Path, Path], below: Rootfs, report: Path, aside: tuple[str, ...]
+    ) -> None:
+        tree, manifest = map(str, noted)
+        layers = [str(layer) for layer in below.layers]
+        await self._call("compare", tree, manifest, (layers, below.host_dirs), str(report), aside)
 
     async def sync(self, path: Path) -> None:
         await self._call("sync", str(path))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchyard.devboxes.base import DevboxSpec
 from benchyard.devboxes.box import warden
 from benchyard.devboxes.parts.running import TRACES, Held, dismiss
 from benchyard.errors import Conflict, UsageError
@@ -95,3 +96,12 @@ def lease(options: Mapping[str, str]) -> float:
     if not 0 < seconds < float("inf"):
         raise UsageError(f"a lease of {given!r} is not a number of seconds greater than zero")
     return seconds
+
+
+def prepare(spec: DevboxSpec) -> None:
+    """The folders a start needs: the changed layer (kept), fresh work folders, a place to mount."""
+    for path in (spec.changes, spec.folder / "root", spec.folder / "work"):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)
+    for name in ("root", *spec.rootfs.host_dirs):
+        (spec.folder / "work" / name).mkdir()

@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 from benchyard.devboxes.base import OpenFile
+from benchyard.devboxes.box.opening import create_fresh
 from benchyard.errors import BenchyardError, NotFound, NotSupported, UsageError
 
 _OPENAT2 = 437
@@ -27,6 +28,8 @@ def open_below(root: Path, path: str, request: OpenFile) -> int:
     try:
         if request.write:
             _make_parents(place, path)
+            if request.fresh:
+                return _make_anew(place, path, request.mode)
         flags = os.O_WRONLY | os.O_CREAT if request.write else os.O_RDONLY
         mode = request.mode if request.write else 0
         return _only_regular(_openat2(place, path, flags, mode), request)
@@ -63,13 +66,24 @@ def _make_parents(place: int, path: str) -> None:
                 os.close(above)
 
 
+def _make_anew(place: int, path: str, mode: int) -> int:
+    above, _slash, name = path.rpartition("/")
+    if name in ("", ".", ".."):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    parent = _openat2(place, above or "/", os.O_PATH | os.O_DIRECTORY)
+    try:
+        return create_fresh(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode, parent)
+    finally:
+        os.close(parent)
+
+
 def _only_regular(descriptor: int, request: OpenFile) -> int:
     try:
         kind = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(kind):
             number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
             raise OSError(number, "not a regular file")
-        if request.write:
+        if request.write and request.truncate:
             os.ftruncate(descriptor, 0)
     except OSError:
         os.close(descriptor)

@@ -7,18 +7,32 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.base import Command, Control, DevboxSpec, Kill, OpenFile, Resize, Signal, Stdin
-from benchyard.devboxes.box import processes, wire
+from benchyard.devboxes.base import (
+    Command,
+    Control,
+    DevboxSpec,
+    Kill,
+    Network,
+    OpenFile,
+    Resize,
+    Signal,
+    Stdin,
+)
+from benchyard.devboxes.box import processes, syscalls, wire
+from benchyard.devboxes.parts import connecting
 from benchyard.devboxes.parts.channel import Channel
 from benchyard.errors import BenchyardError, DevboxGone, Forbidden, NotFound, UsageError
 
 _DISMISS_SECONDS = 5.0
+_GREET_SECONDS = 2.0
+_GREETED_TOGETHER = 500
 _RELEASE_SECONDS = 2.0
+_STATUS_BYTES = 4096
 _STDIN_CHUNK = 64 * 1024
 _SPILL_BYTES = wire.MAX_MESSAGE - 16 * 1024
 _SOCKET = "agent.sock"
@@ -60,20 +74,17 @@ class Held:
         return processes.open_same(self.pid, self.start_time, self.boot_id)
 
 
-def has_empty_status(folder: Path) -> bool:
-    """Whether an execution's status is still to be written."""
-    try:
-        return (folder / "status.json").stat().st_size == 0
-    except FileNotFoundError:
-        return False
-
-
 def listen(folder: Path) -> socket.socket:
     """The socket on which a devbox's first process will take requests."""
-    (folder / _SOCKET).unlink(missing_ok=True)
+    return bind(folder, _SOCKET)
+
+
+def bind(folder: Path, name: str) -> socket.socket:
+    """A socket that listens under a name in a folder, wherever that is."""
+    (folder / name).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _Short(folder) as short:
-        listener.bind(f"{short}/{_SOCKET}")
+        listener.bind(f"{short}/{name}")
     listener.listen(64)
     return listener
 
@@ -100,6 +111,11 @@ def dismiss(folder: Path) -> None:
     except OSError:
         # Nobody listens, or does not answer: then there is nothing more to be asked.
         return
+
+
+def turn(earlier: int) -> float:
+    """When to greet one more devbox that has nothing to tell: a server that starts has better to do."""
+    return _GREET_SECONDS * (1 + earlier / _GREETED_TOGETHER)
 
 
 class _Short:
@@ -131,14 +147,35 @@ class Running:
     _replies: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = field(default_factory=dict)
     _sequence: int = 0
     _channel: Channel | None = None
+    _greeting: asyncio.TimerHandle | None = None
 
-    def open(self, connection: socket.socket) -> None:
-        """Begin to listen to the first process and to watch that it lives."""
-        self._channel = Channel(connection, self._heard)
+    def open(self, delay: float = 0.0) -> None:
+        """Begin to watch that the first process lives, and to listen to it, now or once needed.
+
+        Raises OSError if it does not listen. To wait is for one that has no commands, beside many others.
+        """
+        if delay:
+            self._greeting = asyncio.get_running_loop().call_later(delay, self._greet)
+        else:
+            self._connect()
         asyncio.get_running_loop().add_reader(self.pidfd, self._gone)
+
+    def _connect(self) -> Channel:
+        if self._channel is None:
+            self._channel = Channel(connect(self.spec.folder), self._heard)
+        return self._channel
+
+    def _greet(self) -> None:
+        try:
+            self._connect()
+        except OSError:
+            # It lives but does not listen: not one of ours to use any more.
+            self.kill()
 
     def close(self) -> None:
         """Let go of it; the devbox lives on."""
+        if self._greeting is not None:
+            self._greeting.cancel()
         if self.pidfd >= 0:
             asyncio.get_running_loop().remove_reader(self.pidfd)
             os.close(self.pidfd)
@@ -183,9 +220,9 @@ class Running:
     async def tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         """One request without an answer."""
         try:
-            if self._channel is None or self.ended.is_set():
+            if self.pidfd < 0 or self.ended.is_set():
                 raise BrokenPipeError
-            await self._channel.send(message, descriptors)
+            await self._connect().send(message, descriptors)
         except OSError as error:
             raise DevboxGone(f"devbox {self.spec.id} does not run") from error
 
@@ -222,6 +259,7 @@ class Running:
             "stdin": command.attach_stdin,
             "pty": command.pty,
             "timeout": command.timeout_seconds,
+            "strict": command.strict,
             "output_bytes": self.spec.limits.output_bytes,
             "max_file_bytes": self.spec.limits.disk_bytes,
             "can_change_user": self.can_change_user,
@@ -230,9 +268,12 @@ class Running:
         try:
             if len(json.dumps(request)) > _SPILL_BYTES:
                 descriptors.append(_spill(request))
-                request = {"op": "exec", "id": command.id, "spilled": True}
+                kept = {name: request[name] for name in ("op", "id", "timeout", "output_bytes", "strict")}
+                request = {**kept, "spilled": True}
             for name in ("stdout", "stderr", "status.json"):
                 descriptors.append(_open_for_write(command.folder / name))
+            # However full the disk is when the command ends, its status can be written.
+            syscalls.set_aside(descriptors[-1], _STATUS_BYTES)
             for path, direction in command.extra_files:
                 descriptors.append(os.open(path, os.O_RDONLY) if direction == "r" else _open_for_write(path))
             self.commands[command.id] = command.folder
@@ -255,6 +296,28 @@ class Running:
         if reply["ok"]:
             return await _released(*descriptors)
         raise _ERRORS.get(reply["errno"], UsageError)(f"cannot open {request.path}: {reply['text']}")
+
+    async def network(self) -> int:
+        """A descriptor of its network namespace."""
+        _reply, (descriptor,) = await self.ask({"op": "network"})
+        return descriptor
+
+    async def connect(self, port: int) -> int:
+        """A descriptor connected to a port of its loopback."""
+        return await connecting.connect(self.ask, self.spec.id, port)
+
+
+@contextlib.asynccontextmanager
+async def joined(spec: DevboxSpec, get: Callable[[str], Running]) -> AsyncIterator[list[int]]:
+    """The network a devbox shares with another, as a descriptor; none where it has its own or the host's."""
+    if spec.network_of is None or spec.network is not Network.NONE:
+        yield []
+        return
+    network = await get(spec.network_of).network()
+    try:
+        yield [network]
+    finally:
+        os.close(network)
 
 
 async def _released(file: int, *signs: int) -> int:

@@ -25,6 +25,7 @@ _REMEDIES = {
     "(ext4, xfs, btrfs, tmpfs): put the data folder on one",
     "overlay": "overlayfs must be available and the data folder must not lie on an overlay itself: "
     "choose another with `--data`",
+    "mounts": "show it at a place that is no link and no file in the image, such as one below /dev",
     "proc": "a fresh /proc is refused: start the container with `--security-opt systempaths=unconfined`",
     "pivot_root": "pivot_root is refused: start the container with `--security-opt seccomp=unconfined`",
     "namespaces": "namespaces are refused: start the container with `--security-opt seccomp=unconfined` "
@@ -73,6 +74,10 @@ class ZygoteProcess:
             )
         self._control = mine
         return mine
+
+    def begin(self) -> None:
+        """Start it before it is asked anything, for the warden that waits beside it."""
+        self._ensure()
 
     async def ask(self, message: dict[str, Any], descriptors: list[int], until: frozenset[str]) -> Answer:
         """Send a request and collect its answer until all keys of `until`, an error, or the end was heard."""

@@ -1,41 +1,27 @@
 """Brings a database to the newest schema, safely also when several servers start at once."""
 
-from collections.abc import Sequence
+import importlib
 from pathlib import Path
-from typing import Any
 
-from alembic.config import Config
-from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
-from benchyard.errors import StoreError
-
-# Any number does, as long as nobody else takes it in the same database.
-_LOCK = 7411_0001
+_VERSIONS = Path(__file__).parent / "versions"
+_VERSION_TABLE = "alembic_version"
 
 
 def migrate(connection: Connection) -> None:
     """Upgrade inside the caller's transaction, which on SQLite must already hold the write lock."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    script = ScriptDirectory(str(Path(__file__).parent))
-
-    def steps(revision: Any, _: MigrationContext) -> Sequence[Any]:
-        _refuse_newer(script, revision)
-        return script._upgrade_revs("head", revision)  # noqa: SLF001  (what alembic's own command calls)
-
-    with EnvironmentContext(Config(), script, fn=steps) as environment:
-        environment.configure(connection=connection)
-        environment.run_migrations()
+    if _revisions(connection) != [newest()]:
+        importlib.import_module(f"{__name__}.upgrading").upgrade(connection)
 
 
-def _refuse_newer(script: ScriptDirectory, revision: Any) -> None:
-    known = {step.revision for step in script.walk_revisions()}
-    unknown = [each for each in (revision or ()) if each not in known]
-    if unknown:
-        raise StoreError(
-            f"the database was made by a newer Benchyard (schema {', '.join(unknown)}); "
-            "install that version, or use another --data folder or --database-url"
-        )
+def newest() -> str:
+    """The newest schema, as the names of the files in `versions` tell: `r0001_first_tables.py` makes 0001."""
+    names = sorted(path.name for path in _VERSIONS.glob("r[0-9]*_*.py"))
+    return names[-1].removeprefix("r").partition("_")[0]
+
+
+def _revisions(connection: Connection) -> list[str]:
+    if not inspect(connection).has_table(_VERSION_TABLE):
+        return []
+    return list(connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalars())  # noqa: S608

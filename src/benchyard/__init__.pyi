@@ -1,0 +1,2 @@
+from benchyard.client.sdk import AsyncBenchyard as AsyncBenchyard
+from benchyard.client.sdk import Benchyard as Benchyard

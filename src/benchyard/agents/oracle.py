@@ -1,0 +1,46 @@
+"""Applies the reference output of a scenario: what it scores when it is solved."""
+
+import shlex
+
+from benchyard.agents.base import Agent, Launch, Task
+from benchyard.errors import ScenarioError
+from benchyard.models import references
+from benchyard.models.base import Model
+from benchyard.models.scenarios import ScenarioView
+
+_FILE = "/run/benchyard/reference"
+_ANSWER = """\
+mkdir -p -- "$(dirname -- {path})" && cat -- {file} > {path}
+"""
+
+
+class OracleConfig(Model):
+    """It takes no kwargs."""
+
+
+class OracleAgent(Agent[OracleConfig]):
+    """Knows the solution."""
+
+    name = "oracle"
+    Config = OracleConfig
+
+    def launch(self, task: Task) -> Launch | None:
+        scenario = task.scenario
+        if not scenario.reference_output:
+            raise ScenarioError(
+                f"scenario {scenario.name!r} has no reference output, so the oracle has nothing to apply; "
+                "give it one, or run another agent"
+            )
+        return Launch(_command(scenario), files={_FILE: scenario.reference_output.encode()})
+
+
+def _command(scenario: ScenarioView) -> str:
+    if references.kind(scenario) != "expected":
+        return references.command(scenario, _FILE)
+    path = references.answer_path(scenario)
+    if path is None:
+        raise ScenarioError(
+            f"the reference output of scenario {scenario.name!r} is what is expected, and nothing says where "
+            "it belongs; give the scenario one answer path, or run another agent"
+        )
+    return _ANSWER.format(path=shlex.quote(path), file=_FILE)

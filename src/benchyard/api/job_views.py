@@ -1,0 +1,42 @@
+"""Jobs as lists show them: what became of one that has ended is counted once, however often it is listed."""
+
+from collections import OrderedDict
+
+from benchyard.engine.jobs.jobs import Jobs
+from benchyard.engine.journal import now_ms
+from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
+from benchyard.reports.jobs import job_view
+
+_REMEMBERED = 200
+_SETTLED_MS = 60_000
+"""Trials are being ended for a moment after their job was."""
+
+
+class JobViews:
+    """The short views of jobs, remembered for those to which nothing happens any more."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[object, BenchmarkJobView]] = OrderedDict()
+
+    async def short(self, jobs: Jobs, job: Job) -> BenchmarkJobView:
+        """A job with its outcomes, without their scenarios."""
+        known = self._known.get(job.id)
+        if known is not None and known[0] == _version(job):
+            self._known.move_to_end(job.id)
+            return known[1]
+        view = job_view(job, await jobs.trials(job), with_scenarios=False)
+        if _is_settled(job):
+            self._known[job.id] = (_version(job), view)
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return view
+
+
+def _version(job: Job) -> object:
+    """What is another one when anything of an ended job is: a retry or a rescoring."""
+    return job.state, job.end_time_ms, job.rescoring_state, job.rescoring and job.rescoring.number
+
+
+def _is_settled(job: Job) -> bool:
+    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running"
+    return is_over and job.end_time_ms is not None and now_ms() - job.end_time_ms > _SETTLED_MS

@@ -1,0 +1,147 @@
+"""Jobs: create, look up, list, follow, cancel, resume, retry, score again."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi import Query as Parameter
+from fastapi.responses import StreamingResponse
+
+from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.holding import event_stream
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.jobs.jobs import JOB_PREFIX
+from benchyard.errors import UsageError
+from benchyard.models.base import MAX_INT
+from benchyard.models.jobs import (
+    MOST_AGENTS,
+    Artifact,
+    ArtifactListView,
+    BenchmarkJobListView,
+    BenchmarkJobView,
+    Job,
+    JobRequest,
+    JobState,
+    RescoreRequest,
+    RetryRequest,
+)
+from benchyard.models.trials import TrialListView, TrialState
+from benchyard.reports.jobs import job_view
+
+router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"])
+
+
+@router.post("", response_model_exclude_none=True)
+async def create(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: JobRequest
+) -> BenchmarkJobView:
+    """Begin a job: every agent tries every scenario, as often as is asked."""
+    asked = Asked(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
+    return await _view(services, await services.engine.jobs.create(asked, body))
+
+
+@router.get("", response_model_exclude_none=True)
+async def list_jobs(
+    services: ServicesDep, query: NamedQuery, status: str | None = None
+) -> BenchmarkJobListView:
+    """List jobs, newest first; their outcomes leave the scenarios out. `status` is an extension: `a,b`."""
+    where = {**query.where, "status": _states(status)} if status else query.where
+    page = await services.engine.jobs.records.page(replace(query, where=where))
+    jobs = [await services.job_views.short(services.engine.jobs, each) for each in page.items]
+    return BenchmarkJobListView(jobs=jobs, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.get("/{id}", response_model_exclude_none=True)
+async def retrieve(id: str, services: ServicesDep) -> BenchmarkJobView:
+    """Look a job up, with what became of each scenario."""
+    return await _view(services, await services.engine.jobs.get(id))
+
+
+@router.post("/{id}/cancel", response_model_exclude_none=True)
+async def cancel(id: str, services: ServicesDep, identity: RequestIdentity) -> BenchmarkJobView:
+    """End a job early (an extension): what runs is stopped, and nothing more begins."""
+    return await _view(services, await services.engine.jobs.cancel(id, _once(identity)))
+
+
+@router.post("/{id}/resume", response_model_exclude_none=True)
+async def resume(id: str, services: ServicesDep, identity: RequestIdentity) -> BenchmarkJobView:
+    """Go on with the unfinished trials of a cancelled job (an extension)."""
+    return await _view(services, await services.engine.jobs.resume(id, _once(identity)))
+
+
+@router.post("/{id}/retry", response_model_exclude_none=True)
+async def retry(
+    id: str, services: ServicesDep, identity: RequestIdentity, body: RetryRequest | None = None
+) -> BenchmarkJobView:
+    """Try again what failed, or what has no score (an extension); the old trials are kept."""
+    only = (body or RetryRequest()).only
+    return await _view(services, await services.engine.jobs.retry(id, only, _once(identity)))
+
+
+@router.post("/{id}/rescore", response_model_exclude_none=True)
+async def rescore(
+    id: str, services: ServicesDep, identity: RequestIdentity, body: RescoreRequest | None = None
+) -> BenchmarkJobView:
+    """Score again from what is kept of the trials (an extension), with the scorers as they are now."""
+    request = body or RescoreRequest()
+    return await _view(services, await services.engine.jobs.rescore(id, request, _once(identity)))
+
+
+@router.get("/{id}/events", response_class=StreamingResponse)
+async def events(
+    id: str, services: ServicesDep, after: Annotated[int, Parameter(ge=0, le=MAX_INT)] = 0
+) -> StreamingResponse:
+    """Stream what happens in a job as server-sent events (an extension), until it has ended."""
+    await services.engine.jobs.get(id)
+    return event_stream(services, services.engine.jobs.follow(id, after))
+
+
+@router.get("/{id}/trials", response_model_exclude_none=True)
+async def list_trials(
+    id: str,
+    services: ServicesDep,
+    query: PageQuery,
+    status: TrialState | None = None,
+    agent: Annotated[int | None, Parameter(ge=0, le=MOST_AGENTS)] = None,
+) -> TrialListView:
+    """List the trials of a job (an extension), newest first; `agent` counts from 0."""
+    wanted = narrowed(query, parent=id, status=status, agent=None if agent is None else str(agent))
+    page = await services.engine.jobs.page(id, wanted)
+    trials = [each.view() for each in page.items]
+    return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.get("/{id}/artifacts", response_model_exclude_none=True)
+async def list_artifacts(id: str, services: ServicesDep, query: PageQuery) -> ArtifactListView:
+    """List the files that are kept with the trials of a job (an extension), a page of trials at a time."""
+    engine = services.engine
+    page = await engine.jobs.page(id, narrowed(query, parent=id))
+    ids = [each.scenario_run_id for each in page.items if each.scenario_run_id]
+    runs = {each.id: each for each in await engine.scenario_runs.records.all({"id": ids})}
+    found = [
+        Artifact(trial_id=trial.id, scenario_run_id=run.id, **trace.model_dump())
+        for trial in page.items
+        if (run := runs.get(trial.scenario_run_id or "")) is not None
+        for trace in run.traces
+    ]
+    last = page.items[-1].id if page.items else None
+    return ArtifactListView(artifacts=found, has_more=page.has_more, last_trial_id=last)
+
+
+async def _view(services: Services, job: Job) -> BenchmarkJobView:
+    return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True)
+
+
+def _once(identity: RequestIdentity) -> str | None:
+    return identity.seed.hex() if identity.seed else None
+
+
+def _states(status: str) -> list[str]:
+    known = [each.value for each in JobState]
+    wanted = [each.strip().lower() for each in status.split(",") if each.strip()]
+    for each in wanted:
+        if each not in known:
+            raise UsageError(f"no state {each[:50]!r}; there are: {', '.join(known)}", field="status")
+    return wanted

@@ -1,0 +1,107 @@
+"""Benchmark runs: start, look up, list, complete, cancel; also at the paths that older clients know."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from benchyard.api.archives import ZIP, archive_response
+from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.holding import held
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
+from benchyard.models.pages import Query
+from benchyard.models.runs import (
+    BenchmarkRun,
+    BenchmarkRunListView,
+    BenchmarkRunRequest,
+    BenchmarkRunState,
+    BenchmarkRunView,
+    RunListView,
+    RunState,
+)
+
+router = APIRouter(tags=["benchmark runs"])
+
+_NOW, _BEFORE = "/v1/benchmark_runs", "/v1/benchmarks/runs"
+
+
+@router.post("/v1/benchmarks/start_run", response_model_exclude_none=True)
+async def start(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRunRequest
+) -> BenchmarkRunView:
+    """Start a run; its scenarios are started one by one with its id."""
+    asked = Asked(identity.new_id(BENCHMARK_RUN_PREFIX), identity.body_hash, request.state.key_id)
+    return await _view(services, await services.engine.benchmark_runs.start(asked, body))
+
+
+@router.get(_NOW, response_model_exclude_none=True)
+@router.get(_BEFORE, response_model_exclude_none=True, include_in_schema=False)
+async def list_runs(
+    services: ServicesDep,
+    query: NamedQuery,
+    benchmark_id: str | None = None,
+    state: BenchmarkRunState | None = None,
+) -> BenchmarkRunListView:
+    """List benchmark runs, newest first."""
+    return await _page(services, narrowed(query, parent=benchmark_id, status=state))
+
+
+@router.get("/v1/benchmarks/{id}/runs", response_model_exclude_none=True)
+async def list_runs_of(id: str, services: ServicesDep, query: PageQuery) -> BenchmarkRunListView:
+    """List the runs of a benchmark, newest first."""
+    await services.engine.benchmarks.get(id)
+    return await _page(services, replace(query, where={"parent": id}))
+
+
+@router.get(_NOW + "/{id}", response_model_exclude_none=True)
+@router.get(_BEFORE + "/{id}", response_model_exclude_none=True, include_in_schema=False)
+async def retrieve(id: str, services: ServicesDep) -> BenchmarkRunView:
+    """Look a run up."""
+    return await _view(services, await services.engine.benchmark_runs.get(id))
+
+
+@router.post(_NOW + "/{id}/complete", response_model_exclude_none=True)
+@router.post(_BEFORE + "/{id}/complete", response_model_exclude_none=True, include_in_schema=False)
+async def complete(id: str, services: ServicesDep) -> BenchmarkRunView:
+    """End a run: what was scored counts, what was not is canceled and counts 0."""
+    return await _view(services, await held(services, services.engine.benchmark_runs.complete(id)))
+
+
+@router.post(_NOW + "/{id}/cancel", response_model_exclude_none=True)
+@router.post(_BEFORE + "/{id}/cancel", response_model_exclude_none=True, include_in_schema=False)
+async def cancel(id: str, services: ServicesDep) -> BenchmarkRunView:
+    """End a run early and cancel what still runs."""
+    return await _view(services, await held(services, services.engine.benchmark_runs.cancel(id)))
+
+
+@router.get(_NOW + "/{id}/scenario_runs", response_model_exclude_none=True)
+@router.get(_BEFORE + "/{id}/scenario_runs", response_model_exclude_none=True, include_in_schema=False)
+async def list_scenario_runs(
+    id: str, services: ServicesDep, query: NamedQuery, state: RunState | None = None
+) -> RunListView:
+    """List the scenario runs of a benchmark run, newest first."""
+    wanted = narrowed(query, parent=id, status=state)
+    page = await services.engine.benchmark_runs.scenario_runs(id, wanted)
+    runs = [run.view() for run in page.items]
+    return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.post(_NOW + "/{id}/download_logs", response_class=StreamingResponse)
+@router.post(_BEFORE + "/{id}/download_logs", response_class=StreamingResponse, include_in_schema=False)
+async def download_logs(id: str, services: ServicesDep) -> Response:
+    """Get the logs of all scenario runs of a benchmark run as a zip without folders."""
+    runs = await services.engine.benchmark_runs.children(id)
+    return await archive_response(services, services.engine.run_logs.packed(runs), ZIP)
+
+
+async def _view(services: Services, run: BenchmarkRun) -> BenchmarkRunView:
+    return run.view(await services.engine.benchmark_runs.pending(run))
+
+
+async def _page(services: Services, query: Query) -> BenchmarkRunListView:
+    page = await services.engine.benchmark_runs.records.page(query)
+    runs = [run.view() for run in page.items]
+    return BenchmarkRunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)

@@ -1,0 +1,112 @@
+"""Benchmarks: make, look up, list, change, archive."""
+
+from fastapi import APIRouter, Request
+
+from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.routes.scenarios import OWN, PUBLIC
+from benchyard.engine.definitions.benchmarks import BENCHMARK_PREFIX
+from benchyard.engine.devboxes import Asked
+from benchyard.models.benchmarks import (
+    BenchmarkChange,
+    BenchmarkListView,
+    BenchmarkRequest,
+    BenchmarkScenariosChange,
+    BenchmarkView,
+)
+from benchyard.models.pages import MetadataKeys, MetadataValues, Query
+from benchyard.models.scenarios import ScenarioListView
+
+router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"])
+
+
+@router.post("", response_model_exclude_none=True)
+async def create(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRequest
+) -> BenchmarkView:
+    """Make a benchmark of scenarios."""
+    asked = Asked(identity.new_id(BENCHMARK_PREFIX), identity.body_hash, request.state.key_id)
+    return (await services.engine.benchmarks.create(asked, body)).view()
+
+
+@router.get("", response_model_exclude_none=True)
+async def list_benchmarks(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
+    """List this server's own benchmarks, newest first."""
+    return await _page(services, narrowed(query, **OWN))
+
+
+@router.get("/list_public", response_model_exclude_none=True)
+async def list_public(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
+    """List public benchmarks, newest first."""
+    return await _page(services, narrowed(query, **PUBLIC))
+
+
+@router.get("/metadata/keys")
+async def metadata_keys(services: ServicesDep) -> MetadataKeys:
+    """List the metadata keys in use."""
+    return MetadataKeys(keys=await services.engine.benchmarks.records.metadata_keys(OWN))
+
+
+@router.get("/metadata/keys/public")
+async def public_metadata_keys(services: ServicesDep) -> MetadataKeys:
+    """List the metadata keys in use by public benchmarks."""
+    return MetadataKeys(keys=await services.engine.benchmarks.records.metadata_keys(PUBLIC))
+
+
+@router.get("/metadata/keys/{key}/values")
+async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
+    """List the values in use for a metadata key."""
+    values = await services.engine.benchmarks.records.metadata_values(key, OWN)
+    return MetadataValues(key=key, values=values)
+
+
+@router.get("/metadata/keys/{key}/values/public")
+async def public_metadata_values(key: str, services: ServicesDep) -> MetadataValues:
+    """List the values in use by public benchmarks for a metadata key."""
+    values = await services.engine.benchmarks.records.metadata_values(key, PUBLIC)
+    return MetadataValues(key=key, values=values)
+
+
+@router.get("/{id}", response_model_exclude_none=True)
+async def retrieve(id: str, services: ServicesDep) -> BenchmarkView:
+    """Look a benchmark up; an archived one too."""
+    return (await services.engine.benchmarks.get(id)).view()
+
+
+@router.post("/{id}", response_model_exclude_none=True)
+async def update(id: str, services: ServicesDep, body: BenchmarkChange) -> BenchmarkView:
+    """Change a benchmark; what is not given stays, what is empty is cleared."""
+    return (await services.engine.benchmarks.update(id, body)).view()
+
+
+@router.get("/{id}/definitions", response_model_exclude_none=True)
+async def definitions(id: str, services: ServicesDep, query: PageQuery) -> ScenarioListView:
+    """List the scenarios of a benchmark, in its own order."""
+    page = await services.engine.benchmarks.definitions(id, query)
+    scenarios = [scenario.view() for scenario in page.items]
+    return ScenarioListView(scenarios=scenarios, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.post("/{id}/scenarios", response_model_exclude_none=True)
+async def change_scenarios(id: str, services: ServicesDep, body: BenchmarkScenariosChange) -> BenchmarkView:
+    """Add scenarios to a benchmark, or take them out."""
+    return (await services.engine.benchmarks.change_scenarios(id, body)).view()
+
+
+@router.post("/{id}/archive", response_model_exclude_none=True)
+async def archive(id: str, services: ServicesDep) -> BenchmarkView:
+    """Hide a benchmark from lists; it cannot be run until it is unarchived."""
+    return (await services.engine.benchmarks.archive(id, is_archived=True)).view()
+
+
+@router.post("/{id}/unarchive", response_model_exclude_none=True)
+async def unarchive(id: str, services: ServicesDep) -> BenchmarkView:
+    """Show an archived benchmark again."""
+    return (await services.engine.benchmarks.archive(id, is_archived=False)).view()
+
+
+async def _page(services: Services, query: Query) -> BenchmarkListView:
+    page = await services.engine.benchmarks.records.page(query)
+    benchmarks = [benchmark.view() for benchmark in page.items]
+    return BenchmarkListView(benchmarks=benchmarks, has_more=page.has_more, total_count=page.total_count)

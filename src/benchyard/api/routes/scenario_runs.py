@@ -1,0 +1,116 @@
+"""Scenario runs: start, look up, list, score, complete, cancel, read the logs, add traces."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from benchyard.api.archives import ZIP, archive_response
+from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.holding import bytes_stream, held
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import NamedQuery, narrowed
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.objects import OBJECT_PREFIX
+from benchyard.engine.runs.scenario_runs import RUN_PREFIX
+from benchyard.models.runs import (
+    RescoreRequest,
+    RunListView,
+    RunState,
+    RunWaitRequest,
+    ScenarioRun,
+    ScenarioRunRequest,
+    ScenarioRunView,
+    TraceRequest,
+)
+
+router = APIRouter(prefix="/v1/scenarios", tags=["scenario runs"])
+
+
+@router.post("/start_run", response_model_exclude_none=True)
+async def start(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRunRequest
+) -> ScenarioRunView:
+    """Start a run and answer at once; its devbox comes up in the background."""
+    asked = Asked(identity.new_id(RUN_PREFIX), identity.body_hash, request.state.key_id)
+    return await _view(services, await services.engine.scenario_runs.start(asked, body))
+
+
+@router.get("/runs", response_model_exclude_none=True)
+async def list_runs(
+    services: ServicesDep,
+    query: NamedQuery,
+    benchmark_run_id: str | None = None,
+    scenario_id: str | None = None,
+    state: RunState | None = None,
+) -> RunListView:
+    """List scenario runs, newest first."""
+    wanted = narrowed(query, parent=benchmark_run_id, scenario_id=scenario_id, status=state)
+    page = await services.engine.scenario_runs.records.page(wanted)
+    runs = [run.view() for run in page.items]
+    return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.get("/runs/{id}", response_model_exclude_none=True)
+async def retrieve(id: str, services: ServicesDep) -> ScenarioRunView:
+    """Look a run up."""
+    return await _view(services, await services.engine.scenario_runs.get(id))
+
+
+@router.post("/runs/{id}/score", response_model_exclude_none=True)
+async def score(id: str, services: ServicesDep, identity: RequestIdentity) -> ScenarioRunView:
+    """Begin to score a run and answer at once."""
+    run = await services.engine.scenario_runs.score(id, identity.new_id("score_"))
+    return await _view(services, run)
+
+
+@router.post("/runs/{id}/rescore", response_model_exclude_none=True)
+async def rescore(
+    id: str, services: ServicesDep, identity: RequestIdentity, body: RescoreRequest | None = None
+) -> ScenarioRunView:
+    """Begin to score a run again from what it left (an extension), and answer at once; 409 says why not."""
+    newest = (body or RescoreRequest()).newest
+    run = await services.engine.scenario_runs.rescore(id, identity.new_id("rescore_"), newest=newest)
+    return await _view(services, run)
+
+
+@router.post("/runs/{id}/wait_for_state", response_model_exclude_none=True)
+async def wait(id: str, services: ServicesDep, body: RunWaitRequest) -> ScenarioRunView:
+    """Wait until a run has one of the states (an extension); 408 when that takes too long."""
+    return await _view(services, await held(services, services.engine.scenario_runs.wait(id, body)))
+
+
+@router.post("/runs/{id}/complete", response_model_exclude_none=True)
+async def complete(id: str, services: ServicesDep) -> ScenarioRunView:
+    """End a run and shut its devbox down."""
+    return await _view(services, await held(services, services.engine.scenario_runs.complete(id)))
+
+
+@router.post("/runs/{id}/cancel", response_model_exclude_none=True)
+async def cancel(id: str, services: ServicesDep) -> ScenarioRunView:
+    """End a run without a score and shut its devbox down."""
+    return await _view(services, await services.engine.scenario_runs.cancel(id))
+
+
+@router.post("/runs/{id}/download_logs", response_class=StreamingResponse)
+async def download_logs(id: str, services: ServicesDep) -> Response:
+    """Get the logs of a run as a zip without folders."""
+    run = await services.engine.scenario_runs.get(id)
+    return await archive_response(services, services.engine.run_logs.packed([run]), ZIP)
+
+
+@router.post("/runs/{id}/traces", response_model_exclude_none=True)
+async def add_trace(
+    id: str, services: ServicesDep, identity: RequestIdentity, body: TraceRequest
+) -> ScenarioRunView:
+    """Keep a file or a trajectory with a run (an extension)."""
+    asked = Asked(identity.new_id(OBJECT_PREFIX), identity.body_hash)
+    return await _view(services, await services.engine.traces.add(id, asked, body))
+
+
+@router.get("/runs/{id}/traces/{name}", response_class=StreamingResponse)
+async def read_trace(id: str, name: str, services: ServicesDep) -> Response:
+    """Get a trace of a run (an extension)."""
+    return bytes_stream(services, await services.engine.traces.content(id, name))
+
+
+async def _view(services: Services, run: ScenarioRun) -> ScenarioRunView:
+    return run.view(await services.engine.scenario_runs.scenario(run))

@@ -1,0 +1,121 @@
+"""Scenarios: make, look up, list, change, archive."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+
+from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX
+from benchyard.engine.devboxes import Asked
+from benchyard.models.pages import MetadataKeys, MetadataValues, Query
+from benchyard.models.runs import RunListView
+from benchyard.models.scenarios import (
+    ScenarioChange,
+    ScenarioListView,
+    ScenarioRequest,
+    ScenarioView,
+    ValidationType,
+)
+
+router = APIRouter(prefix="/v1/scenarios", tags=["scenarios"])
+
+OWN = {"parent": "own", "status": "active"}
+PUBLIC = {"parent": "public", "status": "active"}
+
+
+@router.post("", response_model_exclude_none=True)
+async def create(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRequest
+) -> ScenarioView:
+    """Make a scenario."""
+    asked = Asked(identity.new_id(SCENARIO_PREFIX), identity.body_hash, request.state.key_id)
+    return (await services.engine.scenarios.create(asked, body)).view()
+
+
+@router.get("", response_model_exclude_none=True)
+async def list_scenarios(
+    services: ServicesDep,
+    query: NamedQuery,
+    benchmark_id: str | None = None,
+    validation_type: ValidationType | None = None,
+) -> ScenarioListView:
+    """List this server's own scenarios, newest first; with `benchmark_id`, those of a benchmark."""
+    wanted = narrowed(query, validation_type=validation_type)
+    if benchmark_id is None:
+        return await _page(services, narrowed(wanted, **OWN))
+    benchmark = await services.engine.benchmarks.get(benchmark_id)
+    where = {**wanted.where, "id": benchmark.scenario_ids, "status": "active"}
+    return await _page(services, replace(wanted, where=where))
+
+
+@router.get("/list_public", response_model_exclude_none=True)
+async def list_public(services: ServicesDep, query: NamedQuery) -> ScenarioListView:
+    """List public scenarios, newest first."""
+    return await _page(services, narrowed(query, **PUBLIC))
+
+
+@router.get("/metadata/keys")
+async def metadata_keys(services: ServicesDep) -> MetadataKeys:
+    """List the metadata keys in use."""
+    return MetadataKeys(keys=await services.engine.scenarios.records.metadata_keys(OWN))
+
+
+@router.get("/metadata/keys/public")
+async def public_metadata_keys(services: ServicesDep) -> MetadataKeys:
+    """List the metadata keys in use by public scenarios."""
+    return MetadataKeys(keys=await services.engine.scenarios.records.metadata_keys(PUBLIC))
+
+
+@router.get("/metadata/keys/{key}/values")
+async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
+    """List the values in use for a metadata key."""
+    values = await services.engine.scenarios.records.metadata_values(key, OWN)
+    return MetadataValues(key=key, values=values)
+
+
+@router.get("/metadata/keys/{key}/values/public")
+async def public_metadata_values(key: str, services: ServicesDep) -> MetadataValues:
+    """List the values in use by public scenarios for a metadata key."""
+    values = await services.engine.scenarios.records.metadata_values(key, PUBLIC)
+    return MetadataValues(key=key, values=values)
+
+
+@router.get("/{id}", response_model_exclude_none=True)
+async def retrieve(id: str, services: ServicesDep) -> ScenarioView:
+    """Look a scenario up; an archived one too."""
+    return (await services.engine.scenarios.get(id)).view()
+
+
+@router.post("/{id}", response_model_exclude_none=True)
+async def update(id: str, services: ServicesDep, body: ScenarioChange) -> ScenarioView:
+    """Change a scenario; what is not given stays, what is empty is cleared."""
+    return (await services.engine.scenarios.update(id, body)).view()
+
+
+@router.post("/{id}/archive", response_model_exclude_none=True)
+async def archive(id: str, services: ServicesDep) -> ScenarioView:
+    """Hide a scenario from lists; it cannot be run or changed until it is unarchived."""
+    return (await services.engine.scenarios.archive(id, is_archived=True)).view()
+
+
+@router.post("/{id}/unarchive", response_model_exclude_none=True)
+async def unarchive(id: str, services: ServicesDep) -> ScenarioView:
+    """Show an archived scenario again."""
+    return (await services.engine.scenarios.archive(id, is_archived=False)).view()
+
+
+@router.get("/{id}/runs", response_model_exclude_none=True)
+async def list_runs(id: str, services: ServicesDep, query: PageQuery) -> RunListView:
+    """List the runs of a scenario, newest first."""
+    await services.engine.scenarios.get(id)
+    page = await services.engine.scenario_runs.records.page(replace(query, where={"scenario_id": id}))
+    runs = [run.view() for run in page.items]
+    return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)
+
+
+async def _page(services: Services, query: Query) -> ScenarioListView:
+    page = await services.engine.scenarios.records.page(query)
+    scenarios = [scenario.view() for scenario in page.items]
+    return ScenarioListView(scenarios=scenarios, has_more=page.has_more, total_count=page.total_count)

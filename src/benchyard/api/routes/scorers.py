@@ -1,0 +1,58 @@
+"""Custom scorers: make, look up, list, change, try."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+
+from benchyard.api.deps import ServicesDep
+from benchyard.api.holding import held
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import PageQuery
+from benchyard.engine.definitions.custom_scorers import SCORER_PREFIX
+from benchyard.engine.devboxes import Asked
+from benchyard.models.scenarios import (
+    CustomScorerListView,
+    CustomScorerRequest,
+    CustomScorerView,
+    ScorerTrialRequest,
+    ScorerTrialView,
+)
+
+router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"])
+
+
+@router.post("")
+async def create(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: CustomScorerRequest
+) -> CustomScorerView:
+    """Register a bash script as a type of scorer."""
+    asked = Asked(identity.new_id(SCORER_PREFIX), identity.body_hash, request.state.key_id)
+    return (await services.engine.scorers.create(asked, body)).view()
+
+
+@router.get("")
+async def list_scorers(
+    services: ServicesDep, query: PageQuery, search: str | None = None
+) -> CustomScorerListView:
+    """List custom scorers, newest first."""
+    page = await services.engine.scorers.records.page(replace(query, search=search))
+    scorers = [scorer.view() for scorer in page.items]
+    return CustomScorerListView(scorers=scorers, has_more=page.has_more, total_count=page.total_count)
+
+
+@router.get("/{id}")
+async def retrieve(id: str, services: ServicesDep) -> CustomScorerView:
+    """Look a custom scorer up."""
+    return (await services.engine.scorers.records.get(id)).view()
+
+
+@router.post("/{id}")
+async def update(id: str, services: ServicesDep, body: CustomScorerRequest) -> CustomScorerView:
+    """Change a custom scorer's type or script."""
+    return (await services.engine.scorers.update(id, body)).view()
+
+
+@router.post("/{id}/validate", response_model_exclude_none=True)
+async def validate(id: str, services: ServicesDep, body: ScorerTrialRequest) -> ScorerTrialView:
+    """Try a custom scorer in a devbox made for it."""
+    return await held(services, services.engine.scorer_trials.run(id, body))

@@ -1,0 +1,1 @@
+"""HTTP into devboxes: requests to a tunnel never reach the API, they are passed on to a port inside."""

@@ -1,0 +1,46 @@
+"""Which port of which tunnel a request is for: told by its host name, or by its path."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+ROUTE = "/tunnel/{tunnel_key}/{port}/{path}"
+"""What the log and the metrics call every request to a tunnel."""
+
+_BY_HOST = re.compile(rb"([0-9]{1,5})-([a-z0-9]{1,57})\.tunnel\.", re.IGNORECASE)
+_BY_PATH = re.compile(rb"/tunnel(?:/(?P<key>[^/]*)(?:/(?P<port>[^/]*)(?P<rest>/.*)?)?)?", re.DOTALL)
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_LARGEST_PORT = 65_535
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a request wants to go."""
+
+    key: str
+    port: int
+    """0 where none, or one that cannot be, was given."""
+    path: bytes
+    """What the program behind the port sees."""
+    prefix: bytes = b""
+    """What was taken off the path; empty where the host name told the tunnel."""
+
+
+def address_of(path: bytes, headers: Headers) -> Address | None:
+    """The address a request is for, or None if it is for the API; a host name counts before a path."""
+    host = next((value for name, value in headers if name == b"host"), b"")
+    named = _BY_HOST.match(host)
+    if named:
+        return Address(named[2].decode().lower(), _port(named[1].decode()), path or b"/")
+    found = _BY_PATH.fullmatch(path)
+    if found is None:
+        return None
+    key, port = ((found[name] or b"").decode("latin-1") for name in ("key", "port"))
+    rest = found["rest"] or b""
+    return Address(key, _port(port), rest or b"/", path[: len(path) - len(rest)])
+
+
+def _port(text: str) -> int:
+    return int(text) if _PORT.fullmatch(text) and int(text) <= _LARGEST_PORT else 0

@@ -1,0 +1,139 @@
+"""The heads of requests and answers as they pass a tunnel: what concerns one hop only stays behind.
+
+A request is written anew from its parts, so that it means to the program inside what it meant here.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import h11
+from starlette.types import Scope
+
+from benchyard.api.tunnels.addresses import Address
+
+Header = tuple[bytes, bytes]
+
+TOKEN_HEADERS = (b"x-runloop-tunnel-authorization", b"x-benchyard-tunnel-authorization")
+SANDBOX = b"sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"
+"""What a page out of a devbox may do on the API's own address: everything but pass for one of ours."""
+
+_ONE_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection "
+    b"te trailer transfer-encoding upgrade".split()
+)
+_FORWARDED = frozenset(
+    b"forwarded x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-prefix "
+    b"x-forwarded-proto".split()
+)
+_OURS = _FORWARDED.union(TOKEN_HEADERS, [b"expect"])
+_OF_OUR_ADDRESS = frozenset([b"cookie", b"set-cookie", b"service-worker-allowed", b"clear-site-data"])
+"""Would reach, or come from, the API and everybody's tunnels, where they share its address."""
+_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_BODILESS = (204, 304)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request to a tunnel, as it came in."""
+
+    scope: Scope
+    address: Address
+
+    @property
+    def headers(self) -> list[Header]:
+        """Its headers, names in lower case."""
+        found: list[Header] = self.scope["headers"]
+        return found
+
+    def value(self, name: bytes) -> bytes:
+        """The first value of a header, or nothing."""
+        return next((value for each, value in self.headers if each == name), b"")
+
+    @property
+    def token(self) -> str:
+        """The tunnel's token, if one was sent."""
+        given = next((value for name in TOKEN_HEADERS if (value := self.value(name))), b"")
+        kind, _, token = given.decode("latin-1").partition(" ")
+        return token.strip() if kind.lower() == "bearer" else ""
+
+    @property
+    def upgrade(self) -> bytes:
+        """The protocol the client wants to go on with instead of HTTP, or nothing."""
+        tokens = [token for name, value in self.headers if name == b"connection" for token in _tokens(value)]
+        return self.value(b"upgrade") if b"upgrade" in tokens else b""
+
+
+def request_head(asked: Asked, is_our_key: Callable[[str], bool]) -> h11.Request:
+    """The request as the program inside gets it; raises h11.LocalProtocolError if it cannot be written."""
+    headers = [
+        (name, value)
+        for name, value in _passing(asked.headers, _OURS)
+        if not (name == b"authorization" and is_our_key(_bearer(value)))
+        and not (asked.address.prefix and name in _OF_OUR_ADDRESS)
+    ]
+    if not asked.value(b"host"):
+        headers.insert(0, (b"host", b"localhost:%d" % asked.address.port))
+    headers += _forwarded(asked)
+    if any(name == b"transfer-encoding" for name, _ in asked.headers):
+        headers = [(name, value) for name, value in headers if name != b"content-length"]
+        headers.append((b"transfer-encoding", b"chunked"))
+    upgrade = asked.upgrade
+    headers += (
+        [(b"connection", b"upgrade"), (b"upgrade", upgrade)] if upgrade else [(b"connection", b"close")]
+    )
+    query: bytes = asked.scope["query_string"]
+    target = asked.address.path + (b"?" + query if query else b"")
+    return h11.Request(method=asked.scope["method"], target=target, headers=headers)
+
+
+def answer_headers(asked: Asked, answer: h11.Response) -> list[Header]:
+    """The answer's headers as the client gets them; raises h11.RemoteProtocolError if it must not."""
+    given = list(answer.headers)
+    if not 200 <= answer.status_code <= 599 or any(_CONTROLS.search(value) for _, value in given):
+        raise h11.RemoteProtocolError("an answer that is not one")
+    has_coding = any(name == b"transfer-encoding" for name, _ in given)
+    dropped = frozenset([b"content-length"]) if has_coding or answer.status_code in _BODILESS else frozenset()
+    headers = list(_passing(given, dropped))
+    if asked.address.prefix:
+        headers = [(name, value) for name, value in headers if name not in _OF_OUR_ADDRESS]
+        headers.append((b"content-security-policy", SANDBOX))
+    if asked.upgrade:
+        # What the client has sent beyond its request is not one more of them.
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+def switch_head(answer: h11.InformationalResponse) -> bytes:
+    """The bytes that tell the client that from here on HTTP is over."""
+    lines = [b"%b: %b" % (name, value) for name, value in answer.headers if not _CONTROLS.search(value)]
+    return b"\r\n".join([b"HTTP/1.1 101 Switching Protocols", *lines, b"", b""])
+
+
+def _passing(headers: Iterable[Header], dropped: frozenset[bytes]) -> Iterable[Header]:
+    kept = list(headers)
+    named = {token for name, value in kept if name == b"connection" for token in _tokens(value)}
+    left_out = _ONE_HOP | dropped | named
+    return ((name, value) for name, value in kept if name not in left_out)
+
+
+def _forwarded(asked: Asked) -> list[Header]:
+    client = asked.scope.get("client")
+    headers = [
+        (b"x-forwarded-for", client[0].encode() if client else b"unknown"),
+        (b"x-forwarded-proto", str(asked.scope["scheme"]).encode()),
+    ]
+    if host := asked.value(b"host"):
+        headers.append((b"x-forwarded-host", host))
+    if asked.address.prefix:
+        headers.append((b"x-forwarded-prefix", asked.address.prefix))
+    return headers
+
+
+def _bearer(value: bytes) -> str:
+    kind, _, secret = value.decode("latin-1").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""
+
+
+def _tokens(value: bytes) -> list[bytes]:
+    return [token.strip().lower() for token in value.split(b",")]

@@ -1,0 +1,107 @@
+"""Byte streams as tunnels need them: one side's bytes go to the other as fast as it takes them."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+CHUNK_BYTES = 64 * 1024
+IDLE_SECONDS = 600.0
+"""How long nothing may pass, in either direction."""
+_CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Both directions of a connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        """Send, waiting while the other side is slow; raises OSError when it is gone."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    def end(self) -> None:
+        """Say that nothing more comes from here, where this kind of connection can say so."""
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close, once what was sent last is taken, or nobody takes it in a while."""
+        self.writer.close()
+        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self.writer.transport.abort)
+
+
+@asynccontextmanager
+async def opened(descriptor: int) -> AsyncIterator[Stream]:
+    """A connected descriptor as a stream; it is closed in the end."""
+    sock = socket.socket(fileno=descriptor)
+    try:
+        stream = Stream(*await asyncio.open_connection(sock=sock, limit=CHUNK_BYTES))
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def taken_over(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> Stream:
+    """A connection that spoke another protocol so far, as a stream that begins with these bytes."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(CHUNK_BYTES)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    if early:
+        reader.feed_data(early)
+    if is_all:
+        reader.feed_eof()
+    transport.resume_reading()
+    return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+
+class Idling:
+    """Knows when bytes passed last."""
+
+    def __init__(self, on_use: Callable[[], None]) -> None:
+        self._on_use = on_use
+        self._last = asyncio.get_running_loop().time()
+
+    def used(self) -> None:
+        """Note that bytes pass."""
+        self._last = asyncio.get_running_loop().time()
+        self._on_use()
+
+    async def over(self) -> None:
+        """Return once nothing has passed for too long."""
+        left = IDLE_SECONDS
+        while left > 0:
+            await asyncio.sleep(left)
+            left = self._last + IDLE_SECONDS - asyncio.get_running_loop().time()
+
+
+async def carry(ours: Stream, theirs: Stream, idling: Idling) -> None:
+    """Carry bytes both ways until both sides have said that they have no more, or one is gone."""
+    ways = [asyncio.ensure_future(_carry(*way, idling)) for way in ((ours, theirs), (theirs, ours))]
+    try:
+        await asyncio.gather(*ways)
+    except OSError:
+        return
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.wait(ways)
+
+
+async def _carry(source: Stream, target: Stream, idling: Idling) -> None:
+    while data := await source.reader.read(CHUNK_BYTES):
+        idling.used()
+        await target.send(data)
+    target.end()

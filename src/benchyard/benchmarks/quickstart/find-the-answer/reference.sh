@@ -1,0 +1,1 @@
+echo Lindhavn > /home/user/answer.txt

@@ -1,0 +1,180 @@
+"""`benchyard agent`: register your own agents, and see which there are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict, Unpack
+
+import click
+
+from benchyard.cli.agent_sources import Wanted, source_of
+from benchyard.cli.connect import connect
+from benchyard.cli.options import name_values
+from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, when
+from benchyard.client.client import Client
+from benchyard.errors import NotFound
+from benchyard.models.agents import AgentView
+
+COLUMNS: Mapping[str, Callable[[AgentView], object]] = {
+    "ID": lambda view: view.id,
+    "NAME": lambda view: view.name,
+    "VERSION": lambda view: view.version,
+    "FROM": lambda view: view.source.type if view.source else None,
+    "SOURCE": lambda view: view.source.described() if view.source else None,
+    "AGE": lambda view: age(view.create_time_ms),
+}
+
+
+class Options(TypedDict):
+    """What `register` can be given."""
+
+    npm: str | None
+    pip: str | None
+    git: str | None
+    object: str | None
+    ref: str | None
+    registry: str | None
+    version: str | None
+    setup: Sequence[str]
+    run: str
+    metadata: Sequence[str]
+
+
+@click.group()
+def agent() -> None:
+    """Register what is run on scenarios.
+
+    \b
+      benchyard agent register mine --object ./my-agent --run 'python3 {agent_dir}/agent.py {prompt_file}'
+      benchyard agent list
+    """
+
+
+@agent.command()
+@click.argument("name")
+@click.option("--npm", metavar="PACKAGE", help="From a package of an npm registry.")
+@click.option("--pip", metavar="PACKAGE", help="From a package of a Python index.")
+@click.option("--git", metavar="URL|FOLDER", help="From a git repository, or a local one as it is committed.")
+@click.option("--object", metavar="ID|PATH", help="From an object, or from a local folder or file.")
+@click.option(
+    "--run", required=True, metavar="CMD", help="How it is run; {prompt_file} and others are filled in."
+)
+@click.option("--version", help="Of a package the one to install; else what you call it.")
+@click.option("--ref", help="With --git: a branch, tag or commit.")
+@click.option(
+    "--registry", metavar="URL", help="With --npm or --pip: not the server's registry, but this one."
+)
+@click.option(
+    "--setup", multiple=True, metavar="CMD", help="Run in its folder when it is installed; repeatable."
+)
+@click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
+@output_option
+def register(name: str, output: str, **options: Unpack[Options]) -> None:
+    """Register an agent, or a new version of one; it is installed when it is first used.
+
+    In --run these are filled in: {prompt_file}, {model}, {logs}, {workdir}, and {agent_dir}, its own folder.
+
+    \b
+      benchyard agent register mine --npm my-agent --version 1.2.0 --run 'my-agent --prompt {prompt_file}'
+      benchyard agent register mine --git https://git.example/me/agent --ref v1 --run '{agent_dir}/run.sh'
+      benchyard agent register mine --object ./folder --setup 'make' --run '{agent_dir}/agent --model {model}'
+    """
+    kinds = {"npm": options["npm"], "pip": options["pip"], "git": options["git"], "object": options["object"]}
+    wanted = Wanted(
+        given={kind: value for kind, value in kinds.items() if value is not None},
+        ref=options["ref"],
+        registry=options["registry"],
+        setup=list(options["setup"]),
+    )
+    metadata = name_values(options["metadata"], "--metadata") or None
+    with connect() as client:
+        view = client.agents.create(
+            name=name,
+            version=options["version"],
+            source=source_of(client, name, wanted),
+            run_command=options["run"],
+            metadata=metadata,
+        )
+    show(view, output, f"{called(view)}  {view.id}")
+
+
+@agent.command("list")
+@click.option("--public", "is_public", is_flag=True, help="Those that come with the server.")
+@click.option("--name", help="Only those with this in their names.")
+@output_option
+def list_(is_public: bool, name: str | None, output: str) -> None:
+    """List agents, newest first.
+
+    \b
+      benchyard agent list
+      benchyard agent list --public
+    """
+    with connect() as client:
+        ask = client.agents.list_public if is_public else client.agents.list
+        found = ask(limit=100, name=name) if name else ask(limit=100)
+        none = (
+            "no agents; register one with `benchyard agent register`, or see `benchyard agent list --public`"
+        )
+        show_many(found, output, COLUMNS, none=none)
+
+
+@agent.command("show")
+@click.argument("id", metavar="ID|NAME[@VERSION]")
+@output_option
+def show_(id: str, output: str) -> None:
+    """Show one agent, by id, or the newest of a name.
+
+    \b
+      benchyard agent show mine
+      benchyard agent show mine@1.2.0
+    """
+    with connect() as client:
+        view = agent_named(client, id)
+    show(view, output, _described(view))
+
+
+@agent.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID|NAME[@VERSION]...")
+def delete(ids: Sequence[str]) -> None:
+    """Forget agents; devboxes and results that have them stay.
+
+    \b
+      benchyard agent delete mine@1.2.0
+    """
+    with connect() as client:
+        for found in [agent_named(client, given) for given in ids]:
+            client.agents.delete(found.id)
+            click.echo(f"{called(found)}  {found.id}  deleted")
+
+
+def called(view: AgentView) -> str:
+    """An agent as jobs name it."""
+    return f"{view.name}@{view.version}" if view.version else view.name
+
+
+def agent_named(client: Client, given: str) -> AgentView:
+    """The agent of that id; else the newest of that name, and of that version."""
+    try:
+        return client.agents.get(given)
+    except NotFound:
+        name, _, version = given.partition("@")
+        for ask in (client.agents.list, client.agents.list_public):
+            for view in ask(name=name, limit=100):
+                if view.name == name and version in ("", view.version):
+                    return view
+    raise NotFound(f"no agent has the id or name {given!r}; `benchyard agent list` shows all")
+
+
+def _described(view: AgentView) -> str:
+    source = view.source
+    return facts(
+        {
+            "id": view.id,
+            "name": view.name,
+            "version": view.version,
+            "from": f"{source.type} {source.described()}" if source else None,
+            "setup": "\n".join(source.setup) if source else None,
+            "run": view.run_command,
+            "public": "yes" if view.is_public else None,
+            "created": when(view.create_time_ms),
+            "metadata": pairs(view.metadata),
+        }
+    )

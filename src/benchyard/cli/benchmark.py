@@ -1,0 +1,183 @@
+"""`benchyard benchmark`: write, keep and check sets of scenarios."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from benchyard.benchmarks import benchmark_folder
+from benchyard.benchmarks.benchmark_folder import NAME
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.writing import Contents, slug
+from benchyard.cli import validating
+from benchyard.cli.connect import connect
+from benchyard.cli.names import benchmark_named
+from benchyard.cli.pulling import check_free, pull_benchmark
+from benchyard.cli.pushing import known_scenario, push_benchmark
+from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
+from benchyard.cli.scenario import folder_argument, new_folder_argument, write_template
+from benchyard.client.client import Client
+from benchyard.client.pages import PAGE_SIZE
+from benchyard.models.benchmarks import BenchmarkView
+
+COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
+    "ID": lambda view: view.id,
+    "NAME": lambda view: view.name,
+    "REVISION": lambda view: view.revision,
+    "SCENARIOS": lambda view: len(view.scenario_ids),
+    "AGE": lambda view: age(view.create_time_ms),
+}
+_FIRST = "first-task"
+
+
+@click.group()
+def benchmark() -> None:
+    """Write, keep and check benchmarks: sets of scenarios, own ones and public ones.
+
+    \b
+      benchyard benchmark list --public
+      benchyard benchmark validate quickstart
+      benchyard benchmark push my-benchmark
+    """
+
+
+@benchmark.command()
+@new_folder_argument
+def new(folder: Path) -> None:
+    """Make a folder with a benchmark of one scenario that works.
+
+    \b
+      benchyard benchmark new my-benchmark
+    """
+    check_free(folder, force=False)
+    write_template(folder / _FIRST)
+    name = slug(folder.resolve().name)
+    Contents({"name": name, "description": "What it measures.", "scenarios": [_FIRST]}).write(folder, NAME)
+    click.echo(f"{folder / NAME}  made; try it with `benchyard benchmark validate {folder}`")
+
+
+@benchmark.command()
+@folder_argument
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@output_option
+def push(folder: Path, dry_run: bool, output: str) -> None:
+    """Make the server hold the benchmark of a folder, and the scenarios whose folders it names.
+
+    \b
+      benchyard benchmark push my-benchmark --dry-run
+      benchyard benchmark push my-benchmark
+    """
+    draft = benchmark_folder.read(folder)
+    with connect() as client:
+        pushed = push_benchmark(client, draft, dry_run=dry_run)
+    *scenarios, last = pushed
+    data = {**last.data(), "scenarios": [each.data() for each in scenarios]}
+    show(data, output, "\n".join(line for each in pushed for line in each.lines()))
+
+
+@benchmark.command()
+@click.argument("given", metavar="ID|NAME")
+@new_folder_argument
+@click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
+def pull(given: str, folder: Path, force: bool) -> None:
+    """Write a benchmark as a folder, with a folder for each scenario that is not public.
+
+    \b
+      benchyard benchmark pull my-benchmark copy
+    """
+    check_free(folder, force=force)
+    with connect() as client:
+        view = benchmark_named(client, given)
+        count = pull_benchmark(client, view, folder)
+    click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}, with {count} folders of scenarios")
+
+
+@benchmark.command("list")
+@click.option("--public", is_flag=True, help="Those that come with the server.")
+@click.option("--search", help="Only those with this in their name.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@output_option
+def list_(public: bool, search: str | None, limit: int, output: str) -> None:
+    """List benchmarks, newest first.
+
+    \b
+      benchyard benchmark list
+      benchyard benchmark list --public -o json
+    """
+    with connect() as client:
+        found = client.benchmarks.list_public if public else client.benchmarks.list
+        size = min(limit, PAGE_SIZE)
+        every = found(search=search, limit=size) if search else found(limit=size)
+        none = "no benchmarks; make one with `benchyard benchmark new`, or see `list --public`"
+        show_many(islice(every, limit), output, COLUMNS, none=none)
+
+
+@benchmark.command("show")
+@click.argument("given", metavar="ID|NAME")
+@output_option
+def show_(given: str, output: str) -> None:
+    """Show one benchmark and its scenarios, by id or name.
+
+    \b
+      benchyard benchmark show quickstart
+    """
+    with connect() as client:
+        view = benchmark_named(client, given)
+        if output == "text":
+            click.echo(_described(view))
+            definitions = client.benchmarks.definitions(view.id, limit=100)
+            rows = [[each.id, clean(each.name), each.scoring_isolation or "clean"] for each in definitions]
+            print_table(["SCENARIO", "NAME", "ISOLATION"], rows)
+            return
+    show(view, output, "")
+
+
+@benchmark.command()
+@click.argument("given", metavar="ID|NAME|PATH")
+@validating.validate_options
+@output_option
+def validate(
+    given: str, env: Sequence[str], secrets: Sequence[str], concurrency: int, timeout: float, output: str
+) -> None:
+    """Validate every scenario of a benchmark; see `benchyard scenario validate`.
+
+    \b
+      benchyard benchmark validate quickstart
+      benchyard benchmark validate my-benchmark/ --concurrency 8
+    """
+    options = validating.options_from(env, secrets, concurrency, timeout)
+    with connect() as client:
+        wanted = _wanted(client, given)
+    validating.run(wanted, options, output)
+
+
+def _wanted(client: Client, given: str) -> list[validating.Wanted]:
+    if not (Path(given) / NAME).exists():
+        view = benchmark_named(client, given)
+        return [validating.Wanted(each) for each in client.benchmarks.definitions(view.id, limit=100)]
+    found = []
+    for each in benchmark_folder.read(Path(given)).scenarios:
+        if isinstance(each, Draft):
+            found.append(validating.wanted_draft(client, each))
+        else:
+            found.append(validating.Wanted(client.scenarios.retrieve(known_scenario(client, each))))
+    return found
+
+
+def _described(view: BenchmarkView) -> str:
+    return facts(
+        {
+            "id": view.id,
+            "name": view.name,
+            "status": view.status,
+            "revision": view.revision,
+            "public": "yes" if view.is_public else None,
+            "description": view.description,
+            "attribution": view.attribution,
+            "needs variables": ", ".join(view.required_environment_variables or []),
+            "needs secrets": ", ".join(view.required_secret_names or []),
+            "created": when(view.create_time_ms),
+            "metadata": pairs(view.metadata),
+        }
+    )

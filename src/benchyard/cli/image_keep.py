@@ -1,0 +1,121 @@
+"""`benchyard image`: aliases, pins, pulls, and the removal of what nobody uses."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.options import checked_input, size_in_bytes
+from benchyard.cli.progress import spinner
+from benchyard.cli.render import output_option, show, show_many, size
+from benchyard.models.images import AliasView, ImagePullRequest
+
+COLUMNS: Mapping[str, Callable[[AliasView], object]] = {
+    "REFERENCE": lambda view: view.reference,
+    "IMAGE": lambda view: view.image,
+}
+
+
+@click.command()
+@click.argument("reference")
+@click.option("--name", help="What to call it; the reference if not given.")
+@output_option
+def pull(reference: str, name: str | None, output: str) -> None:
+    """Get an image from a registry; needs buildah on the server, and a network.
+
+    \b
+      benchyard image pull python:3.12-slim --name python
+      benchyard devbox create --image python
+    """
+    with checked_input():
+        ImagePullRequest(reference=reference, name=name)
+    with connect() as client, spinner(f"pulling {reference}"):
+        made = client.images.pull(reference, name)
+    show(made, output, f"{made.id}  {made.name}  {size(made.size_bytes)}")
+
+
+@click.command()
+@click.argument("reference", required=False)
+@click.argument("image", required=False)
+@output_option
+def alias(reference: str | None, image: str | None, output: str) -> None:
+    """Let an image stand in for a registry's in every Dockerfile; without arguments, list who does.
+
+    \b
+      benchyard image alias ubuntu:22.04 debian-local
+      benchyard image alias
+    """
+    with connect() as client:
+        if reference is None:
+            show_many(client.images.aliases(), output, COLUMNS)
+            return
+        if image is None:
+            raise click.UsageError("which image stands in for it? Give its name after the reference")
+        with checked_input():
+            AliasView(reference=reference, image=image)
+        made = client.images.set_alias(reference, image)
+        show(made, output, f"{made.reference}  is now {made.image}")
+
+
+@click.command()
+@click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
+def unalias(references: Sequence[str]) -> None:
+    """Forget aliases.
+
+    \b
+      benchyard image unalias ubuntu:22.04
+    """
+    with connect() as client:
+        for reference in references:
+            client.images.remove_alias(reference)
+            click.echo(f"{reference}  removed")
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+def pin(ids: Sequence[str]) -> None:
+    """Keep images from being collected.
+
+    \b
+      benchyard image pin bookworm
+    """
+    with connect() as client:
+        for id in ids:
+            client.images.pin(id)
+            click.echo(f"{id}  pinned")
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+def unpin(ids: Sequence[str]) -> None:
+    """Let images be collected again.
+
+    \b
+      benchyard image unpin bookworm
+    """
+    with connect() as client:
+        for id in ids:
+            client.images.pin(id, pinned=False)
+            click.echo(f"{id}  not pinned any more")
+
+
+@click.command()
+@click.option(
+    "--max-size",
+    type=size_in_bytes,
+    metavar="SIZE",
+    help="How much may stay; the server's own limit if not given.",
+)
+@output_option
+def gc(max_size: int | None, output: str) -> None:
+    """Remove the longest unused images, and the builder's cache, until less than a limit is used.
+
+    \b
+      benchyard image gc --max-size 20GiB
+    """
+    with connect() as client, spinner("looking at every layer"):
+        done = client.images.collect(max_size)
+    lines = [f"{name}  removed" for name in done.removed]
+    lines += ["the builder's cache  cleared"] if done.cleared_cache else []
+    lines.append(f"freed {size(done.freed_bytes)}, {size(done.used_bytes)} in use")
+    show(done, output, "\n".join(lines))

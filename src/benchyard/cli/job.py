@@ -1,0 +1,200 @@
+"""`benchyard job`, or `benchmark-job`: agents on benchmarks, carried to the end by the server."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.job_logs import logs
+from benchyard.cli.job_run import run
+from benchyard.cli.job_summary import summary
+from benchyard.cli.job_watch import show_end, watch, watched
+from benchyard.cli.names import job_named
+from benchyard.cli.render import age, clean, output_option, show, show_many
+from benchyard.client.client import Client
+from benchyard.errors import UsageError
+from benchyard.models.jobs import BenchmarkJobView, JobState
+from benchyard.models.trials import ENDED_TRIALS
+
+DAY_MS = 24 * 3600 * 1000
+PAGE = 100
+_SPELLED = {"canceled": "cancelled"}
+
+COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
+    "ID": lambda view: view.id,
+    "NAME": lambda view: view.name,
+    "STATE": lambda view: view.state.value,
+    "AGENTS": lambda view: ", ".join(config.label for config in view.job_spec.agent_configs),
+    "TRIALS": lambda view: _done(view),
+    "MEAN": lambda view: _means(view),
+    "AGE": lambda view: age(view.create_time_ms),
+}
+
+
+@click.group()
+def job() -> None:
+    """Run agents on benchmarks; `benchyard benchmark-job` is the same.
+
+    A job is agents x scenarios x attempts. The server carries it to the end, whoever watches, and goes on
+    with it after a restart.
+
+    \b
+      benchyard job run --agent oracle --benchmark quickstart --watch
+      benchyard job summary my-job -e
+    """
+
+
+for each in (run, watch, summary, logs):
+    job.add_command(each)
+
+
+@job.command("list")
+@click.option(
+    "--days", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True, help="Not older."
+)
+@click.option("--all", "show_all", is_flag=True, help="However old they are.")
+@click.option(
+    "--status", metavar="STATE,...", help=f"Only these: {', '.join(state.value for state in JobState)}."
+)
+@click.option("--name", metavar="TEXT", help="Only those with this in their name.")
+@output_option
+def list_(days: float, show_all: bool, status: str | None, name: str | None, output: str) -> None:
+    """List jobs, newest first: those of the last day, unless something else is said.
+
+    \b
+      benchyard job list
+      benchyard job list --days 7 --status failed,timeout
+      benchyard job list --all --name nightly -o json
+    """
+    since = None if show_all else int(time.time() * 1000 - days * DAY_MS)
+    states = _states(status)
+    with connect() as client:
+        none = "no jobs; ask for one with `benchyard job run`, or see `list --all`"
+        show_many(_found(client, since, states, name), output, COLUMNS, none=none)
+
+
+@job.command()
+@click.argument("given", metavar="ID|NAME")
+@output_option
+def cancel(given: str, output: str) -> None:
+    """End a job early; what has ended keeps its score.
+
+    \b
+      benchyard job cancel my-job
+      benchyard job resume my-job
+    """
+    with connect() as client:
+        view = client.jobs.cancel(job_named(client, given).id)
+    _show(view, output)
+
+
+def _watch_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option("--watch", "watch_it", is_flag=True, help="Watch it until it has ended.")(command)
+
+
+@job.command()
+@click.argument("given", metavar="ID|NAME")
+@_watch_option
+@output_option
+def resume(given: str, watch_it: bool, output: str) -> None:
+    """Go on with the unfinished trials of a job that was cancelled.
+
+    \b
+      benchyard job resume my-job --watch
+    """
+    with connect() as client:
+        view = client.jobs.resume(job_named(client, given).id)
+        _follow(client, view, output, watch_it=watch_it)
+
+
+@job.command()
+@click.argument("given", metavar="ID|NAME")
+@click.option(
+    "--only",
+    type=click.Choice(["failed", "unscored"]),
+    default="unscored",
+    show_default=True,
+    help="`unscored`: through no fault of the agent. `failed`: what the agent failed.",
+)
+@_watch_option
+@output_option
+def retry(given: str, only: str, watch_it: bool, output: str) -> None:
+    """Try again what has no score; what was there before is kept beside it.
+
+    \b
+      benchyard job retry my-job
+      benchyard job retry my-job --only failed --watch
+    """
+    with connect() as client:
+        id = job_named(client, given).id
+        view = client.jobs.retry(id, "failed" if only == "failed" else "unscored")
+        _follow(client, view, output, watch_it=watch_it)
+
+
+@job.command()
+@click.argument("given", metavar="ID|NAME")
+@click.option("--trial", "trials", multiple=True, metavar="ID", help="Only this trial; repeatable.")
+@output_option
+def rescore(given: str, trials: Sequence[str], output: str) -> None:
+    """Score what the agents left once more, with the scorers as they are now; the old scores are kept.
+
+    Names the trials whose final state is not kept any more.
+
+    \b
+      benchyard job rescore my-job
+      benchyard job rescore my-job --trial trl_2Kf...
+    """
+    with connect() as client:
+        view = client.jobs.rescore(job_named(client, given).id, list(trials) or None)
+    _show(view, output)
+    if output == "text" and view.rescoring is not None:
+        click.echo(f"to be scored again: {len(view.rescoring.trial_ids)}; `job summary` shows how far it is")
+        for id in view.rescoring.pruned:
+            click.echo(f"{clean(id)}: its final state is not kept any more")
+
+
+def _follow(client: Client, view: BenchmarkJobView, output: str, *, watch_it: bool) -> None:
+    if watch_it:
+        show_end(watched(client, view, output), output)
+    else:
+        _show(view, output)
+
+
+def _show(view: BenchmarkJobView, output: str) -> None:
+    show(view, output, f"{view.id}  {view.state.value}")
+
+
+def _states(given: str | None) -> set[str]:
+    found = {_SPELLED.get(text, text) for text in (given or "").replace(" ", "").lower().split(",") if text}
+    known = {state.value for state in JobState}
+    if found - known:
+        raise UsageError(
+            f"{', '.join(sorted(found - known))} is no state; known are {', '.join(sorted(known))}"
+        )
+    return found
+
+
+def _found(
+    client: Client, since_ms: int | None, states: set[str], name: str | None
+) -> Iterator[BenchmarkJobView]:
+    query = {"search": name, "status": ",".join(sorted(states))}
+    said = {key: value for key, value in query.items() if value}
+    for view in client.jobs.list(limit=PAGE, **said):  # type: ignore[arg-type]
+        if since_ms is not None and view.create_time_ms < since_ms:
+            return
+        # A server of another make may not know these filters.
+        if (not states or view.state.value in states) and (not name or name.lower() in view.name.lower()):
+            yield view
+
+
+def _done(view: BenchmarkJobView) -> str:
+    ended = sum(
+        count for each in view.progress for state, count in each.by_state.items() if state in ENDED_TRIALS
+    )
+    return f"{ended}/{view.n_trials}"
+
+
+def _means(view: BenchmarkJobView) -> str:
+    means = [each.mean_score for each in view.benchmark_outcomes]
+    return ", ".join("-" if mean is None else f"{mean:.3f}" for mean in means)

@@ -1,0 +1,204 @@
+"""`benchyard job run`: ask for a job, and if wanted wait for what it comes to."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchyard.cli import job_spec
+from benchyard.cli.connect import connect
+from benchyard.cli.job_secrets import with_known_keys
+from benchyard.cli.job_spec import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, Short
+from benchyard.cli.job_watch import show_end, watched
+from benchyard.cli.names import benchmark_named, job_named, scenario_named
+from benchyard.cli.options import checked_input, name_values
+from benchyard.cli.render import clean, output_option, show
+from benchyard.cli.several import SeveralCommand
+from benchyard.client.client import Client
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.jobs import BenchmarkJobView, JobRequest, JobState
+from benchyard.reports.comparison import labels
+from benchyard.reports.junit import junit
+
+BELOW = 20
+"""The exit status where a mean is below what was asked for."""
+UNFINISHED = 1
+_SCENARIO_PREFIX = "scn_"
+
+_PAIRS = {
+    "env_vars": "--env-vars",
+    "secrets": "--secrets",
+    "agent_kwargs": "--agent-kwargs",
+    "filter": "--filter",
+}
+_LISTS = ("agents", "scenarios")
+
+
+@click.command(cls=SeveralCommand)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="AGENT[@VERSION][:MODEL]",
+    help="Who runs it; repeatable, each gets its own results.",
+)
+@click.option("--benchmark", metavar="ID|NAME", help="All scenarios of a benchmark.")
+@click.option("--scenarios", multiple=True, metavar="ID...", help="These scenarios, by id or name.")
+@click.option("-n", "--job-name", "name", help="What to call it.")
+@click.option("--env-vars", multiple=True, metavar="NAME=VALUE...", help="Variables for the agents.")
+@click.option("--secrets", multiple=True, metavar="ENV=SECRET...", help="Stored secrets for the agents.")
+@click.option(
+    "--agent-kwargs",
+    multiple=True,
+    metavar="[AGENT.]KEY=VALUE...",
+    help="What agents are told about their work; with a name, that agent only.",
+)
+@click.option(
+    "--timeout", type=float, help=f"Seconds an agent has for a scenario.  [default: {TIMEOUT_SECONDS:g}]"
+)
+@click.option("--n-attempts", type=int, help=f"Attempts at each scenario.  [default: {ATTEMPTS}]")
+@click.option("--n-concurrent-trials", type=int, help=f"So many at the same time.  [default: {CONCURRENT}]")
+@click.option(
+    "--timeout-multiplier", type=float, help=f"Times every limit of time.  [default: {MULTIPLIER:g}]"
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many scenarios.")
+@click.option("--sample", type=click.IntRange(min=1), help="Only so many scenarios, chosen by chance.")
+@click.option("--seed", type=int, help="The same sample each time.")
+@click.option(
+    "--filter",
+    multiple=True,
+    metavar="KEY=VALUE...",
+    help="Only scenarios with this `name` or `id` (* and ? are wild), or this in their metadata.",
+)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="All of this as a YAML file; flags override it.",
+)
+@click.option("--like", metavar="JOB", help="The same as another job; flags override it.")
+@click.option("--watch", is_flag=True, help="Watch it until it has ended.")
+@click.option(
+    "--fail-under",
+    type=click.FloatRange(0, 1),
+    help=f"Wait; end with {BELOW} if the mean of any agent is below, or nothing was scored.",
+)
+@click.option(
+    "--junit",
+    "junit_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Wait, and write a suite per agent and a case per scenario to this file.",
+)
+@output_option
+def run(
+    file: Path | None,
+    like: str | None,
+    watch: bool,
+    fail_under: float | None,
+    junit_file: Path | None,
+    output: str,
+    **given: Any,
+) -> None:
+    """Run agents on a benchmark, or on some scenarios; the server carries it to the end.
+
+    Keys of model providers that are set here (ANTHROPIC_API_KEY and the like) become secrets named BMJ_<VAR>
+    for the agents that use them.
+
+    \b
+      benchyard job run --agent oracle --benchmark quickstart --watch
+      benchyard job run --agent claude-code:claude-sonnet-4-5 --agent codex:gpt-5 --benchmark quickstart
+      benchyard job run --agent command --agent-kwargs run='sh solve.sh' --benchmark quickstart --limit 3
+      benchyard job run -f job.yaml --fail-under 0.8 --junit results.xml
+      benchyard job run --like my-job --n-attempts 4
+    """
+    if file is not None and like is not None:
+        raise UsageError("give --file or --like, not both")
+    if junit_file is not None and not junit_file.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {junit_file.parent} for --junit; make it first")
+    short = _short(given)
+    with connect() as client:
+        request = _request(client, short, file, like)
+        view = client.jobs.create(request)
+        if not watch and fail_under is None and junit_file is None:
+            show(
+                view,
+                output,
+                f"{view.id}  {clean(view.name)}\n  `benchyard job watch {view.id}` shows how it goes",
+            )
+            return
+        click.echo(f"benchyard: {view.id} is {view.state.value}", err=True)
+        view = watched(client, view, output, plainly=not watch)
+    _end(view, output, fail_under, junit_file)
+
+
+def _short(given: dict[str, Any]) -> Short:
+    """The flags that were given."""
+    for key, option in _PAIRS.items():
+        given[key] = name_values(given[key], option) or None
+    for key in _LISTS:
+        given[key] = list(given[key]) or None
+    with checked_input():
+        return Short.model_validate(given)
+
+
+def _request(client: Client, short: Short, file: Path | None, like: str | None) -> JobRequest:
+    body: Body = {}
+    if file is not None:
+        body = job_spec.of_file(file)
+    if like is not None:
+        body = _same_as(client, job_named(client, like))
+    body = _resolved(client, job_spec.applied(body, short))
+    with checked_input():
+        job_spec.finished(body)
+        return job_spec.finished(with_known_keys(client, body, os.environ))
+
+
+def _same_as(client: Client, view: BenchmarkJobView) -> Body:
+    """The benchmark as it is now may have other scenarios than the job had."""
+    id = view.job_source.benchmark_id
+    is_whole = False
+    if id is not None:
+        try:
+            is_whole = client.benchmarks.retrieve(id).scenario_ids == view.job_spec.scenario_ids
+        except NotFound:
+            click.echo(f"benchyard: benchmark {id} is gone; its scenarios are run by themselves", err=True)
+    return job_spec.of_job(view, whole_benchmark=is_whole)
+
+
+def _resolved(client: Client, body: Body) -> Body:
+    """The body with ids in the place of names."""
+    spec = dict(body["spec"])
+    if benchmark := spec.get("benchmark_id"):
+        spec["benchmark_id"] = benchmark_named(client, str(benchmark)).id
+    if scenarios := spec.get("scenario_ids"):
+        spec["scenario_ids"] = [
+            each if str(each).startswith(_SCENARIO_PREFIX) else scenario_named(client, str(each)).id
+            for each in scenarios
+        ]
+    return {**body, "spec": spec}
+
+
+def _end(view: BenchmarkJobView, output: str, fail_under: float | None, junit_file: Path | None) -> None:
+    if junit_file is not None:
+        junit_file.write_text(junit(view), encoding="utf-8")
+    show_end(view, output)
+    if fail_under is not None and (problems := below(view, fail_under)):
+        for problem in problems:
+            click.echo(f"benchyard: {problem}", err=True)
+        raise click.exceptions.Exit(BELOW)
+    if view.state is not JobState.COMPLETED:
+        raise click.exceptions.Exit(UNFINISHED)
+
+
+def below(view: BenchmarkJobView, least: float) -> list[str]:
+    """Why a job is not good enough; empty when every agent's mean is at least this."""
+    if len(view.benchmark_outcomes) < max(1, len(view.job_spec.agent_configs)):
+        return [f"the job is {view.state.value}, and not every agent has an outcome"]
+    found = []
+    for label, outcome in zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
+        if outcome.mean_score is None:
+            found.append(f"{clean(label)}: nothing was scored")
+        elif outcome.mean_score < least:
+            found.append(f"{clean(label)}: the mean {outcome.mean_score:.3f} is below {least:g}")
+    return found

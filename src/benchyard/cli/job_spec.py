@@ -1,0 +1,215 @@
+"""What to ask for: a job's request, made of a file or another job, and of the short form of the flags."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from benchyard.agents import catalog
+from benchyard.benchmarks.marked import Marked, Place, Written, checked, read, strays, unknown
+from benchyard.errors import UsageError
+from benchyard.models.jobs import (
+    AgentConfig,
+    BenchmarkJobView,
+    BenchmarkSpec,
+    HarborSpec,
+    JobRequest,
+    ScenariosSpec,
+)
+
+TIMEOUT_SECONDS = 7200.0
+ATTEMPTS = 1
+CONCURRENT = 10
+MULTIPLIER = 1.0
+LARGEST_FILE = 8 * 1024**2
+
+Body = dict[str, Any]
+"""A request in the making: the JSON of a JobRequest."""
+
+_SPECS: dict[str, type[BaseModel]] = {
+    "benchmark": BenchmarkSpec,
+    "scenarios": ScenariosSpec,
+    "harbor": HarborSpec,
+}
+_ORCHESTRATOR = ("n_attempts", "n_concurrent_trials", "timeout_multiplier")
+_SELECTION = ("limit", "sample", "seed")
+
+
+class Short(Written):
+    """The flags of `job run`, which a file may have too."""
+
+    name: str | None = None
+    agents: list[str | dict[str, Any]] | None = None
+    """`agent[@version][:model]`, or the fields of an agent's configuration."""
+    benchmark: str | None = None
+    scenarios: list[str] | None = None
+    env_vars: dict[str, str] | None = None
+    secrets: dict[str, str] | None = None
+    agent_kwargs: dict[str, str] | None = None
+    timeout: float | None = None
+    n_attempts: int | None = None
+    n_concurrent_trials: int | None = None
+    timeout_multiplier: float | None = None
+    limit: int | None = None
+    sample: int | None = None
+    seed: int | None = None
+    filter: dict[str, str] | None = None
+
+
+class JobFile(Short):
+    """A file: the body of a request, or the short form, or some of each."""
+
+    spec: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def of_file(path: Path) -> Body:
+    """What a file asks for; raises UsageError with the line of what is wrong."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise UsageError(f"{path} is larger than {LARGEST_FILE} bytes; is it a job's file?")
+    try:
+        marked = read(path, path.read_text())
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text") from error
+    file = checked(marked, JobFile)
+    _check_spec(marked, file.spec)
+    for number, agent in enumerate(file.agents or []):
+        _check_known(marked, AgentConfig, agent, ("agents", number))
+    body = {"spec": file.spec, "metadata": file.metadata}
+    return applied({key: value for key, value in body.items() if value is not None}, file)
+
+
+def of_job(view: BenchmarkJobView, *, whole_benchmark: bool) -> Body:
+    """What asks for the same again: the same agents on the same scenarios."""
+    spec = view.job_spec.model_dump(mode="json", exclude_none=True)
+    if whole_benchmark:
+        del spec["scenario_ids"]
+        spec |= {"type": "benchmark", "benchmark_id": view.job_source.benchmark_id}
+    else:
+        spec |= {"type": "scenarios"}
+    return {"name": view.name, "spec": spec, "metadata": dict(view.metadata) or None}
+
+
+def applied(body: Body, short: Short) -> Body:
+    """The body with what is said in short; what is not said stays as it is."""
+    said = {key for key in Short.model_fields if getattr(short, key) is not None}
+    spec: Body = dict(body.get("spec") or {})
+    if spec.get("type") == "harbor" and (more := sorted(said - {"name"})):
+        raise UsageError(f"a Harbor job says all this itself; {', '.join(more)} cannot be added to it")
+    _apply_source(spec, short)
+    if short.agents is not None:
+        spec["agent_configs"] = [agent_of(each) for each in short.agents]
+    spec["agent_configs"] = [_agent_with(dict(each), short) for each in spec.get("agent_configs") or []]
+    _check_kwargs(spec["agent_configs"], short.agent_kwargs or {})
+    _update(spec, "orchestrator_config", {key: getattr(short, key) for key in _ORCHESTRATOR})
+    selection = {key: getattr(short, key) for key in _SELECTION} | {"filters": short.filter}
+    _update(spec, "selection", selection)
+    if spec.get("type") == "harbor":
+        del spec["agent_configs"]
+    return {**body, "spec": spec, "name": short.name or body.get("name")}
+
+
+def finished(body: Body) -> JobRequest:
+    """The request, with the defaults of the command line; raises UsageError if something is missing."""
+    spec = dict(body["spec"])
+    if spec.get("type") != "harbor":
+        _check_whole(spec)
+        spec["agent_configs"] = [
+            {"timeout_seconds": TIMEOUT_SECONDS} | each for each in spec["agent_configs"]
+        ]
+        defaults = {
+            "n_attempts": ATTEMPTS,
+            "n_concurrent_trials": CONCURRENT,
+            "timeout_multiplier": MULTIPLIER,
+            "quiet": False,
+        }
+        spec["orchestrator_config"] = defaults | (spec.get("orchestrator_config") or {})
+    return JobRequest.model_validate({**body, "spec": spec})
+
+
+def agent_of(given: str | Body) -> Body:
+    """`agent[@version][:model]` as the fields of a configuration; models may have colons, names have none."""
+    if not isinstance(given, str):
+        return dict(given)
+    name, _, model = given.partition(":")
+    before, at, version = name.rpartition("@")
+    if not at or not before:
+        # npm's scoped names begin with it.
+        before, version = name, ""
+    if not before or (":" in given and not model):
+        raise UsageError(f"{given!r} must look like agent[@version][:model]")
+    found = {"name": before, "version": version, "model_name": model}
+    return {key: value for key, value in found.items() if value}
+
+
+def _apply_source(spec: Body, short: Short) -> None:
+    if short.benchmark is not None and short.scenarios is not None:
+        raise UsageError("give a benchmark or scenarios, not both")
+    if short.benchmark is not None:
+        spec.pop("scenario_ids", None)
+        spec |= {"type": "benchmark", "benchmark_id": short.benchmark}
+    if short.scenarios is not None:
+        spec.pop("benchmark_id", None)
+        spec |= {"type": "scenarios", "scenario_ids": list(short.scenarios)}
+
+
+def _agent_with(agent: Body, short: Short) -> Body:
+    environment: Body = dict(agent.get("agent_environment") or {})
+    _update(environment, "environment_variables", short.env_vars or {})
+    _update(environment, "secrets", short.secrets or {})
+    if environment:
+        agent["agent_environment"] = environment
+    _update(agent, "kwargs", _kwargs_for(str(agent.get("name")), short.agent_kwargs or {}))
+    if short.timeout is not None:
+        agent["timeout_seconds"] = short.timeout
+    return agent
+
+
+def _kwargs_for(name: str, given: Body) -> Body:
+    """What of the kwargs is for one agent: `agent.key` for it alone, `key` for all that may take it."""
+    known = catalog.kwargs_of(name)
+    # One that takes nothing at all runs beside those that the kwargs are meant for.
+    shared = {} if known is not None and not known else {k: v for k, v in given.items() if "." not in k}
+    own = f"{name}."
+    return {**shared, **{k.removeprefix(own): v for k, v in given.items() if k.startswith(own)}}
+
+
+def _check_kwargs(agents: list[Body], given: Body) -> None:
+    named = tuple(f"{each.get('name')}." for each in agents)
+    for key in given:
+        if "." in key and agents and not key.startswith(named):
+            raise UsageError(f"--agent-kwargs {key}=...: no --agent is called {key.partition('.')[0]!r}")
+
+
+def _update(outer: Body, key: str, values: Body) -> None:
+    said = {name: value for name, value in values.items() if value is not None}
+    if said:
+        outer[key] = {**(outer.get(key) or {}), **said}
+
+
+def _check_whole(spec: Body) -> None:
+    if "type" not in spec:
+        raise UsageError("say what to run: --benchmark ID|NAME, or --scenarios IDS...")
+    if not spec.get("agent_configs"):
+        raise UsageError("say who is to run it: --agent agent[@version][:model], such as --agent oracle")
+    selection = spec.get("selection") or {}
+    if selection.get("seed") is not None and selection.get("sample") is None:
+        raise UsageError("--seed chooses a sample: say how large with --sample N")
+
+
+def _check_spec(marked: Marked, spec: Body | None) -> None:
+    if spec is None:
+        return
+    model = _SPECS.get(str(spec.get("type")))
+    if model is None:
+        raise marked.refuse(("spec", "type"), f"`spec.type` must be one of {', '.join(_SPECS)}")
+    _check_known(marked, model, spec, ("spec",))
+    agents = spec.get("agent_configs")
+    for number, agent in enumerate(agents if isinstance(agents, list) else []):
+        _check_known(marked, AgentConfig, agent, ("spec", "agent_configs", number))
+
+
+def _check_known(marked: Marked, model: type[BaseModel], data: Any, place: Place) -> None:
+    """Models of the wire ignore what they do not know; in a file that is a mistake."""
+    for where, known in strays(model, data, place):
+        raise marked.refuse(where, unknown(str(where[-1]), known))

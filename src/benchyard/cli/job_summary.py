@@ -1,0 +1,214 @@
+"""`benchyard job summary`: what a job came to, agent by agent, and side by side."""
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.job_board import duration
+from benchyard.cli.names import job_named
+from benchyard.cli.render import clean, facts, output_option, print_table, show, when
+from benchyard.models.jobs import (
+    AgentProgress,
+    BenchmarkJobView,
+    BenchmarkOutcome,
+    ScenarioOutcome,
+)
+from benchyard.models.trials import ENDED_TRIALS
+from benchyard.reports.comparison import Compared, compared, counted_score, labels
+
+SHOWN_DIFFERENCES = 20
+_COST = "cost"
+_TOKENS = "tokens"
+
+
+@click.command()
+@click.argument("given", metavar="ID|NAME")
+@click.option("-e", "--extended", is_flag=True, help="Each scenario, too.")
+@output_option
+def summary(given: str, extended: bool, output: str) -> None:
+    """Show what a job came to: for each agent what passed, failed and broke, and its mean score.
+
+    The mean counts failures of the agent as 0 and leaves out what is unscored: the infrastructure, a scorer
+    or a cancel is why. Its 95 % interval is over scenarios. OF COMPLETED is the mean of what was completed.
+
+    \b
+      benchyard job summary my-job
+      benchyard job summary my-job -e
+      benchyard job summary my-job -o json
+    """
+    with connect() as client, _nothing_collected():
+        view = job_named(client, given)
+    if output == "text":
+        summarize(view, extended=extended)
+    else:
+        show(view, output, "")
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """A large job is a hundred thousand values: to look for garbage among them takes half of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
+    """Print a job for people."""
+    click.echo(_head(view))
+    names = [clean(each) for each in labels(view.benchmark_outcomes)]
+    done = {each.benchmark_run_id for each in view.benchmark_outcomes}
+    going = [each for each in view.progress if each.benchmark_run_id not in done]
+    if going:
+        click.echo()
+        print_table(["AGENT", "DONE", "MEAN SO FAR", "UNSCORED", "RETRIES"], [_going(each) for each in going])
+    if not view.benchmark_outcomes:
+        return
+    click.echo()
+    _print_agents(names, view.benchmark_outcomes)
+    if extended:
+        _print_scenarios(names, view.benchmark_outcomes)
+    elif len(names) > 1:
+        _print_differences(names, view.benchmark_outcomes)
+
+
+def _head(view: BenchmarkJobView) -> str:
+    source = view.job_source
+    end = view.end_time_ms
+    return facts(
+        {
+            "job": view.id,
+            "name": view.name,
+            "state": view.state.value,
+            "reason": view.failure_reason,
+            "benchmark": source.benchmark_name or source.benchmark_id,
+            "scenarios": len(view.job_spec.scenario_ids),
+            "created": when(view.create_time_ms),
+            "took": duration(end - view.start_time_ms) if end and view.start_time_ms else None,
+            "rescored": _rescored(view),
+        }
+    )
+
+
+def _rescored(view: BenchmarkJobView) -> str | None:
+    again = view.rescoring
+    if again is None:
+        return None
+    text = f"{len(again.trial_ids)} of its trials, {view.rescoring_state or 'running'}"
+    if again.pruned:
+        text += f"; not kept any more: {', '.join(again.pruned)}"
+    return text
+
+
+def _going(progress: AgentProgress) -> list[str]:
+    ended = sum(count for state, count in progress.by_state.items() if state in ENDED_TRIALS)
+    model = f":{progress.model_name}" if progress.model_name else ""
+    return [
+        clean(progress.agent_name + model),
+        f"{ended}/{progress.n_trials}",
+        _score(progress.mean_score),
+        str(progress.unscored),
+        str(progress.retries),
+    ]
+
+
+_AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
+    "PASSED": lambda each: _share(each.n_passed, each),
+    "FAILED": lambda each: _share(each.n_completed - each.n_passed, each),
+    "ERRORS": lambda each: _share(each.n_errors, each),
+    "MEAN (95 %)": lambda each: _interval(each),
+    "OF COMPLETED": lambda each: _score(each.average_score),
+    "UNSCORED": lambda each: str(each.unscored),
+    "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
+    "TOKENS": lambda each: _amount(each, _TOKENS),
+    "COST": lambda each: _amount(each, _COST),
+    "DURATION": lambda each: duration(each.duration_ms),
+}
+_ONLY_WHEN_KNOWN = ("PASS@K", "TOKENS", "COST")
+
+
+def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
+    columns = {
+        title: [cell(each) for each in outcomes]
+        for title, cell in _AGENT_COLUMNS.items()
+        if title not in _ONLY_WHEN_KNOWN or any(cell(each) for each in outcomes)
+    }
+    print_table(["AGENT", *columns], zip(names, *columns.values(), strict=True))
+
+
+def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
+    if len(names) > 1:
+        click.echo()
+        _print_compared(names, compared(outcomes))
+    for name, outcome in zip(names, outcomes, strict=True):
+        click.echo(f"\n{name}")
+        titles = ["SCENARIO", "STATE", "SCORE", "ATTEMPTS", "DURATION", "WHY"]
+        print_table(titles, [_scenario(row) for row in outcome.scenario_outcomes])
+
+
+def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
+    rows = compared(outcomes)
+    differing = [row for row in rows if row.differs]
+    click.echo(f"\nthey differ on {len(differing)} of {len(rows)} scenarios")
+    if differing:
+        _print_compared(names, differing[:SHOWN_DIFFERENCES])
+    if len(differing) > SHOWN_DIFFERENCES:
+        click.echo(f"... and {len(differing) - SHOWN_DIFFERENCES} more; -e shows all")
+
+
+def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
+    table = []
+    for row in rows:
+        cells = [
+            _score(score) if score is not None else (state or "").lower() or "-"
+            for score, state in zip(row.scores, row.states, strict=True)
+        ]
+        table.append([clean(row.scenario_name), *cells])
+    print_table(["SCENARIO", *names], table)
+
+
+def _scenario(row: ScenarioOutcome) -> list[str]:
+    reason = row.failure_reason
+    ends = sorted({each.ended_by for each in row.attempts if each.ended_by and not each.is_superseded})
+    why = [f"ended by {', '.join(ends)}"] if ends else []
+    if reason is not None:
+        why.append(f"{reason.kind}: {reason.exception_message[:200]}")
+    return [
+        clean(row.scenario_name),
+        row.state.lower(),
+        _score(counted_score(row)),
+        str(sum(not each.is_superseded for each in row.attempts)),
+        duration(row.duration_ms),
+        clean("; ".join(why)),
+    ]
+
+
+def _share(count: int, outcome: BenchmarkOutcome) -> str:
+    rows = outcome.n_completed + outcome.n_errors
+    return f"{count} ({count / rows:.0%})" if rows else str(count)
+
+
+def _interval(outcome: BenchmarkOutcome) -> str:
+    if outcome.mean_score is None or outcome.mean_low is None or outcome.mean_high is None:
+        return _score(outcome.mean_score)
+    return f"{outcome.mean_score:.3f} ({outcome.mean_low:.3f} to {outcome.mean_high:.3f})"
+
+
+def _score(score: float | None) -> str:
+    return "-" if score is None else f"{score:.3f}"
+
+
+def _amount(outcome: BenchmarkOutcome, kind: str) -> str:
+    """All that agents tell of cost, or of tokens; those from a cache are among the others."""
+    found = [
+        amount
+        for name, amount in outcome.usage.items()
+        if kind in name.lower() and "cache" not in name.lower()
+    ]
+    if not found:
+        return ""
+    return f"${sum(found):.4f}" if kind == _COST else f"{sum(found):,.0f}"

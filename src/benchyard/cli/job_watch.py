@@ -1,0 +1,108 @@
+"""`benchyard job watch`: live progress of a job, whatever it is shown on."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from benchyard.cli.connect import connect
+from benchyard.cli.job_board import Board
+from benchyard.cli.job_summary import summarize
+from benchyard.cli.names import job_named
+from benchyard.cli.render import output_option, show
+from benchyard.client.client import Client
+from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState
+
+REFRESH_PER_SECOND = 4
+UNFINISHED = 1
+"""The exit status of a job that ended, but was not completed."""
+
+
+@click.command()
+@click.argument("given", metavar="ID|NAME")
+@output_option
+def watch(given: str, output: str) -> None:
+    """Watch a job until it has ended, then show its summary; Ctrl-C leaves it running.
+
+    On a terminal it fills the screen. Elsewhere, and where TERM is `dumb`, there is one line for each change.
+    With -o json or yaml the progress goes to standard error. Ends with 1 if the job was not completed.
+
+    \b
+      benchyard job watch my-job
+      benchyard job watch bmj_31Yt... > progress.log
+    """
+    with connect() as client:
+        view = watched(client, job_named(client, given), output)
+    show_end(view, output)
+    if view.state is not JobState.COMPLETED:
+        raise click.exceptions.Exit(UNFINISHED)
+
+
+def show_end(view: BenchmarkJobView, output: str) -> None:
+    """Show what a job came to."""
+    if output == "text":
+        summarize(view, extended=False)
+    else:
+        show(view, output, "")
+
+
+def watched(
+    client: Client, view: BenchmarkJobView, output: str, *, plainly: bool = False
+) -> BenchmarkJobView:
+    """Show what happens in a job until it has ended; returns how it ended."""
+    if view.state in ENDED_JOBS:
+        return view
+    try:
+        with _shown(Board(view), to_stderr=plainly or output != "text", plainly=plainly) as (board, say):
+            _follow(client, board, say)
+    except KeyboardInterrupt:
+        click.echo(
+            f"benchyard: {view.id} goes on; `benchyard job watch {view.id}` shows it again, "
+            f"`benchyard job cancel {view.id}` ends it",
+            err=True,
+        )
+        raise
+    return client.jobs.get(view.id)
+
+
+class _Lines:
+    """Says one line for each change, or nothing where a screen shows it all."""
+
+    def __init__(self, *, to_stderr: bool, is_silent: bool) -> None:
+        self._to_stderr = to_stderr
+        self._is_silent = is_silent
+
+    def __call__(self, line: str) -> None:
+        if not self._is_silent:
+            click.echo(line, err=self._to_stderr)
+
+
+def _follow(client: Client, board: Board, say: _Lines) -> None:
+    def told(is_there: bool) -> None:
+        board.is_away = not is_there
+        say("the server is there again" if is_there else "the server is away, trying again")
+
+    for event in client.jobs.events(board.view.id, told=told):
+        is_news = board.note(event)
+        if is_news:
+            say(board.line_of(event))
+        if event.state is not None and event.state not in ENDED_JOBS:
+            board.refresh(client.jobs.get(board.view.id))
+
+
+@contextmanager
+def _shown(board: Board, *, to_stderr: bool, plainly: bool) -> Iterator[tuple[Board, _Lines]]:
+    stream = sys.stderr if to_stderr else sys.stdout
+    if plainly or not stream.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        yield board, _Lines(to_stderr=to_stderr, is_silent=False)
+        return
+    # Not by COLUMNS and LINES, where somebody exports them: they do not change with the window.
+    size = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    console = Console(stderr=to_stderr, highlight=False, _environ=size)
+    # The screen is drawn anew several times a second, each time as large as the terminal is then.
+    with Live(board, console=console, screen=True, refresh_per_second=REFRESH_PER_SECOND):
+        yield board, _Lines(to_stderr=to_stderr, is_silent=True)

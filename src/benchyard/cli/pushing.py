@@ -1,0 +1,145 @@
+"""Pushing: makes the server hold what a folder describes, and nothing twice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchyard.benchmarks import comparing
+from benchyard.benchmarks.benchmark_folder import BenchmarkDraft, Named
+from benchyard.benchmarks.comparing import Difference
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.cli.environments import resolved
+from benchyard.cli.names import one_named, scenario_named
+from benchyard.cli.render import clean
+from benchyard.client.client import Client
+from benchyard.errors import UsageError
+from benchyard.models.benchmarks import BenchmarkRequest
+from benchyard.models.scenarios import CustomScorerView
+
+Action = Literal["created", "changed", "unchanged"]
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What pushing one thing came to."""
+
+    name: str
+    action: Action
+    id: str | None = None
+    """None for what would be new, when nothing was to be done."""
+    revision: int = 1
+    differences: tuple[Difference, ...] = ()
+    before: tuple[str, ...] = field(default=())
+    """What had to be done first."""
+
+    def data(self) -> dict[str, Any]:
+        """As plain values."""
+        changed = [{"field": place, "was": old, "is": new} for place, old, new in self.differences]
+        return {
+            "id": self.id,
+            "name": self.name,
+            "action": self.action,
+            "revision": self.revision,
+            "changes": changed,
+            "before": list(self.before),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        revision = f" (revision {self.revision})" if self.action != "unchanged" else ", nothing to do"
+        yield from self.before
+        yield f"{self.id or '(new)'}  {clean(self.name)}: {self.action}{revision}"
+        for place, old, new in self.differences:
+            yield f"  {clean(place)}: {_short(old)} -> {_short(new)}"
+
+
+def push_scenario(client: Client, draft: Draft, *, dry_run: bool) -> Pushed:
+    """Create or change the scenario of that name, or leave it alone; in a dry run, say what would be done."""
+    before = tuple(push_scorers(client, draft, dry_run=dry_run))
+    request = resolved(client, draft, dry_run=dry_run)
+    known = one_named(client.scenarios.list(name=request.name, limit=2), request.name, "scenario")
+    if known is None:
+        made = None if dry_run else client.scenarios.create(**_fields(request))
+        return Pushed(request.name, "created", made.id if made else None, before=before)
+    differences = comparing.scenario_differences(known, request)
+    if not differences:
+        return Pushed(request.name, "unchanged", known.id, known.revision, before=before)
+    revision = known.revision + 1
+    if not dry_run:
+        change = comparing.scenario_change(request, differences)
+        revision = client.scenarios.update(known.id, **_fields(change)).revision
+    return Pushed(request.name, "changed", known.id, revision, tuple(differences), before)
+
+
+def push_scorers(client: Client, draft: Draft, *, dry_run: bool) -> Iterator[str]:
+    """Register the custom scorers that come with a scenario; says what was done."""
+    for type, script in draft.custom_scorers.items():
+        known = custom_scorer(client, type)
+        if known is not None and known.bash_script == script:
+            continue
+        if known is None:
+            if not dry_run:
+                client.scenarios.scorers.create(type, script)
+            yield f"custom scorer {clean(type)}: registered"
+        else:
+            if not dry_run:
+                client.scenarios.scorers.update(known.id, type, script)
+            yield f"custom scorer {clean(type)}: changed, for every scenario that uses it"
+
+
+def custom_scorer(client: Client, type: str) -> CustomScorerView | None:
+    """The custom scorer of a type, if there is one."""
+    return next((each for each in client.scenarios.scorers.list(search=type) if each.type == type), None)
+
+
+def push_benchmark(client: Client, draft: BenchmarkDraft, *, dry_run: bool) -> list[Pushed]:
+    """Push a benchmark's own scenarios, then the benchmark; the last one of what is returned is that."""
+    # Before anything is made: a name that means nothing must not leave half of it.
+    known = {each: known_scenario(client, each) for each in draft.scenarios if isinstance(each, Named)}
+    done = []
+    ids = []
+    for each in draft.scenarios:
+        if isinstance(each, Named):
+            ids.append(known[each])
+        else:
+            done.append(push_scenario(client, each, dry_run=dry_run))
+            ids.append(done[-1].id or f"(new: {each.request.name})")
+    request = draft.request.model_copy(update={"scenario_ids": list(dict.fromkeys(ids))})
+    return [*done, _push_benchmark(client, request, dry_run=dry_run)]
+
+
+def known_scenario(client: Client, named: Named) -> str:
+    """The id of a scenario that a benchmark's file names; raises UsageError with the line."""
+    try:
+        return scenario_named(client, named.id or named.name or "").id
+    except UsageError as error:
+        raise UsageError(f"{named.where}: {error.message}") from error
+
+
+def _push_benchmark(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pushed:
+    known = one_named(client.benchmarks.list(name=request.name, limit=2), request.name, "benchmark")
+    if known is None:
+        made = None if dry_run else client.benchmarks.create(**_fields(request))
+        return Pushed(request.name, "created", made.id if made else None)
+    differences = comparing.benchmark_differences(known, request)
+    if not differences:
+        return Pushed(request.name, "unchanged", known.id, known.revision)
+    revision = known.revision + 1
+    if not dry_run:
+        change = comparing.benchmark_change(request)
+        revision = client.benchmarks.update(known.id, **_fields(change)).revision
+    return Pushed(request.name, "changed", known.id, revision, tuple(differences))
+
+
+def _fields(model: Any) -> Any:
+    return model.model_dump(mode="json", exclude_none=True)
+
+
+def _short(value: object) -> str:
+    if value in (None, "", [], {}):
+        return "nothing"
+    text = clean(value if isinstance(value, str) else str(value))
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}... ({len(text)} characters)"

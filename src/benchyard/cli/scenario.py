@@ -1,0 +1,252 @@
+"""`benchyard scenario`: write, keep and check what agents are run on."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from benchyard.benchmarks import scenario_folder, shipped
+from benchyard.benchmarks.scenario_file import NAME
+from benchyard.benchmarks.writing import dumped, slug
+from benchyard.cli import validating
+from benchyard.cli.connect import connect
+from benchyard.cli.environments import origin_of
+from benchyard.cli.names import scenario_named, snapshot_named
+from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
+from benchyard.cli.pushing import push_scenario
+from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
+from benchyard.client.client import Client
+from benchyard.client.pages import PAGE_SIZE
+from benchyard.errors import UsageError
+from benchyard.models.scenarios import ScenarioEnvironment, ScenarioView
+
+COLUMNS: Mapping[str, Callable[[ScenarioView], object]] = {
+    "ID": lambda view: view.id,
+    "NAME": lambda view: view.name,
+    "REVISION": lambda view: view.revision,
+    "ISOLATION": lambda view: view.scoring_isolation or "clean",
+    "SCORERS": lambda view: ", ".join(_types(view)),
+    "AGE": lambda view: age(view.create_time_ms),
+}
+
+folder_argument = click.argument(
+    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
+)
+new_folder_argument = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+
+
+@click.group()
+def scenario() -> None:
+    """Write, keep and check scenarios: a problem, a devbox, and how the result is graded.
+
+    \b
+      benchyard scenario new my-task
+      benchyard scenario validate my-task
+      benchyard scenario push my-task
+    """
+
+
+@scenario.command()
+@new_folder_argument
+def new(folder: Path) -> None:
+    """Make a folder with a scenario that works, to be changed into another.
+
+    \b
+      benchyard scenario new my-task
+    """
+    check_free(folder, force=False)
+    write_template(folder)
+    click.echo(f"{folder / NAME}  made; try it with `benchyard scenario validate {folder}`")
+
+
+@scenario.command()
+@folder_argument
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@output_option
+def push(folder: Path, dry_run: bool, output: str) -> None:
+    """Make the server hold the scenario of a folder.
+
+    A scenario of the same name is changed: it keeps its id, and its revision counts up. Where nothing
+    differs, nothing is done. A Dockerfile is built if it was not built before.
+
+    \b
+      benchyard scenario push my-task --dry-run
+      benchyard scenario push my-task
+    """
+    draft = scenario_folder.read(folder)
+    with connect() as client:
+        pushed = push_scenario(client, draft, dry_run=dry_run)
+    show(pushed.data(), output, "\n".join(pushed.lines()))
+
+
+@scenario.command()
+@click.argument("given", metavar="ID|NAME")
+@new_folder_argument
+@click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
+def pull(given: str, folder: Path, force: bool) -> None:
+    """Write a scenario of the server as a folder; pushed again it changes nothing.
+
+    \b
+      benchyard scenario pull my-task copy-of-my-task
+      benchyard scenario pull quickstart/fix-a-bug fix-a-bug
+    """
+    check_free(folder, force=force)
+    with connect() as client:
+        view = scenario_named(client, given)
+        pull_scenario(client, view, folder)
+    click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}")
+
+
+@scenario.command("list")
+@click.option("--public", is_flag=True, help="Those that come with the server.")
+@click.option("--search", help="Only those with this in their name.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@output_option
+def list_(public: bool, search: str | None, limit: int, output: str) -> None:
+    """List scenarios, newest first.
+
+    \b
+      benchyard scenario list
+      benchyard scenario list --public --search bug -o json
+    """
+    with connect() as client:
+        found = client.scenarios.list_public if public else client.scenarios.list
+        size = min(limit, PAGE_SIZE)
+        every = found(search=search, limit=size) if search else found(limit=size)
+        show_many(
+            islice(every, limit), output, COLUMNS, none="no scenarios; make one with `benchyard scenario new`"
+        )
+
+
+@scenario.command("show")
+@click.argument("given", metavar="ID|NAME")
+@output_option
+def show_(given: str, output: str) -> None:
+    """Show one scenario, by id or name.
+
+    \b
+      benchyard scenario show quickstart/fix-a-bug
+    """
+    with connect() as client:
+        view = scenario_named(client, given)
+        text = _described(client, view)
+    show(view, output, text)
+
+
+@scenario.command()
+@click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
+def archive(given: Sequence[str]) -> None:
+    """Hide scenarios from lists; they cannot be run or changed any more.
+
+    \b
+      benchyard scenario archive my-task
+    """
+    with connect() as client:
+        for view in [scenario_named(client, each) for each in given]:
+            client.scenarios.archive(view.id)
+            click.echo(f"{view.id}  archived")
+
+
+@scenario.command()
+@click.argument("given", nargs=-1, required=True, metavar="ID|NAME|PATH...")
+@validating.validate_options
+@output_option
+def validate(
+    given: Sequence[str],
+    env: Sequence[str],
+    secrets: Sequence[str],
+    concurrency: int,
+    timeout: float,
+    output: str,
+) -> None:
+    """Show that scenarios can be solved, and not by doing nothing.
+
+    The reference output must score 1.0, doing nothing `nop_score` (0 unless it is said), each twice with the
+    same result. Exits with 1 where something is wrong. A folder is tried under a name of its own, which is
+    archived afterwards.
+
+    \b
+      benchyard scenario validate my-task/
+      benchyard scenario validate quickstart/fix-a-bug -o json
+    """
+    options = validating.options_from(env, secrets, concurrency, timeout)
+    with connect() as client:
+        wanted = [_wanted(client, each) for each in given]
+    validating.run(wanted, options, output)
+
+
+@scenario.command("from-snapshot")
+@click.argument("snapshot")
+@new_folder_argument
+@click.option("--working-directory", help="Where work is done; the user's home if not given.")
+def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) -> None:
+    """Make a folder with a scenario that begins with a snapshot of a devbox prepared by hand.
+
+    \b
+      benchyard snapshot create box --name prepared
+      benchyard scenario from-snapshot prepared my-task --working-directory /home/user/project
+    """
+    check_free(folder, force=False)
+    with connect() as client:
+        found = snapshot_named(client, snapshot)
+    new_from_snapshot(folder, found, working_directory)
+    click.echo(f"{folder / NAME}  made; write problem.md, the scorers and reference.sh")
+
+
+def write_template(folder: Path) -> None:
+    """Copy the template, with a name of its own."""
+    for source in shipped.files(shipped.TEMPLATE):
+        target = folder / source.relative_to(shipped.TEMPLATE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    file = folder / NAME
+    name = dumped(slug(folder.resolve().name)).removesuffix("...\n").strip()
+    file.write_text(file.read_text().replace("name: NAME", f"name: {name}", 1))
+
+
+def _wanted(client: Client, given: str) -> validating.Wanted:
+    path = Path(given)
+    if (path / NAME).exists():
+        return validating.wanted_draft(client, scenario_folder.read(path))
+    if path.is_dir() and "/" in given:
+        raise UsageError(f"{given} has no {NAME}; `benchyard scenario new` makes a folder that has one")
+    return validating.Wanted(scenario_named(client, given))
+
+
+def _types(view: ScenarioView) -> list[str]:
+    functions = view.scoring_contract.scoring_function_parameters
+    return [str(each.scorer.get("type", "")).removesuffix("_scorer") for each in functions]
+
+
+def _described(client: Client, view: ScenarioView) -> str:
+    environment = view.environment or ScenarioEnvironment()
+    origin = origin_of(client, view.environment, None)
+    functions = view.scoring_contract.scoring_function_parameters
+    head = facts(
+        {
+            "id": view.id,
+            "name": view.name,
+            "status": view.status,
+            "revision": view.revision,
+            "public": "yes" if view.is_public else None,
+            "environment": f"{origin.kind} {origin.name}" if origin.kind else "default image",
+            "working directory": environment.working_directory,
+            "scorers": ", ".join(
+                f"{each.name} ({type}, {each.weight:g})"
+                for each, type in zip(functions, _types(view), strict=True)
+            ),
+            "isolation": view.scoring_isolation or "clean",
+            "answer": ", ".join(view.answer_paths or []),
+            "nothing scores": view.nop_score,
+            "reference": "yes" if view.reference_output else "no",
+            "validation": view.validation_type,
+            "needs variables": ", ".join(view.required_environment_variables or []),
+            "needs secrets": ", ".join(view.required_secret_names or []),
+            "created": when(view.create_time_ms),
+            "metadata": pairs(view.metadata),
+        }
+    )
+    statement = "\n".join(clean(line) for line in view.input_context.problem_statement.splitlines())
+    return f"{head}\n\n{statement}"

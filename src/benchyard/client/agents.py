@@ -1,0 +1,63 @@
+"""Agents: register, look up, list, delete."""
+
+from typing import Unpack
+
+from benchyard.client.core import Request, Steps, at, fetch, send
+from benchyard.client.listing import Listed, listing
+from benchyard.client.verbs import Group, S, call
+from benchyard.client.wanted import AgentFields, AgentPageFields, body_of
+from benchyard.models.agents import AgentDevboxCountsView, AgentView
+
+PATH = "/v1/agents"
+PUBLIC_PATH = f"{PATH}/list_public"
+
+
+class Agents(Group[S]):
+    """The agents of a server: those that were registered, and those that come with it."""
+
+    @call
+    def create(self, **fields: Unpack[AgentFields]) -> Steps[AgentView]:
+        """Register one; raises Conflict if the version is there already and is another."""
+        return (yield from create(fields))
+
+    @call
+    def retrieve(self, id: str) -> Steps[AgentView]:
+        """Look one up; raises NotFound."""
+        return (yield from retrieve(id))
+
+    get = retrieve
+
+    @listing
+    def list(self, **query: Unpack[AgentPageFields]) -> Listed[AgentView]:
+        """Those that were registered, newest first; a name need not be whole."""
+        return Listed(PATH, "agents", AgentView, query)
+
+    @listing
+    def list_public(self, **query: Unpack[AgentPageFields]) -> Listed[AgentView]:
+        """Those that come with the server."""
+        return Listed(PUBLIC_PATH, "agents", AgentView, query)
+
+    @call
+    def delete(self, id: str) -> Steps[None]:
+        """Forget one; devboxes that show it go on."""
+        yield from delete(id)
+
+    @call
+    def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
+        """How many live devboxes show an agent, by its name."""
+        return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))
+
+
+def create(fields: AgentFields) -> Steps[AgentView]:
+    """Register an agent."""
+    return (yield from fetch(Request("POST", PATH, json=body_of(fields)), AgentView))
+
+
+def retrieve(id: str) -> Steps[AgentView]:
+    """Look an agent up."""
+    return (yield from fetch(Request("GET", at(PATH + "/{}", id)), AgentView))
+
+
+def delete(id: str) -> Steps[None]:
+    """Forget an agent."""
+    yield from send(Request("POST", at(PATH + "/{}/delete", id)))

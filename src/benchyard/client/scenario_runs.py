@@ -1,0 +1,206 @@
+"""Scenario runs: look up, list, score, complete, cancel; their logs and their traces."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+from benchyard.client import lifecycle, objects
+from benchyard.client.core import TRANSFER_TIMEOUT, Request, Steps, at, fetch
+from benchyard.client.files import download
+from benchyard.client.listing import Listed, listing
+from benchyard.client.verbs import Group, S, call
+from benchyard.client.waiting import insist
+from benchyard.client.wanted import RunPageFields, ScenarioRunFields, body_of
+from benchyard.errors import Conflict
+from benchyard.models.objects import ObjectRequest
+from benchyard.models.runs import RescoreRequest, RunState, RunWaitRequest, ScenarioRunView
+
+Trajectory = Mapping[str, Any]
+Place = str | os.PathLike[str]
+_JSON_NAME = "trajectory.json"
+_NOT_SCORING: list[RunState] = [state for state in RunState if state is not RunState.SCORING]
+
+
+class ScenarioRuns(Group[S]):
+    """The scenario runs of a server."""
+
+    @call
+    def retrieve(self, id: str) -> Steps[ScenarioRunView]:
+        """Look one up, with its scenario as it was when the run began; raises NotFound."""
+        return (yield from retrieve(id))
+
+    get = retrieve
+
+    @listing
+    def list(self, **query: Unpack[RunPageFields]) -> Listed[ScenarioRunView]:
+        """Newest first, all or those of a scenario, a benchmark run or a state."""
+        return Listed("/v1/scenarios/runs", "runs", ScenarioRunView, query)
+
+    @call
+    def score(self, id: str) -> Steps[ScenarioRunView]:
+        """Begin to score one, and return at once."""
+        return (yield from score(id))
+
+    @call
+    def await_scored(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
+        """Wait until it is scored; raises Conflict if it never will be, StillWaiting after the timeout."""
+        return (yield from await_scored(id, timeout))
+
+    @call
+    def score_and_await(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
+        """Score one and wait for the result."""
+        return (yield from score_and_await(id, timeout))
+
+    @call
+    def score_and_complete(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
+        """Score one, wait for the result, and end it."""
+        return (yield from score_and_complete(id, timeout))
+
+    @call
+    def rescore(self, id: str, *, newest: bool = True) -> Steps[ScenarioRunView]:
+        """Begin to score one again from its final state, and return at once; raises Conflict without one.
+
+        By its scenario as it is now, or with `newest=False` as it was when the run began.
+        """
+        return (yield from rescore(id, newest=newest))
+
+    @call
+    def rescore_and_await(
+        self, id: str, timeout: float | None = None, *, newest: bool = True
+    ) -> Steps[ScenarioRunView]:
+        """Score one again from its final state and wait; raises Conflict, which says why, if it cannot be."""
+        return (yield from rescore_and_await(id, timeout, newest=newest))
+
+    @call
+    def complete(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
+        """End one and its devbox; while it is being scored, wait for that first."""
+        return (yield from complete(id, timeout))
+
+    @call
+    def cancel(self, id: str) -> Steps[ScenarioRunView]:
+        """End one and its devbox without a score."""
+        return (yield from cancel(id))
+
+    @call
+    def download_logs(self, id: str, path: Place) -> Steps[int]:
+        """Write its logs to a file, as a zip without folders; returns the size."""
+        return (yield from download_logs(id, path))
+
+    @call
+    def upload_trace(
+        self,
+        id: str,
+        trace: Place | Trajectory,
+        name: str | None = None,
+        kind: Literal["file", "atif"] | None = None,
+    ) -> Steps[ScenarioRunView]:
+        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; it comes with its logs."""
+        return (yield from upload_trace(id, trace, name, kind))
+
+
+def start(fields: ScenarioRunFields) -> Steps[ScenarioRunView]:
+    """Start a run."""
+    return (
+        yield from fetch(Request("POST", "/v1/scenarios/start_run", json=body_of(fields)), ScenarioRunView)
+    )
+
+
+def start_and_await_env_ready(fields: ScenarioRunFields, timeout: float | None) -> Steps[ScenarioRunView]:
+    """Start a run and wait for its devbox."""
+    run = yield from start(fields)
+    return (yield from await_env_ready(run.id, run.devbox_id, timeout))
+
+
+def await_env_ready(id: str, devbox_id: str, timeout: float | None) -> Steps[ScenarioRunView]:
+    """Wait for the devbox of a run; raises StartFailed if it never runs."""
+    yield from lifecycle.reach_running(devbox_id, timeout)
+    return (yield from retrieve(id))
+
+
+def retrieve(id: str) -> Steps[ScenarioRunView]:
+    """Look a run up."""
+    return (yield from fetch(Request("GET", at("/v1/scenarios/runs/{}", id)), ScenarioRunView))
+
+
+def score(id: str) -> Steps[ScenarioRunView]:
+    """Begin to score a run."""
+    return (yield from fetch(Request("POST", at("/v1/scenarios/runs/{}/score", id)), ScenarioRunView))
+
+
+def await_scored(id: str, timeout: float | None) -> Steps[ScenarioRunView]:
+    """Wait for the end of a scoring."""
+    path = at("/v1/scenarios/runs/{}/wait_for_state", id)
+
+    def ask(hold: float) -> Steps[ScenarioRunView]:
+        wanted = RunWaitRequest(states=_NOT_SCORING, timeout_seconds=hold, settled=True)
+        return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), ScenarioRunView))
+
+    run = yield from insist(ask, timeout)
+    if run.state is RunState.RUNNING:
+        raise Conflict(f"nobody has asked for a score of scenario run {id}; call `score` first")
+    if run.state in (RunState.SCORED, RunState.COMPLETED) and run.scoring_contract_result is not None:
+        return run
+    why = f": {run.failure_reason}" if run.failure_reason else ""
+    raise Conflict(f"scenario run {id} is {run.state.value} and has no score{why}")
+
+
+def score_and_await(id: str, timeout: float | None) -> Steps[ScenarioRunView]:
+    """Score a run and wait for the result."""
+    yield from score(id)
+    return (yield from await_scored(id, timeout))
+
+
+def score_and_complete(id: str, timeout: float | None) -> Steps[ScenarioRunView]:
+    """Score a run, wait for the result, and end it."""
+    yield from score_and_await(id, timeout)
+    return (yield from complete(id, timeout))
+
+
+def rescore(id: str, *, newest: bool) -> Steps[ScenarioRunView]:
+    """Begin to score a run again from its final state."""
+    body = RescoreRequest(newest=newest)
+    request = Request("POST", at("/v1/scenarios/runs/{}/rescore", id), json=body)
+    return (yield from fetch(request, ScenarioRunView))
+
+
+def rescore_and_await(id: str, timeout: float | None, *, newest: bool) -> Steps[ScenarioRunView]:
+    """Score a run again from its final state and wait for the result."""
+    yield from rescore(id, newest=newest)
+    run = yield from await_scored(id, timeout)
+    if run.rescoring_failure is not None:
+        raise Conflict(f"scenario run {id} could not be scored again: {run.rescoring_failure}")
+    return run
+
+
+def complete(id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
+    """End a run."""
+    request = Request("POST", at("/v1/scenarios/runs/{}/complete", id), long_poll=True)
+    return (yield from insist(lambda _: fetch(request, ScenarioRunView), timeout))
+
+
+def cancel(id: str) -> Steps[ScenarioRunView]:
+    """End a run without a score."""
+    return (yield from fetch(Request("POST", at("/v1/scenarios/runs/{}/cancel", id)), ScenarioRunView))
+
+
+def download_logs(id: str, path: Place) -> Steps[int]:
+    """Fetch the logs of a run."""
+    request = Request("POST", at("/v1/scenarios/runs/{}/download_logs", id), timeout=TRANSFER_TIMEOUT)
+    return (yield from download(request, Path(path)))
+
+
+def upload_trace(
+    id: str, trace: Place | Trajectory, name: str | None, kind: Literal["file", "atif"] | None
+) -> Steps[ScenarioRunView]:
+    """Keep a file or a trajectory with a run."""
+    body: dict[str, Any]
+    if isinstance(trace, Mapping):
+        body = {"name": name or _JSON_NAME, "kind": "atif", "trajectory": dict(trace)}
+    else:
+        file = Path(trace)
+        wanted = ObjectRequest(name=name or file.name, content_type="binary")
+        stored = yield from objects.upload(file, wanted)
+        body = {"name": wanted.name, "kind": kind or "file", "object_id": stored.id}
+    request = Request("POST", at("/v1/scenarios/runs/{}/traces", id), json=body_of(body))
+    return (yield from fetch(request, ScenarioRunView))

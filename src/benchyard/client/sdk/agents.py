@@ -1,0 +1,105 @@
+"""Agents as objects: registered from packages, repositories and objects, found by id."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from benchyard.client import agents
+from benchyard.client.core import Steps
+from benchyard.client.listing import Listed
+from benchyard.client.sdk.walking import everything
+from benchyard.client.verbs import Group, S, call
+from benchyard.client.wanted import AgentFields, AgentPageFields, NewAgentFields
+from benchyard.models.agents import AgentView
+
+
+class Agent(Group[S]):
+    """One version of a program under test."""
+
+    def __init__(self, session: S, id: str) -> None:
+        super().__init__(session)
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.id}>"
+
+    @call
+    def get_info(self) -> Steps[AgentView]:
+        """What is known of it; it never changes."""
+        return (yield from agents.retrieve(self.id))
+
+    @call
+    def delete(self) -> Steps[None]:
+        """Forget it; devboxes that show it go on."""
+        yield from agents.delete(self.id)
+
+
+class AgentOps(Group[S]):
+    """Registers and finds agents."""
+
+    @call
+    def create(self, **fields: Unpack[AgentFields]) -> Steps[Agent[S]]:
+        """Register one; raises Conflict if the version is there already and is another."""
+        return Agent(self.session, (yield from agents.create(fields)).id)
+
+    @call
+    def create_from_npm(
+        self,
+        package_name: str,
+        registry_url: str | None = None,
+        agent_setup: Sequence[str] | None = None,
+        **fields: Unpack[NewAgentFields],
+    ) -> Steps[Agent[S]]:
+        """Register a package of an npm registry."""
+        part = {"package_name": package_name, "registry_url": registry_url, "agent_setup": agent_setup}
+        return (yield from self._made({**fields, "source": {"type": "npm", "npm": part}}))
+
+    @call
+    def create_from_pip(
+        self,
+        package_name: str,
+        registry_url: str | None = None,
+        agent_setup: Sequence[str] | None = None,
+        **fields: Unpack[NewAgentFields],
+    ) -> Steps[Agent[S]]:
+        """Register a package of a Python index."""
+        part = {"package_name": package_name, "registry_url": registry_url, "agent_setup": agent_setup}
+        return (yield from self._made({**fields, "source": {"type": "pip", "pip": part}}))
+
+    @call
+    def create_from_git(
+        self,
+        repository: str,
+        ref: str | None = None,
+        agent_setup: Sequence[str] | None = None,
+        **fields: Unpack[NewAgentFields],
+    ) -> Steps[Agent[S]]:
+        """Register a git repository."""
+        part = {"repository": repository, "ref": ref, "agent_setup": agent_setup}
+        return (yield from self._made({**fields, "source": {"type": "git", "git": part}}))
+
+    @call
+    def create_from_object(
+        self, object_id: str, agent_setup: Sequence[str] | None = None, **fields: Unpack[NewAgentFields]
+    ) -> Steps[Agent[S]]:
+        """Register a stored object: an archive, or one program."""
+        part = {"object_id": object_id, "agent_setup": agent_setup}
+        return (yield from self._made({**fields, "source": {"type": "object", "object": part}}))
+
+    def _made(self, fields: AgentFields) -> Steps[Agent[S]]:
+        return Agent(self.session, (yield from agents.create(fields)).id)
+
+    def from_id(self, agent_id: str) -> Agent[S]:
+        """The agent of that id; nothing is asked of the server yet."""
+        return Agent(self.session, agent_id)
+
+    @call
+    def list_public(self, **query: Unpack[AgentPageFields]) -> Steps[list[Agent[S]]]:
+        """Those that come with the server."""
+        views = yield from everything(Listed(agents.PUBLIC_PATH, "agents", AgentView, query))
+        return [Agent(self.session, view.id) for view in views]
+
+    @call
+    def list(self, **query: Unpack[AgentPageFields]) -> Steps[list[Agent[S]]]:
+        """Those that were registered, newest first; all, or at most `limit`."""
+        views = yield from everything(Listed(agents.PATH, "agents", AgentView, query))
+        return [Agent(self.session, view.id) for view in views]

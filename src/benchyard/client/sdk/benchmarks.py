@@ -1,0 +1,83 @@
+"""Benchmarks as objects: made, found by id, run."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from benchyard.client import benchmark_runs, benchmarks
+from benchyard.client.core import Steps
+from benchyard.client.listing import Listed
+from benchyard.client.sdk.runs import BenchmarkRun
+from benchyard.client.sdk.walking import everything
+from benchyard.client.verbs import Group, S, call
+from benchyard.client.wanted import (
+    BenchmarkChanges,
+    BenchmarkFields,
+    BenchmarkRunPageFields,
+    NamedPageFields,
+    RunOptions,
+)
+from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.runs import BenchmarkRunView
+
+
+class Benchmark(Group[S]):
+    """A named set of scenarios that together give one score."""
+
+    def __init__(self, session: S, id: str) -> None:
+        super().__init__(session)
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<Benchmark {self.id}>"
+
+    @call
+    def get_info(self) -> Steps[BenchmarkView]:
+        """As it is now."""
+        return (yield from benchmarks.retrieve(self.id))
+
+    @call
+    def update(self, **changes: Unpack[BenchmarkChanges]) -> Steps[BenchmarkView]:
+        """Change it: None leaves a field as it is, an empty value clears it."""
+        return (yield from benchmarks.update(self.id, changes))
+
+    @call
+    def add_scenarios(self, scenario_ids: Sequence[str]) -> Steps[BenchmarkView]:
+        """Add scenarios at its end."""
+        return (yield from benchmarks.update_scenarios(self.id, scenario_ids, None))
+
+    @call
+    def remove_scenarios(self, scenario_ids: Sequence[str]) -> Steps[BenchmarkView]:
+        """Take scenarios out of it."""
+        return (yield from benchmarks.update_scenarios(self.id, None, scenario_ids))
+
+    @call
+    def start_run(self, **options: Unpack[RunOptions]) -> Steps[BenchmarkRun[S]]:
+        """Start a run; its scenarios are started one by one with its id."""
+        view = yield from benchmark_runs.start({**options, "benchmark_id": self.id})
+        return BenchmarkRun(self.session, view.id, view.benchmark_id)
+
+    @call
+    def list_runs(self, **query: Unpack[BenchmarkRunPageFields]) -> Steps[list[BenchmarkRun[S]]]:
+        """Its runs, newest first; all, or at most `limit`."""
+        wanted = {**query, "benchmark_id": self.id}
+        views = yield from everything(Listed("/v1/benchmark_runs", "runs", BenchmarkRunView, wanted))
+        return [BenchmarkRun(self.session, view.id, view.benchmark_id) for view in views]
+
+
+class BenchmarkOps(Group[S]):
+    """Makes and finds benchmarks."""
+
+    @call
+    def create(self, **fields: Unpack[BenchmarkFields]) -> Steps[Benchmark[S]]:
+        """Make one of scenarios."""
+        return Benchmark(self.session, (yield from benchmarks.create(fields)).id)
+
+    def from_id(self, benchmark_id: str) -> Benchmark[S]:
+        """The benchmark of that id; nothing is asked of the server yet."""
+        return Benchmark(self.session, benchmark_id)
+
+    @call
+    def list(self, **query: Unpack[NamedPageFields]) -> Steps[list[Benchmark[S]]]:
+        """The server's own, newest first; all, or at most `limit`."""
+        views = yield from everything(Listed("/v1/benchmarks", "benchmarks", BenchmarkView, query))
+        return [Benchmark(self.session, view.id) for view in views]

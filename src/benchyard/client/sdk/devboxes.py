@@ -1,0 +1,111 @@
+"""Devboxes as objects: made, found by id, listed."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack
+
+from pydantic import ValidationError
+
+from benchyard.client import lifecycle
+from benchyard.client.core import Steps
+from benchyard.client.devbox import Devbox
+from benchyard.client.listing import Listed
+from benchyard.client.sdk.walking import everything
+from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.verbs import Group, S, call
+from benchyard.client.wanted import Loose, PageFields
+from benchyard.errors import UsageError
+from benchyard.models.devboxes import DevboxRequest, DevboxView
+from benchyard.models.launch import LaunchParameters
+
+
+class DevboxExtras(TypedDict, total=False):
+    """What a new devbox may have, wherever it comes from."""
+
+    name: str | None
+    metadata: Mapping[str, str] | None
+    launch_parameters: LaunchParameters | Loose | None
+    environment_variables: Mapping[str, str] | None
+    secrets: Mapping[str, str] | None
+    entrypoint: str | None
+    mounts: list[Any] | None
+    file_mounts: Mapping[str, str] | None
+    code_mounts: list[Any] | None
+    tunnel: Loose | None
+
+
+class DevboxFields(DevboxExtras, total=False):
+    """A new devbox."""
+
+    blueprint_id: str | None
+    blueprint_name: str | None
+    snapshot_id: str | None
+
+
+class DevboxPageFields(PageFields, total=False):
+    """Which devboxes."""
+
+    status: str
+
+
+class DevboxOps(Group[S]):
+    """Makes and finds devboxes."""
+
+    @call
+    def create(self, *, timeout: float | None = None, **fields: Unpack[DevboxFields]) -> Steps[Devbox[S]]:
+        """Make one and wait until it runs; raises StartFailed if it never will."""
+        return (yield from self._made(fields, timeout))
+
+    @call
+    def create_from_blueprint_id(
+        self, blueprint_id: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
+    ) -> Steps[Devbox[S]]:
+        """Make one from a blueprint."""
+        return (yield from self._made({**fields, "blueprint_id": blueprint_id}, timeout))
+
+    @call
+    def create_from_blueprint_name(
+        self, blueprint_name: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
+    ) -> Steps[Devbox[S]]:
+        """Make one from the newest blueprint of a name."""
+        return (yield from self._made({**fields, "blueprint_name": blueprint_name}, timeout))
+
+    @call
+    def create_from_snapshot(
+        self, snapshot_id: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
+    ) -> Steps[Devbox[S]]:
+        """Make one from a snapshot."""
+        return (yield from self._made({**fields, "snapshot_id": snapshot_id}, timeout))
+
+    @call
+    def list(self, **query: Unpack[DevboxPageFields]) -> Steps[list[Devbox[S]]]:
+        """All, newest first, or at most `limit`."""
+        views = yield from everything(Listed("/v1/devboxes", "devboxes", DevboxView, query))
+        return [Devbox(self.session, view.id) for view in views]
+
+    def _made(self, fields: Mapping[str, Any], timeout: float | None) -> Steps[Devbox[S]]:
+        try:
+            request = DevboxRequest.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise UsageError(f"{place}: {first['msg']}", field=place) from error
+        view = yield from lifecycle.create_running(request, timeout)
+        return Devbox(self.session, view.id)
+
+
+class SyncDevboxOps(DevboxOps[SyncSession]):
+    """Makes and finds devboxes, blocking."""
+
+    def from_id(self, devbox_id: str, timeout: float | None = None) -> Devbox[SyncSession]:
+        """The devbox of that id, once it runs; raises StartFailed if it never will."""
+        found = Devbox(self.session, devbox_id)
+        found.await_running(timeout)
+        return found
+
+
+class AsyncDevboxOps(DevboxOps[AsyncSession]):
+    """Makes and finds devboxes on an event loop."""
+
+    def from_id(self, devbox_id: str) -> Devbox[AsyncSession]:
+        """The devbox of that id; nothing is asked of the server yet: `await devbox.await_running()`."""
+        return Devbox(self.session, devbox_id)

@@ -1,0 +1,75 @@
+"""Websockets to the server, which carry bytes both ways: terminals, ssh, and ports of devboxes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urljoin
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from benchyard.client.core import Server, at
+from benchyard.client.failures import error_from
+from benchyard.client.trust import tls_context
+from benchyard.errors import BenchyardError, ServerUnreachable
+
+LARGEST_FRAME = 4 * 1024 * 1024
+
+
+class Socket:
+    """An open connection."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes; what comes after the end is dropped."""
+        try:
+            await self._connection.send(data)
+        except ConnectionClosed:
+            return
+
+    async def received(self) -> AsyncIterator[bytes]:
+        """What comes, to the end of the connection."""
+        try:
+            async for frame in self._connection:
+                yield frame if isinstance(frame, bytes) else frame.encode()
+        except ConnectionClosed:
+            return
+
+
+@asynccontextmanager
+async def open_ssh(server: Server, devbox_id: str) -> AsyncIterator[Socket]:
+    """A connection at whose other end the server speaks ssh."""
+    async with opened(server, at("/v1/devboxes/{}/ssh", devbox_id)) as connection:
+        yield Socket(connection)
+
+
+@asynccontextmanager
+async def open_port(server: Server, devbox_id: str, port: int) -> AsyncIterator[Socket]:
+    """A connection to a port of a devbox; raises NotFound if nothing listens there."""
+    async with opened(server, at("/v1/devboxes/{}/ports/{}", devbox_id, str(port))) as connection:
+        yield Socket(connection)
+
+
+@asynccontextmanager
+async def opened(server: Server, path: str) -> AsyncIterator[ClientConnection]:
+    """A websocket of the server; raises what it refuses it with."""
+    url = urljoin(server.url + "/", path)
+    if not url.startswith(server.url):
+        raise BenchyardError("the server names another server; refusing to send it the key")
+    try:
+        connection = await connect(
+            "ws" + url.removeprefix("http"),
+            additional_headers={"authorization": f"Bearer {server.key}"},
+            max_size=LARGEST_FRAME,
+            proxy=None,
+            ssl=tls_context(server),
+        )
+    except InvalidStatus as error:
+        raise error_from(error.response.status_code, bytes(error.response.body or b"")) from error
+    except (OSError, InvalidHandshake, TimeoutError) as error:
+        raise ServerUnreachable(f"cannot open a connection to {server.url}: {error}") from error
+    try:
+        yield connection
+    finally:
+        await connection.close()

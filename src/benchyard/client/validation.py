@@ -1,0 +1,250 @@
+"""Validation: shows that a scenario can be solved, that doing nothing does not solve it, and that it is fair.
+
+The reference output must score 1.0, doing nothing the declared `nop_score`, and each twice the same. All of
+it goes over the public API, so that any server can be asked; see docs/adr/0018.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
+
+from benchyard.client.client import AsyncClient
+from benchyard.client.core import Request, fetch
+from benchyard.errors import BenchyardError, UsageError
+from benchyard.models import references
+from benchyard.models.base import Model
+from benchyard.models.runs import ContractResult, RunProfile
+from benchyard.models.scenarios import Isolation, ScenarioRequest, ScenarioView
+
+TWICE = 2
+_CLOSE = 1e-9
+_SHOWN = 300
+_FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which nobody else is in)
+
+Kind = Literal["reference", "nothing", "reference, clean", "nothing, clean"]
+Told = Callable[[str, "Attempt"], None]
+"""Told the scenario's name and each attempt that is over."""
+
+
+class Attempt(Model):
+    """One run of a scenario, to see what it scores."""
+
+    kind: Kind
+    run_id: str | None = None
+    score: float | None = None
+    """None if there is none."""
+    scorers: dict[str, float] = Field(default_factory=dict)
+    reasons: list[str] = Field(default_factory=list)
+    """Why it has no score, or why scorers ended in an error or took something off."""
+    has_errors: bool = False
+    seconds: float = 0.0
+
+
+class ScenarioValidation(Model):
+    """What was found out about one scenario."""
+
+    scenario_id: str
+    name: str
+    revision: int = 1
+    isolation: Isolation = "clean"
+    is_valid: bool
+    problems: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    """Worth knowing, and no failure."""
+    clean_suffices: bool | None = None
+    """Whether grading in a clean room would say the same; None if that is not known."""
+    attempts: list[Attempt] = Field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to validate."""
+
+    profile: RunProfile = field(default_factory=RunProfile)
+    concurrency: int = 4
+    seconds: float = 3600.0
+    """For one attempt."""
+
+
+def _silent(name: str, attempt: Attempt) -> None:
+    """Nobody wants to know."""
+
+
+class Validator:
+    """Validates scenarios, at most so many attempts at the same time."""
+
+    def __init__(self, client: AsyncClient, options: Options | None = None, told: Told = _silent) -> None:
+        self._client = client
+        self._options = options or Options()
+        self._told = told
+        self._turns = asyncio.Semaphore(self._options.concurrency)
+
+    async def validate(self, scenario: ScenarioView) -> ScenarioValidation:
+        """Try a scenario in every way; what goes wrong is in the result."""
+        kinds: list[Kind] = ["reference"] * TWICE
+        if not _is_prepared(scenario):
+            kinds += ["nothing"] * TWICE
+        attempts = list(await asyncio.gather(*(self._attempt(scenario, kind) for kind in kinds)))
+        problems = _problems(scenario, attempts)
+        suffices: bool | None = None if problems else True
+        if scenario.scoring_isolation == "live" and not problems:
+            more = await self._in_clean_rooms(scenario)
+            suffices = not _problems(scenario, more)
+            attempts += more
+        return ScenarioValidation(
+            scenario_id=scenario.id,
+            name=scenario.name,
+            revision=scenario.revision,
+            isolation=scenario.scoring_isolation or "clean",
+            is_valid=not problems,
+            problems=problems,
+            notes=_notes(scenario, attempts, suffices=suffices),
+            clean_suffices=suffices,
+            attempts=attempts,
+        )
+
+    async def _in_clean_rooms(self, scenario: ScenarioView) -> list[Attempt]:
+        async with temporary(self._client, clean_copy(scenario)) as copy:
+            kinds: tuple[Kind, ...] = ("reference, clean", "nothing, clean")
+            return list(await asyncio.gather(*(self._attempt(copy, kind) for kind in kinds)))
+
+    async def _attempt(self, scenario: ScenarioView, kind: Kind) -> Attempt:
+        """One run, whatever happens to it."""
+        async with self._turns:
+            begin = time.monotonic()
+            try:
+                async with asyncio.timeout(self._options.seconds):
+                    attempt = await self._tried(scenario, kind)
+            except TimeoutError:
+                attempt = Attempt(kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"])
+            except BenchyardError as error:
+                attempt = Attempt(kind=kind, reasons=[error.message])
+            attempt = attempt.model_copy(update={"seconds": round(time.monotonic() - begin, 3)})
+        self._told(scenario.name, attempt)
+        return attempt
+
+    async def _tried(self, scenario: ScenarioView, kind: Kind) -> Attempt:
+        run = await self._client.scenarios.start_run(
+            scenario_id=scenario.id,
+            run_name=f"validation: {kind}",
+            run_profile=self._options.profile,
+        )
+        try:
+            await self._client.devboxes.await_running(run.devbox_id)
+            if kind.startswith("reference"):
+                await self._apply(scenario, run.devbox_id)
+            scored = await self._client.scenarios.runs.score_and_complete(run.id)
+        except (BenchyardError, asyncio.CancelledError):
+            with contextlib.suppress(BenchyardError):
+                await asyncio.shield(self._client.scenarios.runs.cancel(run.id))
+            raise
+        return _read(kind, run.id, scored.scoring_contract_result)
+
+    async def _apply(self, scenario: ScenarioView, devbox_id: str) -> None:
+        """Do in a devbox what the reference output says; raises UsageError where that fails."""
+        if not scenario.reference_output:
+            raise UsageError("there is no reference output, so nothing shows that it can be solved")
+        if references.kind(scenario) == "expected":
+            if (path := references.answer_path(scenario)) is not None:
+                await self._client.files.write(devbox_id, path, scenario.reference_output)
+            return
+        await self._client.files.write(devbox_id, _FILE, scenario.reference_output)
+        ran = await self._client.executions.run(devbox_id, references.command(scenario, _FILE))
+        await self._client.executions.run(devbox_id, f"rm -f {_FILE}")
+        if ran.exit_status != 0:
+            said = " ".join((ran.stderr.strip() or ran.stdout.strip())[-_SHOWN:].split())
+            raise UsageError(f"the reference output ended with {ran.exit_status}: {said}")
+
+
+@contextlib.asynccontextmanager
+async def temporary(client: AsyncClient, request: ScenarioRequest) -> AsyncIterator[ScenarioView]:
+    """A scenario for the time of a block; its id follows from what it is, so that none are heaped up."""
+    content = request.model_dump_json(exclude_none=True)
+    id = f"benchyard-validation-{hashlib.sha256(content.encode()).hexdigest()}"
+    made = await client.session.run(
+        fetch(Request("POST", "/v1/scenarios", json=request, id=id), ScenarioView)
+    )
+    if made.status == "archived":
+        made = await client.scenarios.unarchive(made.id)
+    try:
+        yield made
+    finally:
+        await asyncio.shield(client.scenarios.archive(made.id))
+
+
+def clean_copy(scenario: ScenarioView) -> ScenarioRequest:
+    """The same scenario, graded in clean rooms."""
+    copied = scenario.model_dump(exclude={"environment", "name", "scoring_isolation"})
+    return ScenarioRequest(
+        **{name: value for name, value in copied.items() if name in ScenarioRequest.model_fields},
+        name=temporary_name(scenario.name),
+        environment_parameters=scenario.environment,
+        scoring_isolation="clean",
+    )
+
+
+def temporary_name(name: str) -> str:
+    """What a scenario is called while it is tried."""
+    return f"validation of {name}"[:1024]
+
+
+def _is_prepared(scenario: ScenarioView) -> bool:
+    """Whether the environment itself must score 1.0, so that doing nothing is the same attempt."""
+    return references.kind(scenario) == "expected" and references.answer_path(scenario) is None
+
+
+def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
+    if result is None:
+        return Attempt(kind=kind, run_id=run_id, reasons=["it ended without a score"])
+    reasons = []
+    for each in result.scoring_function_results:
+        if each.state == "error" or each.score < 1:
+            last = (each.output.strip().splitlines() or [""])[-1]
+            why = each.reason or last
+            reasons.append(
+                f"{each.scoring_function_name}: {each.score:g}{f' ({why[:_SHOWN]})' if why else ''}"
+            )
+    return Attempt(
+        kind=kind,
+        run_id=run_id,
+        score=result.score,
+        scorers={each.scoring_function_name: each.score for each in result.scoring_function_results},
+        reasons=reasons,
+        has_errors=any(each.state == "error" for each in result.scoring_function_results),
+    )
+
+
+def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
+    found: list[str] = []
+    for kind, wanted in (("reference", 1.0), ("nothing", scenario.nop_score or 0.0)):
+        tried = [each for each in attempts if each.kind.split(",")[0] == kind]
+        wrong = [each for each in tried if each.score is None or abs(each.score - wanted) > _CLOSE]
+        if wrong:
+            scores = " and ".join("no score" if each.score is None else f"{each.score:g}" for each in wrong)
+            why = f": {'; '.join(wrong[0].reasons)}" if wrong[0].reasons else ""
+            found.append(f"{kind} got {scores} instead of {wanted:g}{why}")
+        elif len({tuple(sorted(each.scorers.items())) for each in tried}) > 1:
+            found.append(f"{kind} got different results: {' and '.join(str(each.scorers) for each in tried)}")
+    return found
+
+
+def _notes(scenario: ScenarioView, attempts: list[Attempt], *, suffices: bool | None) -> list[str]:
+    found = []
+    if scenario.scoring_isolation == "live" and suffices is not None:
+        found.append(
+            "`clean` isolation would give the same scores: prefer it"
+            if suffices
+            else "`clean` isolation would not do: what is graded runs in the devbox"
+        )
+    broken = next((each for each in attempts if each.kind == "nothing" and each.has_errors), None)
+    if broken:
+        found.append(f"with nothing done a scorer ends in an error: {'; '.join(broken.reasons)}")
+    if _is_prepared(scenario):
+        found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
+    return found

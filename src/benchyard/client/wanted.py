@@ -1,0 +1,208 @@
+"""What can be said by name when agents, scenarios, benchmarks and runs are made, changed, started and listed.
+
+Values are models or plain dictionaries of the same shape; what is wrong with them is told by the server.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Required, TypedDict
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from benchyard.errors import UsageError
+from benchyard.models.agents import AgentSource
+from benchyard.models.jobs import Spec
+from benchyard.models.runs import RunProfile
+from benchyard.models.scenarios import (
+    InputContext,
+    Isolation,
+    ScenarioEnvironment,
+    ScoringContract,
+    ValidationType,
+)
+
+Loose = Mapping[str, Any]
+"""A dictionary in the place of a model."""
+
+
+class _ScenarioExtras(TypedDict, total=False):
+    """What a scenario may have."""
+
+    environment_parameters: ScenarioEnvironment | Loose | None
+    metadata: Mapping[str, str] | None
+    reference_output: str | None
+    required_environment_variables: Sequence[str] | None
+    required_secret_names: Sequence[str] | None
+    scorer_timeout_sec: int | None
+    validation_type: ValidationType | None
+    scoring_isolation: Isolation | None
+    answer_paths: Sequence[str] | None
+    nop_score: float | None
+    scoring_network: str | None
+    scoring_secrets: Mapping[str, str] | None
+
+
+class ScenarioFields(_ScenarioExtras, total=False):
+    """A new scenario."""
+
+    name: Required[str]
+    input_context: Required[InputContext | Loose]
+    scoring_contract: Required[ScoringContract | Loose]
+
+
+class ScenarioChanges(_ScenarioExtras, total=False):
+    """What is to be different about a scenario; None leaves as it is, an empty value clears."""
+
+    name: str | None
+    input_context: InputContext | Loose | None
+    scoring_contract: ScoringContract | Loose | None
+
+
+class _BenchmarkExtras(TypedDict, total=False):
+    """What a benchmark may have."""
+
+    attribution: str | None
+    description: str | None
+    metadata: Mapping[str, str] | None
+    required_environment_variables: Sequence[str] | None
+    required_secret_names: Sequence[str] | None
+    scenario_ids: Sequence[str] | None
+
+
+class BenchmarkFields(_BenchmarkExtras, total=False):
+    """A new benchmark."""
+
+    name: Required[str]
+
+
+class BenchmarkChanges(_BenchmarkExtras, total=False):
+    """What is to be different about a benchmark; None leaves as it is, an empty value clears."""
+
+    name: str | None
+
+
+class NewAgentFields(TypedDict, total=False):
+    """A new agent, but for where it comes from."""
+
+    name: Required[str]
+    version: str | None
+    run_command: str | None
+    """How jobs run it."""
+    metadata: Mapping[str, str] | None
+
+
+class AgentFields(NewAgentFields, total=False):
+    """A new agent."""
+
+    source: AgentSource | Loose | None
+
+
+class RunOptions(TypedDict, total=False):
+    """What any run may have; `run_profile` holds `env_vars`, `secrets`, `launch_parameters`, `mounts`."""
+
+    metadata: Mapping[str, str] | None
+    run_name: str | None
+    run_profile: RunProfile | Loose | None
+
+
+class ScenarioRunOptions(RunOptions, total=False):
+    """What the run of a scenario may have."""
+
+    benchmark_run_id: str | None
+
+
+class ScenarioRunFields(ScenarioRunOptions, total=False):
+    """A run of a scenario."""
+
+    scenario_id: Required[str]
+
+
+class BenchmarkRunFields(RunOptions, total=False):
+    """A run of a benchmark."""
+
+    benchmark_id: Required[str]
+
+
+class PageFields(TypedDict, total=False):
+    """Which page of a listing."""
+
+    limit: int
+    """How many a page holds; 20 unless it is said."""
+    starting_after: str
+    """The id of the last item of the page before."""
+    include_total_count: bool
+    search: str
+    """A whole id, or a part of a name."""
+
+
+class NamedPageFields(PageFields, total=False):
+    """Which page of a listing of what has names."""
+
+    name: str
+
+
+class AgentPageFields(NamedPageFields, total=False):
+    """Which agents."""
+
+    version: str
+    """`latest` is the newest of what fits."""
+
+
+class ScenarioPageFields(NamedPageFields, total=False):
+    """Which scenarios."""
+
+    benchmark_id: str
+    validation_type: ValidationType
+
+
+class RunPageFields(NamedPageFields, total=False):
+    """Which scenario runs."""
+
+    benchmark_run_id: str
+    scenario_id: str
+    state: str
+
+
+class StatePageFields(PageFields, total=False):
+    """Which scenario runs of a benchmark run."""
+
+    state: str
+
+
+class BenchmarkRunPageFields(NamedPageFields, total=False):
+    """Which benchmark runs."""
+
+    benchmark_id: str
+    state: str
+
+
+class JobFields(TypedDict, total=False):
+    """A new job."""
+
+    spec: Required[Spec | Loose]
+    name: str | None
+    metadata: Mapping[str, str] | None
+
+
+class JobPageFields(NamedPageFields, total=False):
+    """Which jobs."""
+
+    status: str
+    """One state, or several with commas between them."""
+
+
+class TrialFields(TypedDict, total=False):
+    """Which trials of a job."""
+
+    limit: int
+    status: str
+    agent: int
+    """The number of the agent in the job, from 0."""
+
+
+def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes over the wire; raises UsageError for what no JSON can hold."""
+    try:
+        made: dict[str, Any] = to_jsonable_python(dict(fields), exclude_none=True)
+    except PydanticSerializationError as error:
+        raise UsageError(f"a value cannot be sent: {error}") from error
+    return made

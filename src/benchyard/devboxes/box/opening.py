@@ -1,0 +1,76 @@
+"""Opening a file of the devbox as one of its users, in a process made for it, which hands it to the host."""
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from typing import Any, NoReturn
+
+from benchyard.devboxes.box import users, wire
+
+_PARENT_MODE = 0o755
+_MOST_TRIES = 10
+"""Of making a file anew, where somebody puts another one in its place each time."""
+
+
+def answer(connection: socket.socket, message: dict[str, Any], *, can_change_user: bool) -> NoReturn:
+    """Open it, send the descriptor or the error, and end (in a forked child of the first process)."""
+    reply: dict[str, Any] = {"seq": message["seq"], "ok": True}
+    opened: list[int] = []
+    try:
+        opened.append(_open_as(message, can_change_user=can_change_user))
+        if message["write"]:
+            # Its other end closes with this process: a program can be run once nobody here can write it.
+            opened.append(os.pipe2(os.O_CLOEXEC)[0])
+    except (OSError, LookupError, ValueError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        reply = {"seq": message["seq"], "ok": False, "errno": number, "text": str(error)}
+    try:
+        wire.send(connection, reply, opened)
+        for descriptor in opened:
+            os.close(descriptor)
+    finally:
+        os._exit(0)
+
+
+def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
+    user = users.find(message["user"])
+    path = users.expand(message["path"], user)
+    user.become(can_change=can_change_user)
+    os.umask(0o022)
+    flags = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    if message["write"]:
+        os.makedirs(os.path.dirname(path), _PARENT_MODE, exist_ok=True)
+        flags |= os.O_WRONLY | os.O_CREAT
+        if message.get("fresh"):
+            group = users.find(message["group_of"]).gid if message.get("group_of") else None
+            descriptor = create_fresh(path, flags, message["mode"])
+            if group is not None and can_change_user:
+                os.fchown(descriptor, -1, group)
+            return descriptor
+        descriptor = os.open(path, flags, message["mode"])
+    else:
+        descriptor = os.open(path, flags | os.O_RDONLY)
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        raise OSError(21 if stat.S_ISDIR(kind) else 22, "not a regular file", path)
+    if message["write"]:
+        # A file that the kernel makes up may take nothing and fail at nothing, for ever.
+        if os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:
+            raise OSError(22, "not a file on disk", path)
+        if message["truncate"]:
+            os.ftruncate(descriptor, 0)
+    return descriptor
+
+
+def create_fresh(path: str, flags: int, mode: int, parent: int | None = None) -> int:
+    """Make a file in the place of whatever has its name; raises OSError for a directory."""
+    for _ in range(_MOST_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path, dir_fd=parent)
+        try:
+            return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=parent)
+        except FileExistsError:
+            continue
+    raise OSError(errno.EEXIST, "another file is put in its place again and again", path)

@@ -1,0 +1,48 @@
+"""What runs in a devbox, seen and ended from outside it: a part of the driver contract."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchyard.errors import NotSupported
+
+MOST_PROCESSES = 1000
+MOST_WATCHED = 10_000
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a devbox that is not our own; what it says of itself is only shown, never believed."""
+
+    pid: int
+    ppid: int
+    uid: int
+    user: str
+    """What the devbox's own list of users calls it; else its number."""
+    command: str
+    """Its command line, or its name in brackets where it shows none; 200 characters at most."""
+    start_seconds_ago: float
+
+
+class Watch(ABC):
+    """Some files of a devbox that are watched."""
+
+    @abstractmethod
+    def close(self) -> list[str] | None:
+        """Stop, and tell which of them were opened or executed; None if that is not known."""
+
+
+class Inside:
+    """What a driver can tell of what goes on in a devbox."""
+
+    async def processes(self, devbox_id: str) -> list[Process]:
+        """What runs, without the driver's own processes: `MOST_PROCESSES` at most."""
+        raise NotSupported(f"this driver cannot tell what runs in {devbox_id}; use the native driver")
+
+    async def kill_all(self, devbox_id: str) -> None:
+        """Kill every process but the driver's own."""
+        raise NotSupported(f"this driver cannot end what runs in {devbox_id} only; stop the devbox")
+
+    async def watch(self, devbox_id: str, paths: Sequence[str]) -> Watch | None:
+        """Watch files for being opened or executed; None where that cannot be."""
+        return None

@@ -1,0 +1,62 @@
+"""What runs in a devbox, as its first process tells it."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchyard.devboxes.inside import MOST_PROCESSES, MOST_WATCHED, Inside, Process, Watch
+from benchyard.devboxes.parts.running import Running
+from benchyard.devboxes.parts.watching import Watcher
+from benchyard.errors import DevboxError, StillWaiting
+
+_PATIENCE_SECONDS = 30.0
+_MOST_BYTES = 4 * 1024 * 1024
+
+Get = Callable[[str], Running]
+"""The running devbox of that id; raises DevboxGone."""
+
+
+class AskingInside(Inside):
+    """Asks the agent in the devbox."""
+
+    def __init__(self, get: Get, watcher: Watcher) -> None:
+        self._get = get
+        self._watcher = watcher
+
+    async def processes(self, devbox_id: str) -> list[Process]:
+        (sheet,) = await self._ask(devbox_id, {"op": "processes", "most": MOST_PROCESSES})
+        with os.fdopen(sheet, "rb") as file:
+            file.seek(0)
+            found = json.loads(file.read(_MOST_BYTES))
+        return [Process(**each) for each in found]
+
+    async def kill_all(self, devbox_id: str) -> None:
+        await self._ask(devbox_id, {"op": "kill_all"})
+
+    async def watch(self, devbox_id: str, paths: Sequence[str]) -> Watch | None:
+        if len(paths) > MOST_WATCHED:
+            return None
+        root = await self.root(devbox_id)
+        try:
+            return await self._watcher.watch(root, paths)
+        finally:
+            os.close(root)
+
+    async def root(self, devbox_id: str) -> int:
+        """A descriptor of the devbox's root, by which nothing can be read; the caller closes it."""
+        (root,) = await self._ask(devbox_id, {"op": "root"})
+        return root
+
+    async def _ask(self, devbox_id: str, request: dict[str, Any]) -> list[int]:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                reply, descriptors = await self._get(devbox_id).ask(request)
+        except TimeoutError as error:
+            message = f"devbox {devbox_id} did not answer; it may stand still for a snapshot"
+            raise StillWaiting(message) from error
+        if not reply["ok"]:
+            reason = reply.get("text", "something in it forks faster than it can be killed")
+            raise DevboxError(f"what runs in devbox {devbox_id} could not be seen to: {reason}")
+        return descriptors

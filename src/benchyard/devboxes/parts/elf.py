@@ -1,0 +1,198 @@
+"""Copies of this machine's programs and libraries, changed so that they take nothing of where they run.
+
+A loader looks for libraries in places that belong to whoever made the system it runs in. Those places are
+written in the programs, the libraries and the loader itself, and are changed here, in their bytes.
+"""
+
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+MAGIC = b"\x7fELF\x02\x01"
+"""Of the files that can be changed here: 64 bits, little end first."""
+CACHE = b"/etc/ld.so.cache\0"
+MOST_CACHE_PATH = len(CACHE) - 1
+"""Characters of the path of a cache of our own: it takes the place of the loader's."""
+
+_PRELOAD = b"/etc/ld.so.preload\0"
+_NOWHERE = {_PRELOAD: b"/dev/.benchyard/no\0", CACHE: b"/dev/.benchyardx\0"}
+_SYSTEM_FOLDERS = re.compile(rb"(?:/(?:usr/)?lib(?:x?[0-9]+)?(?:/[a-z0-9_]+-linux-[a-z0-9]+)?/\0){2,}")
+"""Where a loader looks at last, one after the other."""
+_MODULE_FOLDERS = re.compile(
+    rb"/usr/lib[^\0 ]*/(?:gconv(?:/gconv-modules\.cache)?|locale(?:/locale-archive)?|"
+    rb"engines-[0-9.]+|ossl-modules)\0"
+)
+"""Where the C library and OpenSSL find what they load by themselves, or what tells them to."""
+_PROGRAM_TABLE = ((32, 8), (54, 2), (56, 2))
+"""Where the table of a program's parts is, how large an entry is, and how many there are."""
+_SMALLEST_PART = 56
+_LOADED, _DYNAMIC, _INTERPRETER = 1, 2, 3
+_STRINGS, _RPATH, _RUNPATH, _NOTHING = 5, 15, 29, 0x6000_0FFF
+_CACHE_FLAGS = {62: 0x0303, 183: 0x0A03}
+"""Machine -> how a library for it is marked in a cache: x86-64 and aarch64."""
+
+
+class _Part(NamedTuple):
+    """One entry of a program's table."""
+
+    at: int
+    type: int
+    offset: int
+    address: int
+    size: int
+
+
+class _Entry(NamedTuple):
+    """One entry of what a loader is told."""
+
+    at: int
+    tag: int
+    value: int
+
+
+def is_elf(content: bytes) -> bool:
+    """Whether these bytes are a program or library that can be changed here."""
+    return content.startswith(MAGIC) and len(content) > 64
+
+
+def loader(content: bytes) -> str | None:
+    """The loader that a program names; None for libraries and for programs that need none."""
+    for part in _parts(content):
+        if part.type == _INTERPRETER:
+            return os.fsdecode(content[part.offset : part.offset + part.size].rstrip(b"\0"))
+    return None
+
+
+def with_loader(content: bytes, path: str) -> bytes:
+    """A program that names this loader."""
+    for part in _parts(content):
+        if part.type == _INTERPRETER:
+            # At the end of the file is space; the kernel reads it from there, and nobody else does.
+            written = path.encode() + b"\0"
+            changed = bytearray(content)
+            struct.pack_into("<Q", changed, part.at + 8, len(content))
+            struct.pack_into("<Q", changed, part.at + 32, len(written))
+            return bytes(changed) + written
+    raise ValueError("this program names no loader")
+
+
+def with_own_paths(content: bytes) -> bytes:
+    """A program or library that says of where to look for others only what begins at its own place."""
+    changed = bytearray(content)
+    for entry, offset, text in _search_paths(content):
+        kept = b":".join(one for one in text.split(b":") if one.startswith((b"$ORIGIN", b"${ORIGIN}")))
+        if not kept:
+            struct.pack_into("<Q", changed, entry.at, _NOTHING)
+        elif kept != text:
+            changed[offset : offset + len(text)] = kept.ljust(len(text), b"\0")
+    return bytes(changed)
+
+
+def closed_library(content: bytes) -> bytes:
+    """A library that loads nothing but what its loader finds, or what lies in its own place."""
+    nowhere = b"/dev/-"
+    return _MODULE_FOLDERS.sub(
+        lambda found: nowhere.ljust(len(found[0]) - 1, b"-") + b"\0", with_own_paths(content)
+    )
+
+
+def closed_loader(content: bytes, cache: str) -> bytes:
+    """A loader that knows no libraries but those of its own cache, which lies at that path."""
+    path = cache.encode()
+    if CACHE not in content or len(path) > MOST_CACHE_PATH:
+        raise ValueError(f"this loader cannot have its cache at {cache}")
+    # An empty path is one that nobody can put anything at. Where it must not be empty, /dev is short, and
+    # new in every devbox.
+    content = content.replace(_PRELOAD, bytes(len(_PRELOAD))).replace(CACHE, path.ljust(len(CACHE), b"\0"))
+    return _SYSTEM_FOLDERS.sub(lambda found: re.sub(rb"/[^\0]+", _in_dev, found[0]), content)
+
+
+def cache(libraries: Mapping[str, str], machine: int) -> bytes:
+    """The content of a loader's cache: name of a library -> its path."""
+    if machine not in _CACHE_FLAGS:
+        raise ValueError(f"caches for machines of kind {machine} are not known")
+    ordered = sorted(libraries, key=_cache_order, reverse=True)
+    at = 48 + 24 * len(ordered)
+    entries, strings = b"", b""
+    for name in ordered:
+        key, value = os.fsencode(name) + b"\0", os.fsencode(libraries[name]) + b"\0"
+        places = at + len(strings), at + len(strings) + len(key)
+        entries += struct.pack("<iIIIQ", _CACHE_FLAGS[machine], *places, 0, 0)
+        strings += key + value
+    little = 2
+    head = struct.pack("<IIB3xI12x", len(ordered), len(strings), little, 0)
+    return b"glibc-ld.so.cache1.1" + head + entries + strings
+
+
+def machine(content: bytes) -> int:
+    """The kind of machine a program is for."""
+    return int.from_bytes(content[18:20], "little")
+
+
+def self_contained(content: bytes) -> bytes:
+    """A program, library or loader that takes nothing of the system it runs in; other files as they are.
+
+    For programs started by naming the loader and the folder of libraries. The loader would load what the
+    system's /etc/ld.so.preload names into our process. And what a library says of where to look for others
+    comes before what we say, unless it says so in the newer way.
+    """
+    if not is_elf(content):
+        return content
+    for path, instead in _NOWHERE.items():
+        content = content.replace(path, instead)
+    changed = bytearray(content)
+    for entry in _entries(content):
+        if entry.tag == _RPATH:
+            changed[entry.at] = _RUNPATH
+    return bytes(changed)
+
+
+def names(library: Path) -> set[str]:
+    """The names a library goes by where it lies: programs ask for the shorter ones."""
+    short = library.name.partition(".so")[0]
+    return {each.name for each in library.parent.glob(f"{short}.so*") if each.resolve() == library}
+
+
+def _in_dev(folder: re.Match[bytes]) -> bytes:
+    return b"/dev".ljust(len(folder[0]), b"/")
+
+
+def _parts(content: bytes) -> Iterator[_Part]:
+    start, size, count = (int.from_bytes(content[at : at + width], "little") for at, width in _PROGRAM_TABLE)
+    for at in range(start, start + size * count, max(size, _SMALLEST_PART)):
+        kind, _flags, offset, address, _physical, length = struct.unpack_from("<IIQQQQ", content, at)
+        yield _Part(at, kind, offset, address, length)
+
+
+def _entries(content: bytes) -> Iterator[_Entry]:
+    for part in _parts(content):
+        if part.type == _DYNAMIC:
+            for at in range(part.offset, part.offset + part.size, 16):
+                tag, value = struct.unpack_from("<QQ", content, at)
+                if tag == 0:
+                    return
+                yield _Entry(at, tag, value)
+
+
+def _search_paths(content: bytes) -> Iterator[tuple[_Entry, int, bytes]]:
+    """What says where to look for libraries: the entry, where its text is in the file, and the text."""
+    entries = list(_entries(content))
+    tables = [entry.value for entry in entries if entry.tag == _STRINGS]
+    loaded = [part for part in _parts(content) if part.type == _LOADED]
+    for entry in entries:
+        if entry.tag not in (_RPATH, _RUNPATH) or not tables:
+            continue
+        address = tables[0] + entry.value
+        for part in loaded:
+            if part.address <= address < part.address + part.size:
+                offset = address - part.address + part.offset
+                yield entry, offset, content[offset : content.index(b"\0", offset)]
+
+
+def _cache_order(name: str) -> list[tuple[int, int]]:
+    """How loaders compare names: numbers by their value, and after all else."""
+    parts = re.findall(rb"[0-9]+|[^0-9]", os.fsencode(name), re.DOTALL)
+    return [(1, int(part)) if part.isdigit() else (0, part[0]) for part in parts]

@@ -1,0 +1,1 @@
+"""Users' own agents: registered, installed once per version, found by name."""

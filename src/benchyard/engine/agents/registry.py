@@ -1,0 +1,168 @@
+"""Agents for jobs and devboxes: chosen by name, installed once, and ready to be shown."""
+
+import asyncio
+import posixpath
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from benchyard.agents import catalog, placeholders
+from benchyard.agents.base import Agent
+from benchyard.agents.registered import Installed, OwnAgent, OwnConfig
+from benchyard.devboxes.base import Capability, Shown
+from benchyard.engine.agents.installing import Installer
+from benchyard.engine.agents.records import AgentRecords
+from benchyard.engine.launch import MAX_TOKEN_CHARACTERS
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, InstallFailed, NotSupported, UsageError, from_os
+from benchyard.hosts.kits import Kit, KitFolders
+from benchyard.models.agents import AgentChoice, AgentDevboxCountsView, RegisteredAgent
+from benchyard.models.devboxes import Devbox, MountedAgent
+from benchyard.models.mounts import AgentMount
+from benchyard.store.collection import Collection
+
+
+class Agents:
+    """All agents of this server, those that come with it and those that were registered."""
+
+    def __init__(self, tools: Tools, records: Collection[RegisteredAgent], kits: KitFolders) -> None:
+        self.known = AgentRecords(records, tools.objects)
+        self._tools = tools
+        self._kits = kits
+        self._installer = Installer(tools, kits)
+        self._under_way: dict[str, asyncio.Future[Installed]] = {}
+
+    async def open(self) -> None:
+        """Remove what a stop left half-made, and let the agents that come with us be listed."""
+        await self._kits.sweep()
+        await self.known.publish()
+
+    async def resolve(
+        self, name: str, agent_id: str | None, version: str | None, kwargs: Mapping[str, str]
+    ) -> AgentChoice:
+        """What a job shall run; raises UsageError with the agents, versions or kwargs there are."""
+        return await self.known.resolve(name, agent_id, version, kwargs)
+
+    async def check(self, choice: AgentChoice, model: str | None) -> None:
+        """Raise UsageError where an agent cannot be run with this model; nothing is installed for it."""
+        if choice.agent_id is None:
+            catalog.make(choice.name, choice.kwargs).check(model)
+            return
+        record = await self.known.get(choice.agent_id)
+        if record.run_command is None:
+            raise UsageError(f"agent {record.name!r} was registered without a command to run it")
+        placeholders.check_model(record.run_command, model)
+
+    async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
+        """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
+        if choice.agent_id is None:
+            agent = catalog.make(choice.name, choice.kwargs)
+            return agent, self._shown(await agent.kits(self._kits))
+        record = await self.known.get(choice.agent_id)
+        if record.run_command is None:
+            raise UsageError(f"agent {record.name!r} was registered without a command to run it")
+        installed = await self.installed(record)
+        config = OwnConfig(name=record.name, run_command=record.run_command, kwargs=choice.kwargs)
+        return OwnAgent(config, installed), self._shown(installed.kits)
+
+    async def installed(self, record: RegisteredAgent, token: str | None = None) -> Installed:
+        """Where an agent lies, installed if it is not yet: once for all who ask at the same time."""
+        if record.source is None:
+            return Installed(())
+        self._require_mounts()
+        future = self._under_way.get(record.id)
+        if future is None:
+            future = self._under_way[record.id] = asyncio.get_running_loop().create_future()
+            # Not cut short by a caller who goes away: others wait for it, or will.
+            self._tools.work.start(f"agent/{record.id}", partial(self._install, record, token, future))
+        return await asyncio.shield(future)
+
+    async def _install(
+        self, record: RegisteredAgent, token: str | None, future: "asyncio.Future[Installed]"
+    ) -> None:
+        try:
+            future.set_result(await self._installer.install(record, token))
+        except BenchyardError as error:
+            future.set_exception(error)
+            # Who asked may be gone: then nobody is told, and the next one tries again.
+            future.exception()
+        except OSError as error:
+            future.set_exception(from_os(error))
+            future.exception()
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        finally:
+            if not future.done():
+                # A bug of ours, told in the log: whoever waits must not seem to have been cancelled.
+                future.set_exception(InstallFailed("the server made a mistake; its log tells which"))
+                future.exception()
+            self._under_way.pop(record.id, None)
+
+    def counts(self) -> AgentDevboxCountsView:
+        """How many live devboxes show which agent."""
+        found = Counter(
+            name for devbox in self._tools.roster.live() for name in {each.name for each in devbox.agents}
+        )
+        return AgentDevboxCountsView(counts=dict(sorted(found.items())), total_count=found.total())
+
+    async def mounted(self, mount: AgentMount) -> MountedAgent:
+        """What a new devbox notes of an agent to show; raises UsageError for what cannot be."""
+        record = await self.known.named(mount.agent_name, mount.agent_id)
+        if record.source is None:
+            raise UsageError(f"agent {record.name!r} has no source, so there is nothing to mount")
+        self._require_mounts()
+        is_package = record.source.type in ("npm", "pip")
+        if mount.agent_path is None and not is_package:
+            raise UsageError("agents from git and objects need agent_path, where to show them")
+        check_mount(mount)
+        return MountedAgent(
+            agent_id=record.id,
+            name=record.name,
+            is_package=is_package,
+            path=mount.agent_path,
+            auth_token=self._tools.vault.seal(mount.auth_token) if mount.auth_token else None,
+        )
+
+    async def provided(self, devbox: Devbox) -> Devbox:
+        """The record of a devbox once its agents are installed and it says where they lie."""
+        if all(agent.shown for agent in devbox.agents):
+            return devbox
+        agents = [agent if agent.shown else await self._provided(agent) for agent in devbox.agents]
+        noted = partial(
+            self._tools.roster.change, devbox.id, lambda record: record.model_copy(update={"agents": agents})
+        )
+        return await until_kept(noted)
+
+    async def _provided(self, agent: MountedAgent) -> MountedAgent:
+        token = self._tools.vault.open(agent.auth_token) if agent.auth_token else None
+        record = await until_kept(partial(self.known.get, agent.agent_id))
+        installed = await self.installed(record, token)
+        shown = {kit.target: str(kit.source) for kit in installed.kits}
+        if agent.path:
+            shown[agent.path] = str(installed.kits[0].source)
+        return agent.model_copy(update={"shown": shown, "auth_token": None})
+
+    def _shown(self, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:
+        if kits:
+            self._require_mounts()
+        return tuple(Shown(kit.source, kit.target) for kit in kits)
+
+    def _require_mounts(self) -> None:
+        capabilities, _ = self._tools.host.report()
+        if Capability.MOUNTS not in capabilities:
+            raise NotSupported(
+                "agents are shown in devboxes, which this driver cannot; use the native driver"
+            )
+
+
+def check_mount(mount: AgentMount) -> None:
+    """Refuse a place or a token that cannot be passed on."""
+    path = mount.agent_path
+    if path is not None and ("\0" in path or not path.startswith("/") or posixpath.normpath(path) != path):
+        raise UsageError(f"agent_path must be a plain absolute path, not {path[:200]!r}", field="agent_path")
+    token = mount.auth_token or ""
+    if len(token) > MAX_TOKEN_CHARACTERS or "\0" in token:
+        raise UsageError(f"a token may have {MAX_TOKEN_CHARACTERS} characters, no NUL", field="auth_token")

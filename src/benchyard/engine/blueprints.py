@@ -1,0 +1,296 @@
+"""Blueprints as the API sees them: made, built in the background, looked at, deleted."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import get_args
+
+from benchyard.engine.blueprint_checks import check_blueprint
+from benchyard.engine.blueprint_plans import Plans
+from benchyard.engine.build import Build, build_devbox_id, foundation, foundation_id
+from benchyard.engine.build_log import BuildLog, BuildLogs
+from benchyard.engine.build_steps import end_devbox, has_steps, keep_as_it_is, run_steps
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.dockerfiles import preview
+from benchyard.engine.journal import now_ms
+from benchyard.engine.shelf import Shelf
+from benchyard.engine.tools import Tools, job_key
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, BuildFailed, DiskFull, UsageError, from_os
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.blueprints import (
+    UNFINISHED,
+    Blueprint,
+    BlueprintRequest,
+    BlueprintStatus,
+    BuildFailure,
+    BuildLogLine,
+    BuildLogUpdate,
+)
+from benchyard.models.objects import ObjectState
+from benchyard.store.collection import Collection
+
+MOST_ATTEMPTS = 2
+"""A build that was cut by the server's end is begun once more; one that may be the cause is not for ever."""
+UPLOAD_SECONDS = 24 * 3600
+FIRST_LOOK_SECONDS = 0.2
+LATER_LOOKS_SECONDS = 10.0
+COLLECT_SECONDS = 60.0
+
+_S = BlueprintStatus
+_log = logging.getLogger(__name__)
+
+
+class Blueprints:
+    """All blueprints; each is an image of the same id on the host once it is built."""
+
+    def __init__(self, tools: Tools, records: Collection[Blueprint], shelf: Shelf) -> None:
+        self.records = records
+        self._tools = tools
+        self._shelf = shelf
+        self._plans = Plans(tools, records)
+        self._logs = BuildLogs(tools.settings.data / "builds")
+        self._turns = asyncio.Semaphore(tools.settings.builds_at_once)
+        self._ended: dict[str, asyncio.Event] = {}
+
+    async def open(self) -> None:
+        """Go on with what a stop cut short, and remove what waits for it."""
+        self._logs.open()
+        unfinished = await self.records.all({"status": UNFINISHED})
+        for blueprint in sorted(unfinished, key=lambda each: each.create_time_ms):
+            if blueprint.status is not _S.AWAITING_UPLOAD:
+                await self._set(blueprint.id, status=_S.QUEUED)
+            self._start(blueprint.id)
+        self._tools.work.start("blueprints/collect", self._collect_for_ever)
+
+    async def create(self, asked: Asked, request: BlueprintRequest) -> Blueprint:
+        """Record a blueprint and build it in the background; the same request again returns what it made."""
+        try:
+            blueprint = await self._plans.planned(asked, request)
+        except UsageError:
+            # What it is made from may be gone by the time the same request comes again.
+            existing = await self.records.find(asked.id)
+            if existing is None or existing.request_hash != asked.request_hash:
+                raise
+            return existing
+        blueprint, is_new = await uninterrupted(self.records.insert_once(blueprint))
+        if is_new:
+            self._start(blueprint.id)
+        return blueprint
+
+    async def preview(self, request: BlueprintRequest) -> str:
+        """A Dockerfile that describes what would be built; nothing is."""
+        check_blueprint(request)
+        return preview(request, await self._plans.base(request))
+
+    async def delete(self, blueprint_id: str) -> Blueprint:
+        """Delete a blueprint, ending its build; devboxes and blueprints that stand on it keep its layers."""
+        await self.records.get(blueprint_id)
+        await self._tools.work.cancel(_key(blueprint_id))
+        self._end(blueprint_id)
+        blueprint = await self.records.change(blueprint_id, _deleted)
+        await self.collect()
+        return blueprint
+
+    async def logs(self, blueprint_id: str) -> list[BuildLogLine]:
+        """The log of its build so far, oldest line first."""
+        await self.records.get(blueprint_id)
+        return await asyncio.to_thread(self._logs.lines, blueprint_id)
+
+    async def follow(self, blueprint_id: str, offset: int) -> AsyncIterator[BuildLogUpdate]:
+        """The log of its build from a byte offset on, until the build has ended."""
+        await self.records.get(blueprint_id)
+        ended = self._ended.get(blueprint_id)
+        if ended is None:
+            ended = asyncio.Event()
+            ended.set()
+        return self._logs.follow(blueprint_id, offset, ended)
+
+    async def collect(self) -> None:
+        """Remove images and logs of deleted blueprints that nothing stands on any more."""
+        used = {devbox.image for devbox in self._tools.roster.live()}
+        unfinished = await self.records.all({"status": UNFINISHED})
+        used |= {each.base_blueprint_id for each in unfinished if each.base_blueprint_id}
+        for blueprint in await self.records.all({"image_state": "unwanted"}):
+            if blueprint.id not in used:
+                await self._clear_attempts(blueprint, blueprint.attempts)
+                await self._remove_image(blueprint.id)
+                self._logs.forget(blueprint.id)
+                await self._set(blueprint.id, image_state="none")
+
+    async def _collect_for_ever(self) -> None:
+        while True:
+            try:
+                await self.collect()
+            except (BenchyardError, OSError) as error:
+                _log.warning("deleted blueprints could not be removed, will try again: %s", error)
+            await asyncio.sleep(COLLECT_SECONDS)
+
+    def _start(self, blueprint_id: str) -> None:
+        self._ended[blueprint_id] = asyncio.Event()
+        self._tools.work.start(_key(blueprint_id), partial(self._run, blueprint_id))
+
+    async def _run(self, blueprint_id: str) -> None:
+        """The boundary of a build: every failure is recorded here, once."""
+        try:
+            await self._uploaded(blueprint_id)
+            async with self._turns:
+                await self._attempt(blueprint_id)
+        except BenchyardError as error:
+            await self._fail(blueprint_id, error)
+        except OSError as error:
+            await self._fail(blueprint_id, from_os(error))
+        finally:
+            self._end(blueprint_id)
+
+    def _end(self, blueprint_id: str) -> None:
+        """Tell everybody who follows its log that there will be no more."""
+        if ended := self._ended.pop(blueprint_id, None):
+            ended.set()
+
+    async def _uploaded(self, blueprint_id: str) -> None:
+        """Wait until the object of the context was uploaded."""
+        blueprint = await until_kept(partial(self.records.get, blueprint_id))
+        context = blueprint.parameters.build_context
+        if blueprint.status is not _S.AWAITING_UPLOAD or context is None:
+            return
+        delay = FIRST_LOOK_SECONDS
+        while True:
+            stored = await until_kept(partial(self._tools.objects.get, context.object_id))
+            if stored.state is ObjectState.READ_ONLY:
+                break
+            if stored.state is not ObjectState.UPLOADING:
+                raise BuildFailed(f"the context, object {stored.id}, is {stored.state}; upload another")
+            if now_ms() - blueprint.create_time_ms > UPLOAD_SECONDS * 1000:
+                raise BuildFailed(f"the context, object {stored.id}, was not uploaded within a day")
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, LATER_LOOKS_SECONDS)
+        await self._kept(blueprint_id, status=_S.QUEUED)
+
+    async def _attempt(self, blueprint_id: str) -> None:
+        blueprint = await until_kept(partial(self.records.change, blueprint_id, _begun))
+        try:
+            await self._make(blueprint)
+        except asyncio.CancelledError:
+            # Told to stop: that is no fault of this build, and does not count as an attempt.
+            await uninterrupted(self._give_back(blueprint_id))
+            raise
+        done = {"status": _S.BUILD_COMPLETE, "image_state": "present", "build_finish_time_ms": now_ms()}
+        await self._kept(blueprint_id, **done)
+        try:
+            await self._shelf.keep_within_limit()
+        except (BenchyardError, OSError) as error:
+            # The build is as good as it is; the next one tries again.
+            _log.warning("images could not be kept within their limit: %s", error)
+
+    async def _make(self, blueprint: Blueprint) -> None:
+        """See to it that the blueprint's image is there, whatever earlier attempts left."""
+        blueprint_id = blueprint.id
+        await self._clear_attempts(blueprint, blueprint.attempts - 1)
+        if blueprint.attempts > MOST_ATTEMPTS:
+            raise BuildFailed(f"the server stopped {MOST_ATTEMPTS} times in the middle of this build")
+        if not await self._has_image(blueprint_id):
+            secrets = await until_kept(partial(self._plans.secrets, blueprint.parameters))
+            with self._logs.writer(blueprint_id, self._plans.hidden(blueprint, secrets)) as log:
+                base = await until_kept(partial(self._plans.base, blueprint.parameters, blueprint))
+                begin = partial(self._kept, blueprint_id, status=_S.BUILDING)
+                below = base.substituted_bases if base else {}
+                note = partial(self._substituted, blueprint_id)
+                await note(below)
+                await self._build(Build(self._tools, blueprint, base, log, begin, note, secrets))
+
+    async def _substituted(self, blueprint_id: str, bases: Mapping[str, str]) -> None:
+        if bases:
+            known = (await self.records.get(blueprint_id)).substituted_bases
+            await self._kept(blueprint_id, substituted_bases={**known, **bases})
+
+    async def _clear_attempts(self, blueprint: Blueprint, until: int) -> None:
+        """Remove what the first attempts left that a stop cut short."""
+        for number in range(1, until + 1):
+            earlier = build_devbox_id(blueprint.model_copy(update={"attempts": number}))
+            await self._tools.work.settle(job_key(earlier))
+            await end_devbox(self._tools, earlier)
+        await self._remove_image(foundation_id(blueprint))
+
+    async def _build(self, build: Build) -> None:
+        log, blueprint = build.log, build.blueprint
+        if blueprint.attempts > 1:
+            log.note("the server stopped in the middle of this build; it begins again", "warning")
+        try:
+            image = await foundation(build)
+            if has_steps(blueprint.parameters):
+                await run_steps(build, image)
+            else:
+                await keep_as_it_is(build, image)
+        except BenchyardError as error:
+            raise _failure(log, error) from error
+        except OSError as error:
+            raise _failure(log, from_os(error)) from error
+        finally:
+            await uninterrupted(self._remove_image(foundation_id(blueprint)))
+        log.note("build complete")
+
+    async def _give_back(self, blueprint_id: str) -> None:
+        try:
+            await self.records.change(
+                blueprint_id, lambda each: each.model_copy(update={"attempts": each.attempts - 1})
+            )
+        except BenchyardError as error:
+            _log.warning("blueprint %s counts one attempt too many: %s", blueprint_id, error.message)
+
+    async def _fail(self, blueprint_id: str, error: BenchyardError) -> None:
+        try:
+            await self._remove_image(blueprint_id)
+            with self._logs.writer(blueprint_id) as log:
+                log.note(f"build failed: {error.message.partition(chr(10))[0]}", "error")
+        except (BenchyardError, OSError) as another:
+            # That it has failed is recorded all the same.
+            _log.warning("the failed build of %s was not cleared away: %s", blueprint_id, another)
+        failed = {"status": _S.FAILED, "failure_reason": _reason(error), "error_message": error.message}
+        await self._kept(blueprint_id, **failed, build_finish_time_ms=now_ms())
+
+    async def _has_image(self, image_id: str) -> bool:
+        return any(image.id == image_id for image in await self._tools.images.list())
+
+    async def _remove_image(self, image_id: str) -> None:
+        if await self._has_image(image_id):
+            await self._tools.images.remove(image_id)
+
+    async def _kept(self, blueprint_id: str, **fields: object) -> None:
+        await until_kept(partial(self._set, blueprint_id, **fields))
+
+    async def _set(self, blueprint_id: str, **fields: object) -> None:
+        await self.records.change(blueprint_id, lambda record: record.model_copy(update=fields))
+
+
+def _key(blueprint_id: str) -> str:
+    # With an end: keys are asked for by how they begin.
+    return f"blueprint/{blueprint_id}/"
+
+
+def _begun(blueprint: Blueprint) -> Blueprint:
+    return blueprint.model_copy(update={"status": _S.PROVISIONING, "attempts": blueprint.attempts + 1})
+
+
+def _deleted(blueprint: Blueprint) -> Blueprint:
+    if blueprint.state == "deleted":
+        return blueprint
+    fields: dict[str, object] = {"state": "deleted", "image_state": "unwanted"}
+    if blueprint.status in UNFINISHED:
+        fields |= {"status": _S.FAILED, "failure_reason": "build_failed", "build_finish_time_ms": now_ms()}
+        fields["error_message"] = "it was deleted before its build was complete"
+    return blueprint.model_copy(update=fields)
+
+
+def _reason(error: BenchyardError) -> BuildFailure:
+    if isinstance(error, DiskFull):
+        return "out_of_disk"
+    known: tuple[BuildFailure, ...] = get_args(BuildFailure)
+    told = error.reason if isinstance(error, BuildFailed) else ""
+    return next((each for each in known if each == told), "build_failed")
+
+
+def _failure(log: BuildLog, error: BenchyardError) -> BuildFailed:
+    """The same failure in words that anybody may read."""
+    return BuildFailed(log.mask.hide(error.message), _reason(error))

@@ -1,0 +1,1 @@
+"""What is run: scenarios, the benchmarks they make up, and custom scorers."""

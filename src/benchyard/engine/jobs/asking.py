@@ -1,0 +1,228 @@
+"""From what is asked for to a job: which scenarios, which agents; what cannot be is refused at once."""
+
+import datetime
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchyard.engine.definitions.benchmarks import Benchmarks
+from benchyard.engine.definitions.scenarios import Scenarios
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.jobs.casting import AgentSource
+from benchyard.engine.jobs.harbor import HarborDataset, HarborJob, parse
+from benchyard.engine.jobs.plan import check_size, selected
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.profiles import check_gates
+from benchyard.engine.secrets import Secrets
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.agents import AgentChoice
+from benchyard.models.benchmarks import Benchmark
+from benchyard.models.jobs import (
+    AgentConfig,
+    AgentEnvironment,
+    BenchmarkSpec,
+    HarborSpec,
+    Job,
+    JobRequest,
+    JobSource,
+    JobSpec,
+    OrchestratorConfig,
+    ScenariosSpec,
+)
+from benchyard.models.runs import RunProfile
+from benchyard.models.scenarios import Scenario
+
+_BENCHMARK = "bmd_"
+_MOST_AT_ONCE = 10_000
+"""Ids in one query; Postgres takes 65,535."""
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a spec comes to, before its scenarios are chosen from."""
+
+    source: JobSource
+    scenarios: list[Scenario]
+    agents: list[AgentConfig]
+    orchestrator: OrchestratorConfig
+    benchmarks: tuple[Benchmark, ...] = ()
+    name: str | None = None
+
+
+class Asking:
+    """Makes jobs of requests."""
+
+    def __init__(
+        self, benchmarks: Benchmarks, scenarios: Scenarios, agents: AgentSource, secrets: Secrets
+    ) -> None:
+        self._benchmarks = benchmarks
+        self._scenarios = scenarios
+        self._agents = agents
+        self._secrets = secrets
+
+    async def job(self, asked: Asked, request: JobRequest) -> Job:
+        """The job that is asked for; raises UsageError naming what is wrong with it."""
+        wish = await self._wish(request)
+        for config in wish.agents:
+            await self._check_gates(config, wish)
+        choices = [await self._choice(each) for each in wish.agents]
+        configs = [
+            config.model_copy(update={"version": choice.version, "agent_id": choice.agent_id})
+            for config, choice in zip(wish.agents, choices, strict=True)
+        ]
+        job = Job(
+            id=asked.id,
+            create_time_ms=now_ms(),
+            request_hash=asked.request_hash,
+            name=request.name or wish.name or _name(wish),
+            source=wish.source,
+            spec=JobSpec(
+                agent_configs=configs,
+                scenario_ids=[each.id for each in wish.scenarios],
+                orchestrator_config=wish.orchestrator,
+            ),
+            scenario_revisions=[each.revision for each in wish.scenarios],
+            choices=choices,
+            metadata=request.metadata or {},
+        )
+        check_size(job)
+        if seconds := wish.orchestrator.deadline_seconds:
+            job = job.model_copy(update={"deadline_ms": job.create_time_ms + int(seconds * 1000)})
+        return job
+
+    async def _choice(self, config: AgentConfig) -> AgentChoice:
+        given = config.name, config.agent_id, config.version, config.kwargs or {}
+        choice = await self._agents.resolve(*given)
+        await self._agents.check(choice, config.model_name)
+        return choice
+
+    async def _wish(self, request: JobRequest) -> _Wish:
+        spec = request.spec
+        if isinstance(spec, BenchmarkSpec):
+            return await self._of_benchmark(spec)
+        if isinstance(spec, ScenariosSpec):
+            return await self._of_scenarios(spec)
+        return await self._of_harbor(spec)
+
+    async def _of_benchmark(self, spec: BenchmarkSpec) -> _Wish:
+        benchmark = await self._benchmark(spec.benchmark_id)
+        scenarios = selected(await self._found(benchmark.scenario_ids), spec.selection)
+        source = JobSource(type="benchmark", benchmark_id=benchmark.id, benchmark_name=benchmark.name)
+        orchestrator = spec.orchestrator_config or OrchestratorConfig()
+        return _Wish(source, scenarios, spec.agent_configs, orchestrator, (benchmark,))
+
+    async def _of_scenarios(self, spec: ScenariosSpec) -> _Wish:
+        ids = list(dict.fromkeys(spec.scenario_ids))
+        scenarios = selected(await self._found(ids), spec.selection)
+        source = JobSource(type="scenarios", scenario_ids=ids)
+        return _Wish(source, scenarios, spec.agent_configs, spec.orchestrator_config or OrchestratorConfig())
+
+    async def _of_harbor(self, spec: HarborSpec) -> _Wish:
+        wanted = parse(spec.inline_yaml)
+        scenarios: dict[str, Scenario] = {}
+        benchmarks = []
+        for dataset in wanted.datasets:
+            benchmark = await self._dataset(dataset)
+            benchmarks.append(benchmark)
+            for each in _chosen(dataset, await self._found(benchmark.scenario_ids)):
+                scenarios.setdefault(each.id, each)
+        source = JobSource(type="harbor", inline_yaml=spec.inline_yaml)
+        return _Wish(
+            source,
+            list(scenarios.values()),
+            _agents(wanted),
+            _orchestrator(wanted),
+            tuple(benchmarks),
+            wanted.name,
+        )
+
+    async def _dataset(self, dataset: HarborDataset) -> Benchmark:
+        """The benchmark of a dataset; one with a version has the version in its name."""
+        if dataset.version in (None, "head", "latest"):
+            return await self._benchmark(dataset.benchmark)
+        return await self._benchmark(f"{dataset.benchmark}@{dataset.version}")
+
+    async def _benchmark(self, id: str) -> Benchmark:
+        found = await self._benchmarks.records.find(id)
+        if found is None and not id.startswith(_BENCHMARK):
+            found = await self._benchmarks.records.find_named(id)
+        if found is None:
+            raise UsageError(
+                f"no benchmark is called {id[:200]!r}; `benchyard benchmark list` shows those there are",
+                field="spec.benchmark_id",
+            )
+        if found.status == "archived":
+            raise UsageError(f"benchmark {found.id} is archived; unarchive it to run it")
+        return found
+
+    async def _found(self, ids: Sequence[str]) -> list[Scenario]:
+        known: dict[str, Scenario] = {}
+        for at in range(0, len(ids), _MOST_AT_ONCE):
+            part = await self._scenarios.records.all({"id": ids[at : at + _MOST_AT_ONCE]})
+            known.update((each.id, each) for each in part)
+        missing = [id for id in ids if id not in known]
+        if missing:
+            raise UsageError(f"no scenario {', '.join(each[:100] for each in missing[:5])}", field="spec")
+        archived = [each for each in known.values() if each.status == "archived"]
+        if archived:
+            raise UsageError(f"scenario {archived[0].id} is archived; unarchive it to run it")
+        return [known[id] for id in ids]
+
+    async def _check_gates(self, config: AgentConfig, wish: _Wish) -> None:
+        environment = config.agent_environment or AgentEnvironment()
+        for name in (environment.secrets or {}).values():
+            try:
+                await self._secrets.value(name)
+            except NotFound as error:
+                raise UsageError(error.message, field="agent_environment.secrets") from error
+        profile = RunProfile(env_vars=environment.environment_variables, secrets=environment.secrets)
+        for benchmark in wish.benchmarks:
+            needed = benchmark.required_environment_variables, benchmark.required_secret_names
+            check_gates(*needed, profile, f"benchmark {benchmark.name!r}")
+        for each in wish.scenarios:
+            needed = each.required_environment_variables, each.required_secret_names
+            check_gates(*needed, profile, f"scenario {each.name!r}")
+
+
+def _chosen(dataset: HarborDataset, scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """The scenarios of a dataset whose names fit, with or without what stands before a slash."""
+
+    def fits(each: Scenario, globs: Sequence[str]) -> bool:
+        names = (each.name, each.name.rpartition("/")[2])
+        return any(fnmatch.fnmatchcase(name, glob) for name in names for glob in globs)
+
+    chosen = [each for each in scenarios if not dataset.include or fits(each, dataset.include)]
+    chosen = [each for each in chosen if not fits(each, dataset.exclude)]
+    if not chosen:
+        raise UsageError(f"no scenario of {dataset.benchmark!r} fits task_names", field="spec.inline_yaml")
+    return chosen if dataset.n_tasks is None else chosen[: dataset.n_tasks]
+
+
+def _agents(wanted: HarborJob) -> list[AgentConfig]:
+    return [
+        AgentConfig(
+            name=each.name,
+            model_name=each.model_name,
+            timeout_seconds=each.timeout_seconds,
+            kwargs=dict(each.kwargs) or None,
+            agent_environment=AgentEnvironment(
+                environment_variables=dict(each.environment_variables) or None
+            ),
+        )
+        for each in wanted.agents
+    ]
+
+
+def _orchestrator(wanted: HarborJob) -> OrchestratorConfig:
+    return OrchestratorConfig(
+        n_attempts=wanted.n_attempts,
+        n_concurrent_trials=wanted.n_concurrent_trials,
+        timeout_multiplier=wanted.timeout_multiplier,
+        max_retries=wanted.max_retries,
+    )
+
+
+def _name(wish: _Wish) -> str:
+    time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    what = ", ".join(each.name for each in wish.benchmarks) or f"{len(wish.scenarios)} scenarios"
+    return f"{what[:1000]} {time}"

@@ -1,0 +1,92 @@
+"""What an agent left in its folder of logs, kept with the run: its trajectory, and what else lies there."""
+
+import json
+import logging
+import re
+from collections.abc import AsyncIterator
+
+from benchyard.agents.base import TRAJECTORY
+from benchyard.engine.descriptors import read_all
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.jobs.way import Way
+from benchyard.engine.runs.traces import RUN_KEY, check_atif
+from benchyard.engine.setup import completed
+from benchyard.errors import BenchyardError, UsageError
+from benchyard.hosts.host import ExecRequest
+from benchyard.models.objects import ObjectRequest, ObjectState
+from benchyard.models.runs import TraceRequest
+
+MOST_FILES = 50
+MOST_FILE_BYTES = 32 * 1024**2
+MOST_BYTES = 128 * 1024**2
+_OBJECT_PREFIX = "obj_"
+_LIST_EXECUTION = "agent-logs"
+_LIST_SECONDS = 30.0
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+_log = logging.getLogger(__name__)
+
+
+async def collect(way: Way) -> None:
+    """Keep the agent's logs; what cannot be kept is told in the server's log, and the trial goes on."""
+    left = MOST_BYTES
+    for path in (await _paths(way))[:MOST_FILES]:
+        try:
+            left -= await _keep(way, path, min(left, MOST_FILE_BYTES))
+        except (BenchyardError, OSError) as error:
+            _log.warning("trial %s: %s of the agent's logs is not kept: %s", way.trial.id, path, error)
+
+
+async def _paths(way: Way) -> list[str]:
+    """The files in the folder of logs, the trajectory first."""
+    tools, devbox_id = way.desk.tools, way.the_devbox.id
+    folder = way.task().logs_folder
+    argv = ("/bin/sh", "-c", 'cd -- "$1" && find . -type f | head -n 200', "sh", folder)
+    request = ExecRequest(
+        id=_LIST_EXECUTION, argv=argv, cwd="/", user=way.user, timeout_seconds=_LIST_SECONDS, strict=True
+    )
+    try:
+        state = await completed(tools, await tools.host.exec(devbox_id, request))
+        text, _ = await tools.host.tail(devbox_id, state.id, "stdout", 200)
+    except BenchyardError as error:
+        _log.warning("trial %s: the agent's logs are not kept: %s", way.trial.id, error)
+        return []
+    found = {f"{folder}/{line[2:]}" for line in text.splitlines() if line.startswith("./")}
+    return sorted(found, key=lambda path: (path != TRAJECTORY, path))
+
+
+async def _keep(way: Way, path: str, most: int) -> int:
+    """Keep one file as a trace of the run; returns its size. The same again changes nothing."""
+    tools, run_id = way.desk.tools, str(way.trial.scenario_run_id)
+    name = _name(path.removeprefix(way.task().logs_folder).strip("/"))
+    content = await read_all(await tools.host.open_read(way.the_devbox.id, path, way.user), path, most)
+    if not content:
+        return 0
+    object_id = id_from_bytes(_OBJECT_PREFIX, tools.vault.derive("trial-logs", f"{run_id}/{name}"))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield content
+
+    wanted = ObjectRequest(name=name, content_type="binary", metadata={RUN_KEY: run_id})
+    stored = await tools.objects.create(object_id, wanted, None)
+    if stored.state == ObjectState.UPLOADING:
+        await tools.objects.upload(stored.id, pieces())
+        await tools.objects.complete(stored.id)
+    is_atif = path == TRAJECTORY and _is_atif(content)
+    request = TraceRequest(name=name, kind="atif" if is_atif else "file", object_id=object_id)
+    await way.desk.traces.add(run_id, Asked(object_id), request)
+    return len(content)
+
+
+def _name(path: str) -> str:
+    name = _UNSAFE.sub("_", path.replace("/", "__")).lstrip("._-")[-200:]
+    return name if name and name[0].isalnum() else f"log-{name}"[:200]
+
+
+def _is_atif(content: bytes) -> bool:
+    try:
+        check_atif(json.loads(content))
+    except (UsageError, ValueError, RecursionError):
+        return False
+    return True

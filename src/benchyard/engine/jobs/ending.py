@@ -1,0 +1,87 @@
+"""The ends of trials, agents and jobs: devboxes go, runs get their state, benchmark runs their score."""
+
+import contextlib
+from functools import partial
+
+from benchyard.engine.jobs.active import Active
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.work import until_kept
+from benchyard.errors import Conflict, NotFound, StillWaiting
+from benchyard.models.jobs import TRIAL_KEY, Job, JobState
+from benchyard.models.runs import ENDED_RUNS, BenchmarkRunState, RunState
+from benchyard.models.trials import Trial, TrialState, counted_mean
+
+_RUN_STATES = {
+    TrialState.FAILED: RunState.FAILED,
+    TrialState.TIMEOUT: RunState.TIMEOUT,
+    TrialState.CANCELED: RunState.CANCELED,
+}
+_UNFINISHED = [each.value for each in RunState if each not in ENDED_RUNS]
+
+
+class Ending:
+    """Ends what belongs to trials and jobs; everything here may be done twice."""
+
+    def __init__(self, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns) -> None:
+        self._runs = runs
+        self._benchmark_runs = benchmark_runs
+
+    async def tear_down(self, trial: Trial) -> None:
+        """End the scenario run of a trial that has ended, and its devbox."""
+        if trial.scenario_run_id is None:
+            return
+        reason = trial.failure.exception_message if trial.failure else None
+        with contextlib.suppress(NotFound, Conflict):
+            run = await until_kept(partial(self._runs.get, trial.scenario_run_id))
+            if run.result is not None:
+                # Also when a scorer failed: a better one may score what is kept of it.
+                await self._complete(run.id)
+            else:
+                state = _RUN_STATES.get(trial.state, RunState.FAILED)
+                await until_kept(partial(self._runs.end, run.id, state, reason))
+
+    async def _complete(self, run_id: str) -> None:
+        while True:
+            # Somebody may have asked for one more score of the run; it ends after that.
+            with contextlib.suppress(StillWaiting):
+                await until_kept(partial(self._runs.complete, run_id))
+                return
+
+    async def sweep(self, job: Job, trials: list[Trial]) -> None:
+        """Tear down what an earlier server did not get to: trials that ended, whose runs have not."""
+        ended = {each.scenario_run_id: each for each in trials if each.has_ended}
+        for run_id in (await self.unfinished(job)).values():
+            if run_id in ended:
+                await self.tear_down(ended[run_id])
+
+    async def unfinished(self, job: Job) -> dict[str, str]:
+        """The scenario runs of a job that have not ended, by their trials."""
+        found = {}
+        for parent in job.benchmark_run_ids:
+            for run in await self._runs.records.all({"parent": parent, "status": _UNFINISHED}):
+                # A user's own run may have joined the benchmark run; it is not the job's.
+                if TRIAL_KEY in run.metadata:
+                    found[run.metadata[TRIAL_KEY]] = run.id
+        return found
+
+    async def close_agent(self, active: Active, agent: int) -> None:
+        """End the benchmark run of an agent all of whose trials have ended."""
+        score = counted_mean(active.of_agent(agent))
+        run_id = active.job.benchmark_run_ids[agent]
+        await until_kept(partial(self._benchmark_runs.conclude, run_id, "completed", score))
+
+    async def drop(self, job: Job, state: BenchmarkRunState = "canceled") -> None:
+        """End the benchmark runs, as far as there are any, of a job that was ended before it had a plan."""
+        for run_id in job.benchmark_run_ids:
+            with contextlib.suppress(NotFound):
+                await until_kept(partial(self._benchmark_runs.conclude, run_id, state, None))
+
+    async def close(self, active: Active) -> None:
+        """End the benchmark runs of a job that is over."""
+        is_whole = active.job.state not in (JobState.CANCELLED, JobState.TIMEOUT, JobState.FAILED)
+        for agent, run_id in enumerate(active.job.benchmark_run_ids):
+            is_done = is_whole or active.is_agent_over(agent)
+            state: BenchmarkRunState = "completed" if is_done else "canceled"
+            score = counted_mean(active.of_agent(agent))
+            await until_kept(partial(self._benchmark_runs.conclude, run_id, state, score))

@@ -1,0 +1,308 @@
+"""Jobs as the API sees them: asked for, followed, cancelled, resumed, retried, scored again."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from weakref import WeakValueDictionary
+
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.jobs import remains
+from benchyard.engine.jobs.asking import Asking
+from benchyard.engine.jobs.casting import Casting
+from benchyard.engine.jobs.ending import Ending
+from benchyard.engine.jobs.failures import TrialFailed
+from benchyard.engine.jobs.ledger import Ledger
+from benchyard.engine.jobs.plan import again, is_planned, planned
+from benchyard.engine.jobs.rescoring import Rescorings
+from benchyard.engine.jobs.scheduler import Scheduler, closed
+from benchyard.engine.jobs.way import canceled
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX, BenchmarkRuns
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, Job, JobEvent, JobRequest, JobState, RescoreRequest
+from benchyard.models.pages import Page, Query
+from benchyard.models.runs import BenchmarkRun
+from benchyard.models.trials import Trial, TrialState
+from benchyard.store.rows import MOST_NAME_BYTES
+
+JOB_PREFIX = "bmj_"
+_KEEP_ALIVE_SECONDS = 15.0
+_UNFINISHED = [each.value for each in JobState if each not in ENDED_JOBS]
+
+_NEVER = TrialFailed("cancelled", "NeverBegun", "the job ended before this trial began")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Which trials of a job are begun again."""
+
+    is_chosen: Callable[[Trial], bool]
+    otherwise: str
+    """What is told where there are none."""
+    waiting: bool = True
+    """Whether those that the end of the job left waiting are begun too."""
+
+
+@dataclass(frozen=True)
+class Office:
+    """What jobs are made and carried out with."""
+
+    asking: Asking
+    casting: Casting
+    scheduler: Scheduler
+    ending: Ending
+    rescorings: Rescorings
+
+
+class Jobs:
+    """All jobs of this server."""
+
+    def __init__(self, tools: Tools, ledger: Ledger, office: Office, benchmark_runs: BenchmarkRuns) -> None:
+        self.records = ledger.jobs
+        self._tools = tools
+        self._ledger = ledger
+        self._office = office
+        self._benchmark_runs = benchmark_runs
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def open(self) -> None:
+        """Go on with every job that an earlier server did not see to its end."""
+        for job in reversed(await self.records.all({"status": _UNFINISHED})):
+            if job.state is JobState.INITIALIZING:
+                self._plan(job)
+            else:
+                trials = await self._ledger.trials.all({"parent": job.id})
+                await self._office.ending.sweep(job, trials)
+                self._office.scheduler.add(job, trials)
+        await remains.clear(self._ledger, self._office.ending, self._benchmark_runs)
+        await self._office.rescorings.open()
+        self._office.scheduler.open()
+
+    async def create(self, asked: Asked, request: JobRequest) -> Job:
+        """Keep a job and begin with it; the same request again returns what it made."""
+        existing = await self.records.find(asked.id)
+        if existing is not None:
+            if existing.request_hash != asked.request_hash:
+                raise UsageError("this x-request-id was used with another body; send a new one")
+            return existing
+        job = await self._office.asking.job(asked, request)
+        seed = self._tools.vault.derive
+        runs = [
+            id_from_bytes(BENCHMARK_RUN_PREFIX, seed("job-runs", f"{job.id}/{agent}"))
+            for agent in range(len(job.spec.agent_configs))
+        ]
+        job, is_new = await self._ledger.add_job(job.model_copy(update={"benchmark_run_ids": runs}))
+        if is_new:
+            self._plan(job)
+        return job
+
+    async def get(self, id: str) -> Job:
+        """The job of that id, as it is now; raises NotFound."""
+        active = self._office.scheduler.active(id)
+        return active.job if active else await self.records.get(id)
+
+    async def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many jobs there are in each state, and how many trials of those that are not over."""
+        jobs, trials = await self._ledger.counts(), self._office.scheduler.counts()
+        in_states = {each.value: trials[each] for each in TrialState}
+        return {each.value: jobs.get(each.value, 0) for each in JobState}, in_states
+
+    async def trials(self, job: Job) -> list[Trial]:
+        """All trials of a job; those that its end left waiting are canceled."""
+        trials = await self._ledger.trials.all({"parent": job.id})
+        if job.state not in ENDED_JOBS:
+            return trials
+        return [each if each.has_ended else canceled(each, _NEVER) for each in trials]
+
+    async def page(self, id: str, query: Query) -> Page[Trial]:
+        """One page of the trials of a job, newest first."""
+        await self.records.get(id)
+        return await self._ledger.trials.page(query)
+
+    async def cancel(self, id: str, request_id: str | None = None) -> Job:
+        """End a job: running trials are stopped, waiting ones wait for a `resume`; an ended job stays so."""
+        async with self._lock(id):
+            job = await self.get(id)
+            if request_id in job.requests:
+                return job
+            await self._tools.work.cancel(_plan_key(id))
+            if active := self._office.scheduler.active(id):
+                active.job = active.job.asked(request_id)
+            if stopped := await self._office.scheduler.stop(id, JobState.CANCELLED):
+                return stopped
+            # Nobody has it in hand then: not its plan, and not the scheduler.
+            job = await self.records.get(id)
+            if job.state in ENDED_JOBS:
+                return job
+            job = await self._ledger.job(closed(job.asked(request_id), JobState.CANCELLED))
+            await self._office.ending.drop(job)
+            return job
+
+    async def resume(self, id: str, request_id: str | None = None) -> Job:
+        """Go on with the unfinished trials of a job that was cancelled or ran out of time."""
+
+        def is_unfinished(trial: Trial) -> bool:
+            return trial.state is TrialState.CANCELED
+
+        wanted = _Again(is_unfinished, "was not cancelled; nothing to resume")
+        return await self._reopen(id, wanted, request_id)
+
+    async def retry(self, id: str, only: str, request_id: str | None = None) -> Job:
+        """Try again what failed, or what has no score; the old trials are kept beside the new ones."""
+
+        def is_chosen(trial: Trial) -> bool:
+            is_own = trial.state is not TrialState.COMPLETED and trial.counted_score is not None
+            return trial.is_unscored if only == "unscored" else trial.has_ended and is_own
+
+        wanted = _Again(is_chosen, f"has no {only} trials; nothing to retry", waiting=only == "unscored")
+        return await self._reopen(id, wanted, request_id)
+
+    async def rescore(self, id: str, request: RescoreRequest, request_id: str | None = None) -> Job:
+        """Score trials again from what is kept of them."""
+        async with self._lock(id):
+            job = await self.records.get(id)
+            if request_id in job.requests:
+                return job
+            _require_rest(job)
+            trials = await self._ledger.trials.all({"parent": id})
+            return await self._office.rescorings.begin(job, trials, request, request_id)
+
+    async def follow(self, id: str, after: int) -> AsyncIterator[JobEvent]:
+        """The events of a job as they come, until it has ended."""
+        await self.records.get(id)
+        async with contextlib.aclosing(self._ledger.follow(id, after, _KEEP_ALIVE_SECONDS)) as pieces:
+            async for found in pieces:
+                for event in found:
+                    yield event
+                if not found and self._office.scheduler.active(id) is None:
+                    job = await self.records.get(id)
+                    if job.state in ENDED_JOBS and not await self._ledger.events(id, after):
+                        return
+                after = found[-1].seq if found else after
+
+    async def _reopen(self, id: str, wanted: _Again, request_id: str | None) -> Job:
+        async with self._lock(id):
+            job = await self.get(id)
+            if request_id in job.requests:
+                return job
+            _require_rest(job)
+            trials = await self._ledger.trials.all({"parent": id})
+            if wanted.waiting and job.state is JobState.CANCELLED and not is_planned(job, trials):
+                return await self._plan_again(job, request_id)
+            counting = [each for each in trials if not each.is_superseded]
+            chosen = [each for each in counting if wanted.is_chosen(each)]
+            waiting = [each for each in counting if not each.has_ended]
+            if not chosen and not (waiting and wanted.waiting):
+                raise Conflict(f"job {id} {wanted.otherwise}")
+            if not wanted.waiting:
+                never = (self._ledger.trial(canceled(each, _NEVER)) for each in waiting)
+                await asyncio.gather(*never)
+            # Together, so that thousands are kept in a few transactions.
+            await asyncio.gather(*(self._replace(job, each) for each in chosen))
+            job = await self._under_way(job, JobState.QUEUED, request_id)
+            self._office.scheduler.add(job, await self._ledger.trials.all({"parent": id}))
+            return job
+
+    async def _replace(self, job: Job, trial: Trial) -> None:
+        fresh = again(job, trial, now_ms()).model_copy(update={"n_lost": 0})
+        await self._ledger.trial(trial.model_copy(update={"is_superseded": True}), fresh)
+
+    async def _plan_again(self, job: Job, request_id: str | None) -> Job:
+        """Go on with a job that was cancelled while its plan was made."""
+        job = await self._under_way(job, JobState.INITIALIZING, request_id)
+        self._plan(job)
+        return job
+
+    async def _under_way(self, job: Job, state: JobState, request_id: str | None) -> Job:
+        """A job that had ended, open again."""
+        for run_id in job.benchmark_run_ids:
+            # A plan that was cut short may not have come as far as to make them.
+            with contextlib.suppress(NotFound):
+                await self._benchmark_runs.reopen(run_id)
+        seconds = job.orchestrator.deadline_seconds
+        # It has its whole time once more: what is left of the first may be nothing.
+        deadline = None if seconds is None else now_ms() + int(seconds * 1000)
+        changes = {"state": state, "end_time_ms": None, "failure_reason": None, "deadline_ms": deadline}
+        return await self._ledger.job(job.asked(request_id).model_copy(update=changes))
+
+    def _plan(self, job: Job) -> None:
+        self._tools.work.start(_plan_key(job.id), partial(self._begin, job))
+
+    async def _begin(self, job: Job) -> None:
+        """Make a job's plan and hand it over; a job that cannot be planned has failed."""
+        try:
+            await until_kept(partial(self._make_runs, job))
+            await self._office.casting.install(job)
+            trials = planned(job, await self._names(job), now_ms())
+        except (BenchyardError, OSError) as error:
+            await self._fail(job, from_os(error).message if isinstance(error, OSError) else error.message)
+            return
+        except Exception:  # noqa: BLE001
+            # A bug of ours must not leave a job that begins for ever.
+            _log.exception("the plan of job %s failed", job.id)
+            await self._fail(job, "the server made a mistake; its log tells which")
+            return
+        # Cut in half, a job that is kept as planned would be in nobody's hands.
+        await uninterrupted(self._hand_over(job, trials))
+
+    async def _hand_over(self, job: Job, trials: list[Trial]) -> None:
+        job = job.model_copy(update={"state": JobState.QUEUED})
+        await self._ledger.plan(job, trials)
+        self._office.scheduler.add(job, trials)
+
+    async def _fail(self, job: Job, reason: str) -> None:
+        changes = {"state": JobState.FAILED, "end_time_ms": now_ms(), "failure_reason": reason}
+        await self._office.ending.drop(job, "failed")
+        await until_kept(partial(self._ledger.job, job.model_copy(update=changes)))
+
+    async def _names(self, job: Job) -> list[str]:
+        pairs = zip(job.spec.scenario_ids, job.scenario_revisions, strict=True)
+        return [(await self._office.casting.scenario(*pair)).name for pair in pairs]
+
+    async def _make_runs(self, job: Job) -> None:
+        """One benchmark run for each agent, which its scenario runs belong to."""
+        for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
+            run = BenchmarkRun(
+                id=run_id,
+                create_time_ms=now_ms(),
+                benchmark_id=job.source.benchmark_id or "",
+                scenario_ids=job.spec.scenario_ids,
+                name=_cut(f"{job.name} {config.label}"),
+                metadata={JOB_KEY: job.id},
+            )
+            await self._benchmark_runs.records.insert_once(run)
+
+    @contextlib.asynccontextmanager
+    async def _lock(self, id: str) -> AsyncIterator[None]:
+        """One at a time changes what becomes of a job; it is forgotten with the last who asks."""
+        lock = self._locks.setdefault(id, asyncio.Lock())
+        async with lock:
+            # The scheduler ends jobs whose time is over without asking for the lock.
+            await self._office.scheduler.settle(id)
+            yield
+
+
+def _cut(name: str) -> str:
+    """As much of a name as is kept of it."""
+    return name[:1024].encode()[:MOST_NAME_BYTES].decode(errors="ignore")
+
+
+def _require_rest(job: Job) -> None:
+    """Raise Conflict while something is done with a job."""
+    if job.state not in ENDED_JOBS:
+        raise Conflict(f"job {job.id} is {job.state}; wait until it has ended, or cancel it")
+    if job.rescoring_state == "running":
+        raise Conflict(f"job {job.id} is being scored again; wait until that is over")
+
+
+def _plan_key(job_id: str) -> str:
+    return f"job/{job_id}/plan"

@@ -1,0 +1,48 @@
+"""Puts together what jobs are carried out with."""
+
+from dataclasses import dataclass
+
+from benchyard.engine.definitions.benchmarks import Benchmarks
+from benchyard.engine.jobs.asking import Asking
+from benchyard.engine.jobs.capacity import Capacity
+from benchyard.engine.jobs.casting import AgentSource, Casting
+from benchyard.engine.jobs.ending import Ending
+from benchyard.engine.jobs.jobs import Jobs, Office
+from benchyard.engine.jobs.ledger import Ledger
+from benchyard.engine.jobs.rescoring import Rescorings
+from benchyard.engine.jobs.scheduler import Scheduler
+from benchyard.engine.jobs.way import Desk
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.runs.traces import Traces
+from benchyard.engine.tools import Tools
+from benchyard.hosts.machine import this_machine
+from benchyard.store.database import Store
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What jobs need of the engine."""
+
+    benchmarks: Benchmarks
+    runs: ScenarioRuns
+    benchmark_runs: BenchmarkRuns
+    traces: Traces
+    agents: AgentSource
+
+
+def make_jobs(tools: Tools, store: Store, needs: Needs) -> Jobs:
+    """The jobs of this server; `open` takes up what an earlier one left."""
+    ledger = Ledger(store, tools.work)
+    casting = Casting(needs.runs.scenarios, needs.agents)
+    ending = Ending(needs.runs, needs.benchmark_runs)
+    desk = Desk(tools, needs.runs, needs.traces, ledger)
+    capacity = Capacity(this_machine(), tools.settings)
+    office = Office(
+        asking=Asking(needs.benchmarks, needs.runs.scenarios, needs.agents, tools.secrets),
+        casting=casting,
+        scheduler=Scheduler(desk, casting, capacity, ending),
+        ending=ending,
+        rescorings=Rescorings(tools, ledger, needs.runs, needs.benchmark_runs),
+    )
+    return Jobs(tools, ledger, office, needs.benchmark_runs)

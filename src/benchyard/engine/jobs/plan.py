@@ -1,0 +1,97 @@
+"""The plan of a job: agents x scenarios x attempts. Pure: the same job always has the same plan."""
+
+import fnmatch
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+
+from benchyard.engine.ids import id_from_bytes
+from benchyard.errors import UsageError
+from benchyard.models.jobs import MOST_TRIALS, Job, Selection
+from benchyard.models.scenarios import Scenario
+from benchyard.models.trials import Trial
+
+TRIAL_PREFIX = "trl_"
+
+Place = tuple[int, int, int]
+"""Which agent, which scenario, which attempt."""
+
+
+def places(job: Job) -> Iterator[Place]:
+    """Every place of the plan, in the order they are begun: agents go through the scenarios side by side."""
+    for attempt in range(1, job.orchestrator.attempts + 1):
+        for scenario in range(len(job.spec.scenario_ids)):
+            for agent in range(len(job.spec.agent_configs)):
+                yield agent, scenario, attempt
+
+
+def planned(job: Job, names: Sequence[str], now_ms: int) -> list[Trial]:
+    """The first trial of every place; `names` are those of the scenarios."""
+    return [trial_at(job, names[place[1]], place, 0, now_ms) for place in places(job)]
+
+
+def is_planned(job: Job, trials: Sequence[Trial]) -> bool:
+    """Whether every place has a trial: a job that was ended while its plan was made has not."""
+    return len({trial.place for trial in trials}) == job.n_trials
+
+
+def trial_at(job: Job, name: str, place: Place, retry: int, now_ms: int) -> Trial:
+    """The trial of a place: whoever makes it makes the same one."""
+    agent, scenario, attempt = place
+    return Trial(
+        id=trial_id(job.id, place, retry),
+        create_time_ms=now_ms,
+        job_id=job.id,
+        agent=agent,
+        scenario=scenario,
+        scenario_id=job.spec.scenario_ids[scenario],
+        scenario_name=name,
+        attempt=attempt,
+        retry=retry,
+    )
+
+
+def trial_id(job_id: str, place: Place, retry: int) -> str:
+    """The id of a trial: it follows from where it stands."""
+    agent, scenario, attempt = place
+    source = f"{job_id}/{agent}/{scenario}/{attempt}/{retry}"
+    return id_from_bytes(TRIAL_PREFIX, hashlib.sha256(source.encode()).digest())
+
+
+def again(job: Job, trial: Trial, now_ms: int) -> Trial:
+    """The trial that takes the place of one that did not count."""
+    lost = trial.failure is not None and trial.failure.kind == "infrastructure"
+    new = trial_at(job, trial.scenario_name, trial.place, trial.retry + 1, now_ms)
+    return new.model_copy(update={"n_lost": trial.n_lost + 1 if lost else 0})
+
+
+def selected(scenarios: Sequence[Scenario], selection: Selection | None) -> list[Scenario]:
+    """The scenarios that are asked for, in their order; raises UsageError when none is left."""
+    chosen = list(scenarios)
+    if selection is None:
+        return chosen
+    for key, value in (selection.filters or {}).items():
+        chosen = [each for each in chosen if _fits(each, key, value)]
+    if not chosen:
+        told = ", ".join(f"{key}={value}" for key, value in (selection.filters or {}).items())
+        raise UsageError(f"no scenario fits the filter {told}", field="spec.selection.filters")
+    if selection.sample is not None and selection.sample < len(chosen):
+        # Not to be guessed, to be the same again: whoever gives the seed gets the same sample.
+        dice = random.Random(selection.seed or 0)  # noqa: S311
+        kept = set(dice.sample(range(len(chosen)), selection.sample))
+        chosen = [each for index, each in enumerate(chosen) if index in kept]
+    return chosen if selection.limit is None else chosen[: selection.limit]
+
+
+def check_size(job: Job) -> None:
+    """Raise UsageError for a job that is larger than any can be."""
+    if not job.spec.scenario_ids:
+        raise UsageError("there are no scenarios to run; add some to the benchmark", field="spec")
+    if job.n_trials > MOST_TRIALS:
+        raise UsageError(f"this job would have {job.n_trials} trials, and one may have {MOST_TRIALS}")
+
+
+def _fits(scenario: Scenario, key: str, value: str) -> bool:
+    if key in ("name", "id"):
+        return fnmatch.fnmatchcase(scenario.name if key == "name" else scenario.id, value)
+    return scenario.metadata.get(key) == value

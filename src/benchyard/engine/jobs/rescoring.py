@@ -1,0 +1,122 @@
+"""Jobs scored again: every trial that counts, from what is kept of it, with the scorers as they are now."""
+
+import asyncio
+import logging
+from functools import partial
+
+from benchyard.engine.jobs.ledger import Ledger
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, UsageError
+from benchyard.models.jobs import Job, RescoreRequest, Rescoring
+from benchyard.models.runs import ScenarioRun
+from benchyard.models.trials import ScoreRecord, Trial, TrialState, counted_mean
+
+_AT_ONCE = 8
+
+_log = logging.getLogger(__name__)
+
+
+class Rescorings:
+    """Scores jobs again in the background, and goes on after a stop."""
+
+    def __init__(
+        self, tools: Tools, ledger: Ledger, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns
+    ) -> None:
+        self._tools = tools
+        self._ledger = ledger
+        self._runs = runs
+        self._benchmark_runs = benchmark_runs
+
+    async def open(self) -> None:
+        """Go on with what a stop cut short."""
+        for job in await self._ledger.jobs.all({"rescoring_state": "running"}):
+            self._start(job)
+
+    async def begin(
+        self, job: Job, trials: list[Trial], request: RescoreRequest, request_id: str | None
+    ) -> Job:
+        """Note which trials are scored again, and which cannot be; then begin."""
+        wanted = [each for each in trials if not each.is_superseded and each.scenario_run_id]
+        if request.trial_ids is not None:
+            missing = set(request.trial_ids) - {each.id for each in wanted}
+            if missing:
+                raise UsageError(f"job {job.id} has no trial {sorted(missing)[0][:100]!r} that counts")
+            wanted = [each for each in wanted if each.id in set(request.trial_ids)]
+        if not wanted:
+            raise Conflict(f"job {job.id} has no trials that could be scored again")
+        kept: list[str] = []
+        pruned: list[str] = []
+        for each in wanted:
+            run = await self._runs.records.find(str(each.scenario_run_id))
+            (kept if run and run.final_state else pruned).append(each.id)
+        number = job.rescoring.number + 1 if job.rescoring else 1
+        rescoring = Rescoring(number=number, trial_ids=kept, pruned=pruned)
+        job = await self._ledger.job(
+            job.asked(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
+            "scored again",
+        )
+        self._start(job)
+        return job
+
+    def _start(self, job: Job) -> None:
+        self._tools.work.start(f"job/{job.id}/rescore", partial(self._all, job))
+
+    async def _all(self, job: Job) -> None:
+        rescoring = job.rescoring or Rescoring()
+        turns = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(*(self._one(rescoring, id, turns) for id in rescoring.trial_ids))
+        trials = await until_kept(partial(self._ledger.trials.all, {"parent": job.id}))
+        for agent, run_id in enumerate(job.benchmark_run_ids):
+            score = counted_mean([each for each in trials if each.agent == agent])
+            run = await until_kept(partial(self._benchmark_runs.get, run_id))
+            await until_kept(partial(self._benchmark_runs.conclude, run_id, run.state, score))
+        job = await until_kept(partial(self._ledger.jobs.get, job.id))
+        await self._ledger.job(job.model_copy(update={"rescoring_state": "completed"}), "was scored again")
+
+    async def _one(self, rescoring: Rescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
+        async with turns:
+            trial = await until_kept(partial(self._ledger.trials.get, trial_id))
+            if trial.rescorings == rescoring.number:
+                # An earlier server got this far.
+                return
+            trial = trial.model_copy(update={"rescorings": rescoring.number})
+            run_id = str(trial.scenario_run_id)
+            request = f"rescore-{trial_id}-{rescoring.number}"
+            try:
+                await until_kept(partial(self._runs.rescore, run_id, request))
+                run = await self._runs.settled(run_id)
+                await self._ledger.trial(rescored(trial, run))
+            except BenchyardError as error:
+                # Its state may have been pruned meanwhile; the others go on.
+                await self._ledger.trial(trial.model_copy(update={"rescore_note": error.message}))
+            except Exception:  # noqa: BLE001
+                # A bug of ours must not leave a job that is scored again for ever.
+                _log.exception("trial %s was not scored again", trial_id)
+                told = "the server made a mistake; its log tells which"
+                await self._ledger.trial(trial.model_copy(update={"rescore_note": told}))
+
+
+def rescored(trial: Trial, run: ScenarioRun) -> Trial:
+    """A trial with its new score; the old one is kept beside it, and stays if a scorer failed."""
+    result = run.result
+    if run.rescoring_failure or result is None:
+        return trial.model_copy(update={"rescore_note": run.rescoring_failure or "nothing was scored"})
+    wrong = [each for each in result.scoring_function_results if each.state == "error"]
+    if wrong:
+        return trial.model_copy(
+            update={"rescore_note": f"{wrong[0].scoring_function_name}: {wrong[0].reason}"}
+        )
+    old = ScoreRecord(score=trial.score, scenario_revision=trial.scored_revision)
+    return trial.model_copy(
+        update={
+            "state": TrialState.COMPLETED,
+            "score": result.score,
+            "scored_revision": result.scenario_revision,
+            "earlier_scores": [*trial.earlier_scores, old],
+            "failure": None,
+            "rescore_note": None,
+        }
+    )

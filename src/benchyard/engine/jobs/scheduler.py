@@ -1,0 +1,229 @@
+"""The scheduler: begins what may begin, fairly between jobs, and sees every job to its end."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+
+from benchyard.engine.jobs import remains
+from benchyard.engine.jobs.active import Active
+from benchyard.engine.jobs.capacity import Capacity
+from benchyard.engine.jobs.casting import Casting
+from benchyard.engine.jobs.ending import Ending
+from benchyard.engine.jobs.failures import TrialFailed, of_error
+from benchyard.engine.jobs.plan import again
+from benchyard.engine.jobs.trial import run_trial
+from benchyard.engine.jobs.way import Desk, Way, canceled, failed
+from benchyard.engine.journal import now_ms
+from benchyard.engine.sizes import Resources, resources
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError
+from benchyard.models.jobs import ENDED_JOBS, Job, JobState
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.scenarios import Scenario
+from benchyard.models.trials import Trial, TrialState
+
+_LONGEST_WAIT_SECONDS = 30.0
+_log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """All jobs that are not over. What it holds in memory can be read from the store again at any time."""
+
+    def __init__(self, desk: Desk, casting: Casting, capacity: Capacity, ending: Ending) -> None:
+        self._desk = desk
+        self._casting = casting
+        self._capacity = capacity
+        self._ending = ending
+        self._active: dict[str, Active] = {}
+        self._deadlines: dict[str, float] = {}
+        self._closing: dict[str, asyncio.Event] = {}
+        self._wake = asyncio.Event()
+
+    def open(self) -> None:
+        """Begin to look after jobs."""
+        self._desk.tools.work.start("jobs/scheduler", self._run)
+
+    def active(self, job_id: str) -> Active | None:
+        """A job that is not over."""
+        return self._active.get(job_id)
+
+    def counts(self) -> Counter[TrialState]:
+        """How many trials of jobs that are not over there are in each state."""
+        return Counter(trial.state for active in self._active.values() for trial in active.trials.values())
+
+    def add(self, job: Job, trials: list[Trial]) -> None:
+        """Look after a job from now on."""
+        self._active[job.id] = Active(job, trials)
+        if job.deadline_ms is not None:
+            # From here on by a clock that does not jump; one that was set back gives no more than was asked.
+            left = min(job.deadline_ms - now_ms(), job.deadline_ms - job.create_time_ms)
+            self._deadlines[job.id] = time.monotonic() + left / 1000
+        self._wake.set()
+
+    async def stop(self, job_id: str, state: JobState) -> Job | None:
+        """End a job early: its running trials are stopped and canceled. None if it is not active."""
+        active = self._active.get(job_id)
+        if active is None:
+            return None
+        async with self._end_of(active):
+            active.job = closed(active.job, state)
+            await self._desk.ledger.job(active.job)
+            running = [active.trials[place] for place in active.running]
+            await asyncio.gather(*(self._stop_trial(active, each) for each in running))
+            # What an earlier server began may not have been taken up yet.
+            for trial in await remains.end(
+                active.job, [*active.trials.values()], self._desk.ledger, self._ending
+            ):
+                active.put(trial)
+            await self._ending.close(active)
+        return active.job
+
+    async def settle(self, job_id: str) -> None:
+        """Wait until the end of a job is over, if it is under way."""
+        while over := self._closing.get(job_id):
+            await over.wait()
+
+    @contextlib.asynccontextmanager
+    async def _end_of(self, active: Active) -> AsyncIterator[None]:
+        """While a job ends: first of all nothing new begins, and whoever wants it open again waits."""
+        job_id = active.job.id
+        self._active.pop(job_id, None)
+        self._deadlines.pop(job_id, None)
+        over = self._closing[job_id] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._closing[job_id]
+            over.set()
+
+    async def _stop_trial(self, active: Active, trial: Trial) -> None:
+        await self._desk.tools.work.cancel(_key(trial))
+        trial = active.trials[trial.place]
+        self._capacity.give_back(trial.id)
+        if not trial.has_ended:
+            failure = TrialFailed("cancelled", "Cancelled", f"the job was {_word(active.job.state)}")
+            trial = canceled(trial, failure)
+            active.put(trial)
+            await until_kept(partial(self._desk.ledger.trial, trial))
+        await self._ending.tear_down(trial)
+        active.done(trial)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._beat()
+            except Exception:  # noqa: BLE001
+                # The others must go on; it is tried again at the next beat.
+                _log.exception("the scheduler made a mistake")
+                await asyncio.sleep(1)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_seconds()):
+                    await self._wake.wait()
+
+    async def _beat(self) -> None:
+        for job_id, deadline in list(self._deadlines.items()):
+            if deadline <= time.monotonic():
+                await self.stop(job_id, JobState.TIMEOUT)
+        for each in list(self._active.values()):
+            if each.is_over:
+                await self._finish(each)
+        while (active := self._waiting()) and (trial := active.next()):
+            size = await self._size(active.job, trial)
+            if self._active.get(active.job.id) is not active or active.next() is not trial:
+                # Somebody ended the job meanwhile.
+                continue
+            if not self._capacity.fits(size):
+                break
+            self._capacity.take(trial.id, size)
+            self._begin(active, trial)
+
+    async def _size(self, job: Job, trial: Trial) -> Resources:
+        wanted = trial.scenario_id, job.scenario_revisions[trial.scenario]
+        try:
+            return _size(await until_kept(partial(self._casting.scenario, *wanted)))
+        except BenchyardError:
+            # Nor can it be begun, which is its own result: the trials of others must not wait for that.
+            return resources(LaunchParameters())
+
+    def _waiting(self) -> Active | None:
+        """Whose turn it is: the job that has the fewest running, then the one that waited longest."""
+        waiting = [active for active in self._active.values() if active.next()]
+        return min(waiting, key=lambda each: (len(each.running), each.last_start), default=None)
+
+    def _begin(self, active: Active, trial: Trial) -> None:
+        active.begin(trial)
+        if active.job.state is not JobState.RUNNING:
+            changes = {"state": JobState.RUNNING, "start_time_ms": active.job.start_time_ms or now_ms()}
+            active.job = active.job.model_copy(update=changes)
+            self._desk.ledger.job_soon(active.job)
+        self._desk.tools.work.start(_key(trial), partial(self._carry, active, trial))
+
+    async def _carry(self, active: Active, trial: Trial) -> None:
+        """The boundary of a trial: whatever happens is its result, and the job goes on."""
+        try:
+            cast = await until_kept(partial(self._casting.cast, active.job, trial))
+            ended = await run_trial(Way(self._desk, cast, trial, active.put))
+        except TrialFailed as failure:
+            ended = failed(trial, failure)
+        except BenchyardError as error:
+            # Its agent or its scenario cannot be had any more.
+            ended = failed(trial, of_error(error))
+        except Exception:  # noqa: BLE001
+            _log.exception("trial %s failed", trial.id)
+            mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
+            ended = failed(active.trials[trial.place], mistake)
+        active.put(ended)
+        await self._keep(active, ended)
+        await self._ending.tear_down(ended)
+        self._capacity.give_back(ended.id)
+        active.done(ended)
+        if active.is_agent_over(ended.agent):
+            await self._ending.close_agent(active, ended.agent)
+        self._wake.set()
+
+    async def _keep(self, active: Active, ended: Trial) -> None:
+        """Keep the end of a trial, and with it the one that takes its place if it was lost."""
+        is_lost = ended.failure is not None and ended.failure.kind == "infrastructure"
+        is_stopped = active.job.state in ENDED_JOBS
+        if not is_lost or is_stopped or ended.n_lost >= active.job.orchestrator.retries:
+            await self._desk.ledger.trial(ended)
+            return
+        old = ended.model_copy(update={"is_superseded": True})
+        new = again(active.job, ended, now_ms())
+        await self._desk.ledger.trial(old, new)
+        active.again(new)
+
+    async def _finish(self, active: Active) -> None:
+        async with self._end_of(active):
+            await self._ending.close(active)
+            active.job = await self._desk.ledger.job(closed(active.job, JobState.COMPLETED))
+
+    def _wait_seconds(self) -> float:
+        waits = [_LONGEST_WAIT_SECONDS]
+        waits += [each for active in self._active.values() if (each := active.wait_seconds()) is not None]
+        waits += [deadline - time.monotonic() for deadline in self._deadlines.values()]
+        return max(0.01, min(waits))
+
+
+def closed(job: Job, state: JobState) -> Job:
+    """A job at its end, which is never before its beginning, whatever the clock says."""
+    end = max(job.start_time_ms or job.create_time_ms, now_ms())
+    return job.model_copy(update={"state": state, "end_time_ms": end})
+
+
+def _size(scenario: Scenario) -> Resources:
+    environment = scenario.environment
+    return resources((environment and environment.launch_parameters) or LaunchParameters())
+
+
+def _word(state: JobState) -> str:
+    return "cancelled" if state is JobState.CANCELLED else "ended: its time was over"
+
+
+def _key(trial: Trial) -> str:
+    return f"trial/{trial.id}"

@@ -1,0 +1,270 @@
+"""The stages of a trial. Each finds what it began before, or begins it: none does anything twice."""
+
+import asyncio
+from functools import partial
+
+from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
+from benchyard.engine.build_log import Mask
+from benchyard.engine.descriptors import write_pieces
+from benchyard.engine.devboxes import Asked
+from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.jobs.collecting import collect
+from benchyard.engine.jobs.failures import TrialFailed, of_devbox, of_error, of_output, of_setup
+from benchyard.engine.jobs.way import Way
+from benchyard.engine.runs.scenario_runs import RUN_PREFIX
+from benchyard.engine.runs.starting import Start
+from benchyard.engine.setup import completed, run_step
+from benchyard.engine.states import BOOTING, ENDED
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, DevboxGone, NotFound
+from benchyard.hosts.host import ExecRequest, ExecutionState
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.devboxes import Devbox, DevboxStatus
+from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
+from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
+from benchyard.models.runs import ContractResult, RunProfile, ScenarioRun
+
+PROVISION_SECONDS = 600.0
+SETUP_SECONDS = 360.0
+AGENT_SECONDS_DEFAULT = 7200.0
+AGENT_EXECUTION = "agent"
+_SETUP_EXECUTION = "agent-setup"
+_GRACE_SECONDS = 30.0
+"""After the bell: the devbox itself ends the agent's commands; if it does not, we do."""
+_TAIL_LINES = 20
+
+_MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3:" "$2"'
+
+
+def agent_seconds(way: Way) -> float:
+    """How long the agent has: the scenario's limit or the job's, whichever is less, times the multiplier."""
+    own = way.cast.scenario.agent_timeout_sec
+    asked = way.config.timeout_seconds
+    limits = [each for each in (own, asked) if each is not None]
+    return min(limits, default=AGENT_SECONDS_DEFAULT) * way.multiplier
+
+
+async def provision(way: Way) -> None:
+    """The scenario run and its devbox, up and running."""
+    desk, trial = way.desk, way.trial
+    run_id = id_from_bytes(RUN_PREFIX, desk.tools.vault.derive("trial-runs", trial.id))
+    # Before it is there: whoever cancels the trial must know what to end.
+    way.note(scenario_run_id=run_id)
+    if not way.is_fresh:
+        way.run = await until_kept(partial(desk.runs.records.find, run_id))
+    if way.run is None:
+        way.run = await _begun(way, run_id)
+    way.note(devbox_id=way.run.devbox_id)
+    way.devbox = await desk.tools.roster.wait(way.run.devbox_id, _is_up, PROVISION_SECONDS * way.multiplier)
+    if way.devbox.status in BOOTING:
+        raise TrialFailed("infrastructure", "ProvisionTimeout", "the devbox did not come up in time")
+    if way.is_scored:
+        await _recall(way)
+    elif way.devbox.status in ENDED:
+        raise of_devbox(way.devbox)
+
+
+async def _begun(way: Way, run_id: str) -> ScenarioRun:
+    """A new run; where it is refused there is none that could be looked up."""
+    try:
+        await _check_secrets(way)
+        return await uninterrupted(until_kept(partial(way.desk.runs.begin, Asked(run_id), _start(way))))
+    except (BenchyardError, TrialFailed):
+        way.note(scenario_run_id=None)
+        raise
+
+
+async def _check_secrets(way: Way) -> None:
+    """Raise TrialFailed for a secret that is gone since the job began: that is not the scenario's failure."""
+    try:
+        await _secrets(way)
+    except NotFound as error:
+        raise TrialFailed("infrastructure", "SecretGone", error.message) from error
+
+
+async def _secrets(way: Way) -> list[str]:
+    """The values of the secrets that the agent is given; raises NotFound for one that is gone."""
+    environment = way.config.agent_environment
+    names = (environment and environment.secrets) or {}
+    return [await until_kept(partial(way.desk.tools.secrets.value, name)) for name in names.values()]
+
+
+async def _shown(way: Way, told: str) -> str:
+    """What an agent said, for everybody who may see the job: without its secrets."""
+    try:
+        return Mask(await _secrets(way)).hide(told)
+    except NotFound:
+        return "(left out: a secret was deleted meanwhile, and may be in it)"
+
+
+async def _recall(way: Way) -> None:
+    """What an earlier server knew of the agent's end, and may not have kept."""
+    if state := await _known(way):
+        way.note(exit_status=state.exit_status, ended_by="timeout" if state.timed_out else None)
+
+
+def _start(way: Way) -> Start:
+    job, trial = way.cast.job, way.trial
+    environment = way.config.agent_environment
+    scorers = len(way.cast.scenario.scoring_contract.scoring_function_parameters)
+    seconds = PROVISION_SECONDS + SETUP_SECONDS + way.cast.scenario.scorer_seconds * scorers
+    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agent_seconds(way) + 2 * seconds * max(1.0, way.multiplier)))
+    return Start(
+        scenario=way.cast.scenario,
+        profile=RunProfile(
+            env_vars=dict(environment.environment_variables or {}) if environment else None,
+            secrets=dict(environment.secrets or {}) if environment else None,
+            purpose=f"trial {trial.id} of job {job.id}",
+            # A trial ends its devbox itself; this is for the case that nobody is left to do it.
+            launch_parameters=LaunchParameters(keep_alive_time_seconds=lifetime),
+        ),
+        benchmark_run_id=job.benchmark_run_ids[trial.agent],
+        metadata={
+            JOB_KEY: job.id,
+            TRIAL_KEY: trial.id,
+            "benchyard.attempt": str(trial.attempt),
+        },
+        shown=way.cast.shown,
+        scorer_multiplier=way.multiplier,
+    )
+
+
+async def set_up(way: Way, launch: Launch) -> None:
+    """What the agent finds in its devbox: the prompt, its own files, and a folder for its logs."""
+    task, devbox_id = way.task(), way.the_devbox.id
+    if await _known(way) is not None:
+        return
+    try:
+        async with asyncio.timeout(SETUP_SECONDS * way.multiplier):
+            folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, way.user)
+            argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
+            request = ExecRequest(id=_SETUP_EXECUTION, argv=argv, cwd="/", user="root")
+            if failure := await run_step(way.desk.tools, devbox_id, request):
+                raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
+            for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
+                opening = way.desk.tools.host.open_fresh(devbox_id, path, "root", 0o755)
+                await write_pieces(await opening, path, iter([content]))
+    except TimeoutError as error:
+        raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
+
+
+async def run_agent(way: Way, launch: Launch) -> None:
+    """The agent at work, from its start to its end, and everything it started with it."""
+    task, devbox_id = way.task(), way.the_devbox.id
+    isolation = way.cast.scenario.scoring_isolation or "clean"
+    seconds = agent_seconds(way)
+    request = ExecRequest(
+        id=AGENT_EXECUTION,
+        command=f"exec < {task.prompt_file}\n{launch.command}",
+        env={**contract_env(task), **launch.env},
+        cwd=task.working_directory,
+        timeout_seconds=seconds,
+        strict=isolation != "live",
+    )
+    state = await _known(way) or await way.desk.tools.host.exec(devbox_id, request)
+    state, is_late = await _over(way, state, seconds)
+    if isolation != "live":
+        await _stop_everything(way)
+    await _judge(way, state, is_late=is_late)
+
+
+async def _known(way: Way) -> ExecutionState | None:
+    """The agent's execution, if an earlier server began it."""
+    try:
+        return await way.desk.tools.host.execution(way.the_devbox.id, AGENT_EXECUTION)
+    except NotFound:
+        return None
+
+
+async def _over(way: Way, state: ExecutionState, seconds: float) -> tuple[ExecutionState, bool]:
+    """The agent's execution when it is over, or when it should have been for a while."""
+    try:
+        # Counted anew after a restart: what its clock says of the time before may be wrong by days.
+        async with asyncio.timeout(seconds + _GRACE_SECONDS):
+            return await completed(way.desk.tools, state), False
+    except TimeoutError:
+        # Root in a devbox can stop whoever would end it; the disk is scored as it is now.
+        return state, True
+
+
+async def _stop_everything(way: Way) -> None:
+    """No work goes on after the bell: whatever the agent left running is killed."""
+    devbox = await way.desk.tools.roster.get(way.the_devbox.id)
+    if devbox.status is DevboxStatus.RUNNING:
+        try:
+            await way.desk.tools.host.rooms.kill_all(devbox.id)
+        except BenchyardError:
+            # It may have ended meanwhile; else the error is a real one.
+            if (await way.desk.tools.roster.get(devbox.id)).status is DevboxStatus.RUNNING:
+                raise
+
+
+async def _judge(way: Way, state: ExecutionState, *, is_late: bool) -> None:
+    """Note how the agent ended, and collect what it left; raises TrialFailed where it failed."""
+    tools, devbox_id = way.desk.tools, way.the_devbox.id
+    way.devbox = await _seen(way)
+    if way.devbox.status in ENDED:
+        raise of_devbox(way.devbox)
+    if lost_output := of_output(state.hint):
+        raise lost_output
+    timed_out = is_late or state.timed_out
+    if timed_out:
+        way.note(ended_by="timeout")
+    way.note(exit_status=state.exit_status)
+    await collect(way)
+    error, _ = await tools.host.tail(devbox_id, AGENT_EXECUTION, "stderr", _TAIL_LINES)
+    error = await _shown(way, error)
+    ended = Ended(
+        exit_status=state.exit_status or 0,
+        signal=state.signal,
+        timed_out=timed_out,
+        hint=state.hint,
+        stderr_tail=error,
+    )
+    if not timed_out and (reason := way.cast.agent.judge(ended)):
+        raise TrialFailed("agent", "AgentError", reason)
+
+
+async def score(way: Way) -> ContractResult:
+    """What the scorers say of what the agent left; raises TrialFailed where they say nothing."""
+    runs, run_id = way.desk.runs, str(way.trial.scenario_run_id)
+    if way.run is None or way.run.result is None:
+        await until_kept(partial(runs.score, run_id, f"trial-{way.trial.id}"))
+    way.run = await runs.settled(run_id)
+    result = way.run.result
+    if result is None:
+        raise of_devbox(await _seen(way))
+    wrong = [each for each in result.scoring_function_results if each.state == "error"]
+    if not wrong:
+        return result
+    devbox = await _seen(way)
+    if devbox.status is DevboxStatus.FAILURE:
+        raise of_devbox(devbox)
+    told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
+    if way.trial.ended_by == "timeout":
+        raise TrialFailed("timeout", "AgentTimeoutError", f"the agent's time was over, and {told}")
+    raise TrialFailed("scorer", "ScorerError", told)
+
+
+async def lost(way: Way, error: DevboxGone) -> TrialFailed:
+    """Why the devbox is gone that something was asked of."""
+    if way.devbox is None:
+        return of_error(error)
+    devbox = await way.desk.tools.roster.wait(way.devbox.id, _has_ended, _GRACE_SECONDS)
+    return of_devbox(devbox) if devbox.status in ENDED else of_error(error)
+
+
+async def _seen(way: Way) -> Devbox:
+    """The devbox as it is; the host sees that one has ended a moment before its record tells why."""
+    tools, devbox_id = way.desk.tools, way.the_devbox.id
+    if devbox_id in tools.host.running():
+        return await tools.roster.get(devbox_id)
+    return await tools.roster.wait(devbox_id, _has_ended, _GRACE_SECONDS)
+
+
+def _is_up(devbox: Devbox) -> bool:
+    return devbox.status not in BOOTING
+
+
+def _has_ended(devbox: Devbox) -> bool:
+    return devbox.status in ENDED

@@ -1,0 +1,30 @@
+"""A trial from its beginning to its end."""
+
+from benchyard.engine.jobs.failures import TrialFailed, of_error
+from benchyard.engine.jobs.stages import lost, provision, run_agent, score, set_up
+from benchyard.engine.jobs.way import Way
+from benchyard.errors import BenchyardError, DevboxGone
+from benchyard.models.trials import Trial, TrialState
+
+_S = TrialState
+
+
+async def run_trial(way: Way) -> Trial:
+    """Carry a trial from wherever it is to its end: its score, or why there is none."""
+    try:
+        async with way.stage("provision", _S.PROVISIONING):
+            await provision(way)
+        if not way.is_scored and (launch := way.launch()):
+            async with way.stage("setup", _S.SETTING_UP):
+                await set_up(way, launch)
+            async with way.stage("agent", _S.RUNNING):
+                await run_agent(way, launch)
+        async with way.stage("scoring", _S.SCORING):
+            result = await score(way)
+        return way.completed(result)
+    except TrialFailed as failure:
+        return way.failed(failure)
+    except DevboxGone as error:
+        return way.failed(await lost(way, error))
+    except (BenchyardError, OSError) as error:
+        return way.failed(of_error(error))

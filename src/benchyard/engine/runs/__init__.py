@@ -1,0 +1,1 @@
+"""What was run: scenario runs and benchmark runs, their scores, and how those come about."""

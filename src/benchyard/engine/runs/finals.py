@@ -1,0 +1,146 @@
+"""Final states: what a run left, kept for a while so that it can be scored again."""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+
+from benchyard.engine.boot import FINAL_KIND, PRISTINE
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.board import Board
+from benchyard.engine.runs.stages import Case, frozen_id
+from benchyard.engine.tools import Tools
+from benchyard.errors import BenchyardError, NotFound, from_os
+from benchyard.models.runs import FinalState, ScenarioRun
+
+LIVE = "it was scored live, in its devbox: what counted was something that ran there, and that has ended"
+CANCELED = "the run was canceled"
+_OFF = "this server keeps none; start it with --final-state-max-size 256MiB to keep those of later runs"
+_FINAL = "-final"
+_START = "-start"
+_DAY_MS = 24 * 3600 * 1000
+_PRUNE_SECONDS = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of a final state: it is kept, or gone for a reason."""
+
+    state: FinalState | None = None
+    gone: str | None = None
+
+
+class FinalStates:
+    """All final states of this server: images that name the layers which a scoring froze.
+
+    The image is there before the run's record names it, and the record lets go of it before it is removed:
+    who is killed in between leaves an image without a name, never a name without its image.
+    """
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._unnamed: set[str] = set()
+        """Images that were made here, and are not in a record yet."""
+
+    async def keep(self, case: Case) -> Kept:
+        """Keep what was frozen for a scoring; whatever goes wrong with that is a reason, not an error."""
+        try:
+            return await self._keep(case)
+        except BenchyardError as error:
+            return Kept(gone=f"it could not be kept: {error.message}")
+        except OSError as error:
+            return Kept(gone=f"it could not be kept: {from_os(error).message}")
+
+    async def _keep(self, case: Case) -> Kept:
+        most = self._tools.settings.final_state_max_bytes
+        if not most:
+            return Kept(gone=_OFF)
+        sources = {frozen_id(case.run) + _FINAL: case.image_id}
+        if case.isolation == "answer":
+            sources[frozen_id(case.run) + _START] = case.devbox.id + PRISTINE
+        size = sum([(await self._tools.images.get(each)).size_bytes for each in sources.values()])
+        if size > most:
+            told = f"what was changed takes {size} bytes, and at most {most} are kept"
+            return Kept(gone=f"it is too large: {told} (--final-state-max-size)")
+        self._unnamed |= sources.keys()
+        for made, source in sources.items():
+            # One of that name is of a server that was killed before it could note it.
+            await self._remove(made)
+            await self._tools.images.share(source, made, FINAL_KIND)
+        images = [*sources]
+        state = FinalState(
+            image_id=images[0],
+            start_image_id=images[1] if len(images) > 1 else None,
+            size_bytes=size,
+            create_time_ms=now_ms(),
+            working_directory=case.working_directory,
+            launch_parameters=case.devbox.launch_parameters,
+            environment_variables=case.devbox.environment_variables,
+        )
+        return Kept(state)
+
+    async def settle(self, scored: ScenarioRun, now: ScenarioRun) -> None:
+        """Remove what a scoring kept, and what was kept before it, unless the run names it now."""
+        frozen = frozen_id(scored)
+        ids = {frozen + _FINAL, frozen + _START, *named_by(scored)}
+        for image_id in ids - named_by(now):
+            await self._remove(image_id)
+        self._unnamed -= ids
+
+    async def _remove(self, image_id: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._tools.images.remove(image_id)
+
+    def watch(self, board: Board) -> None:
+        """From now on, remove what is over its days; at first also what a stop left without a name."""
+        self._tools.work.start("finals/prune", partial(self._prune_for_ever, board))
+
+    async def _prune_for_ever(self, board: Board) -> None:
+        while True:
+            try:
+                await self.prune(board)
+            except (BenchyardError, OSError) as error:
+                _log.warning("final states could not be pruned, will try again: %s", error)
+            await asyncio.sleep(_PRUNE_SECONDS)
+
+    async def prune(self, board: Board) -> None:
+        """Remove what is over its days, and what no run names."""
+        images = defaultdict(set)
+        for image in await self._tools.images.list():
+            if image.kind == FINAL_KIND:
+                images[image.id.partition("-")[0]].add(image.id)
+        for run_id, found in images.items():
+            try:
+                await self._prune(board, run_id, found)
+            except BenchyardError as error:
+                # One record that cannot be read must not keep all others.
+                _log.warning("the final state of run %s is left alone: %s", run_id, error.message)
+
+    async def _prune(self, board: Board, run_id: str, found: set[str]) -> None:
+        # Looked at before the record is: what comes to be named in between is in one of both.
+        loose = found - self._unnamed
+        run = await board.records.find(run_id)
+        if run is not None and self._is_over(run):
+            run = await board.change(run_id, self._without_old)
+        for image_id in loose - (named_by(run) if run else set()):
+            await self._remove(image_id)
+
+    def _is_over(self, run: ScenarioRun) -> bool:
+        if run.final_state is None or run.rescoring is not None:
+            return False
+        return now_ms() - run.final_state.create_time_ms > self._tools.settings.final_state_days * _DAY_MS
+
+    def _without_old(self, run: ScenarioRun) -> ScenarioRun:
+        if not self._is_over(run):
+            return run
+        reason = f"it was pruned after {self._tools.settings.final_state_days:g} days (--final-state-days)"
+        return run.model_copy(update={"final_state": None, "final_state_gone": reason})
+
+
+def named_by(run: ScenarioRun) -> set[str]:
+    """The images of a run's final state."""
+    return run.final_state.image_ids() if run.final_state else set()

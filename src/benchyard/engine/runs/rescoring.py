@@ -1,0 +1,157 @@
+"""Runs that are over, scored again from what they left: by a better scorer, or by one that works."""
+
+import asyncio
+import logging
+from functools import partial
+from weakref import WeakValueDictionary
+
+from benchyard.engine.boot import SCORING_KIND
+from benchyard.engine.definitions.scenarios import Scenarios
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.board import Board
+from benchyard.engine.runs.judging import Judging, attempt
+from benchyard.engine.runs.outcomes import Outcome, rescored
+from benchyard.engine.runs.scoring import Scoring
+from benchyard.engine.runs.stages import frozen_id
+from benchyard.engine.states import ENDED
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import Conflict, NotFound, Unreadable
+from benchyard.models.runs import FinalState, Rescoring, RunState, ScenarioRun
+from benchyard.models.scenarios import Scenario
+
+_log = logging.getLogger(__name__)
+
+
+class Rescorings:
+    """Scorings from final states.
+
+    The image that one grades is there before the record says that it was asked for: a server that begins
+    finds by its images what it has to go on with, and need not read every run there ever was.
+    """
+
+    def __init__(self, tools: Tools, board: Board, scenarios: Scenarios, scoring: Scoring) -> None:
+        self._tools = tools
+        self._board = board
+        self._scenarios = scenarios
+        self._scoring = scoring
+        self._judging = Judging(tools, scoring)
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def asked(self) -> set[str]:
+        """The runs whose scoring from a final state a stop cut short."""
+        found = set()
+        for image in await self._tools.images.list():
+            run_id = image.id.partition("-")[0]
+            if image.kind == SCORING_KIND and await self._is_asked(run_id):
+                found.add(run_id)
+        return found
+
+    async def _is_asked(self, run_id: str) -> bool:
+        try:
+            run = await self._board.records.find(run_id)
+        except Unreadable as error:
+            _log.error("a run is not scored again: %s", error.message)
+            return False
+        return run is not None and run.rescoring is not None
+
+    async def note(self, id: str, request_id: str | None, *, newest: bool) -> tuple[ScenarioRun, bool]:
+        """Note that one is asked for; returns the run, and whether that is new. Raises Conflict."""
+        lock = self._asking.setdefault(id, asyncio.Lock())
+        async with lock:
+            run = await self._board.get(id)
+            if _is_asked(run, request_id):
+                return run, False
+            state = _final_state(run)
+            await self._require_end(run)
+            scenario = await self._scenarios.get(run.scenario_id) if newest else await self._own(run)
+            _require_scorable(run, scenario, state)
+            await self._scenarios.freeze(scenario)
+            begun = run.model_copy(update=_asked(run, request_id, scenario.revision))
+            await self._scoring.thaw(state, frozen_id(begun))
+
+            def apply(now: ScenarioRun) -> ScenarioRun:
+                if now.final_state != state or now.scorings != run.scorings:
+                    raise Conflict(f"scenario run {id} was changed meanwhile; look at it and try again")
+                return now.model_copy(update=_asked(now, request_id, scenario.revision))
+
+            try:
+                return await self._board.change(id, apply), True
+            except BaseException:
+                await self._scoring.forget(frozen_id(begun))
+                raise
+
+    async def run(self, id: str) -> None:
+        """Score a run again, if that was asked for; whatever happens is noted in it."""
+        run = await until_kept(partial(self._board.get, id))
+        if run.rescoring is None:
+            return
+        found = await attempt(partial(self._outcome, run), id)
+        await until_kept(partial(self._board.change, id, partial(rescored, run.scorings, found)))
+        # Not before: by this image the next server would have found it.
+        await self._scoring.forget(frozen_id(run))
+
+    async def _outcome(self, run: ScenarioRun) -> Outcome:
+        state = _final_state(run)
+        revision = run.rescoring.scenario_revision if run.rescoring else run.scenario_revision
+        wanted = await until_kept(partial(self._scenarios.at, run.scenario_id, revision))
+        own = await until_kept(partial(self._own, run))
+        # How it is scored may be new; what the task was, and where it was worked on, is as it was.
+        task = {"environment": own.environment, "input_context": own.input_context}
+        return await self._judging.of_final_state(run, wanted.model_copy(update=task), state)
+
+    async def _own(self, run: ScenarioRun) -> Scenario:
+        return await self._scenarios.at(run.scenario_id, run.scenario_revision)
+
+    async def _require_end(self, run: ScenarioRun) -> None:
+        if run.state is RunState.COMPLETED:
+            return
+        try:
+            devbox = await self._tools.roster.get(run.devbox_id)
+        except NotFound:
+            return
+        if devbox.status not in ENDED:
+            raise Conflict(
+                f"the devbox of scenario run {run.id} is {devbox.status}: `score` scores it as it is now, "
+                "and once the run is completed `rescore` scores what it left"
+            )
+
+
+def _is_asked(run: ScenarioRun, request_id: str | None) -> bool:
+    return run.rescoring is not None or (request_id is not None and run.scoring_request == request_id)
+
+
+def _asked(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:
+    return {
+        "rescoring": Rescoring(scenario_revision=revision, create_time_ms=now_ms()),
+        "rescoring_failure": None,
+        "scorings": run.scorings + 1,
+        "scoring_request": request_id,
+    }
+
+
+def _final_state(run: ScenarioRun) -> FinalState:
+    """What a run left; raises Conflict, which says why there is nothing."""
+    if run.state not in (RunState.COMPLETED, RunState.SCORED):
+        raise Conflict(
+            f"scenario run {run.id} is {run.state}: only a run that was scored and completed can be scored "
+            "again from what it left"
+        )
+    if run.result is None:
+        raise Conflict(f"scenario run {run.id} was never scored, and keeps nothing that could be")
+    if run.final_state is None:
+        why = run.final_state_gone or "it was scored before this server kept any"
+        raise Conflict(f"what scenario run {run.id} left is not there to be scored again: {why}")
+    return run.final_state
+
+
+def _require_scorable(run: ScenarioRun, scenario: Scenario, state: FinalState) -> None:
+    """Raise Conflict where a revision of the scenario is scored in a way that needs more than is kept."""
+    told = f"scenario {scenario.id} is scored `{scenario.scoring_isolation}` in revision {scenario.revision}"
+    if scenario.scoring_isolation == "live":
+        raise Conflict(f"{told}, in a devbox that runs, and that of scenario run {run.id} has ended")
+    if scenario.scoring_isolation == "answer" and state.start_image_id is None:
+        raise Conflict(
+            f"{told}, onto what the devbox was when it began; that was not kept for scenario run {run.id}, "
+            "which began with another isolation"
+        )

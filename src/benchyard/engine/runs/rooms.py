@@ -1,0 +1,131 @@
+"""The room a scorer grades in: a devbox of its own, or in `live` scenarios the one that was worked in."""
+
+import asyncio
+import contextlib
+import posixpath
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchyard.engine.descriptors import PIECE_BYTES, write_pieces
+from benchyard.engine.homes import home_of
+from benchyard.engine.setup import completed
+from benchyard.engine.tools import Tools
+from benchyard.errors import BenchyardError, ScorerFailed, UsageError
+from benchyard.hosts.host import ExecRequest, ExecutionState
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran, Room
+
+SCORING_PREFIX = "scoring-"
+"""What the ids of scorers' executions begin with."""
+_ROOT = "root"
+_REMOVED_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where, as whom and for how long a scorer works."""
+
+    devbox_id: str
+    user: str
+    working_directory: str | None
+    """None is the user's home."""
+    seconds: float
+    env: Mapping[str, str] = field(default_factory=dict)
+    label: str = "0"
+    """Tells this scorer's executions from those of others."""
+
+
+class DevboxRoom(Room):
+    """A scorer's view of a devbox."""
+
+    def __init__(self, tools: Tools, place: Place, working_directory: str) -> None:
+        self.working_directory = working_directory
+        self._tools = tools
+        self._place = place
+        self._token = secrets.token_hex(8)
+        self._private = f"/run/benchyard-{self._token}"
+        self._put: list[str] = []
+        self._commands = 0
+        self._deadline = asyncio.get_running_loop().time() + place.seconds
+
+    async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
+        whole = posixpath.normpath(posixpath.join(self.working_directory, path))
+        self._put.append(whole)
+        # As root: what the agent made unwritable for the user must not keep a test away.
+        await self._write(
+            whole, content, self._tools.host.open_fresh(self._place.devbox_id, whole, _ROOT, mode)
+        )
+        return whole
+
+    async def keep(self, name: str, content: bytes) -> str:
+        path = f"{self._private}/{posixpath.basename(name)}"
+        # Not for others: a scorer may run the answer as another user, who must not read what is expected.
+        opening = self._tools.host.open_kept(self._place.devbox_id, path, self._place.user)
+        await self._write(path, content, opening)
+        return path
+
+    async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:
+        try:
+            pieces = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
+            await write_pieces(await opening, path, pieces)
+        except UsageError as error:
+            raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
+
+    async def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> Ran:
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return Ran(exit_status=137, stdout=b"", stderr=b"", timed_out=True)
+        self._commands += 1
+        request = ExecRequest(
+            id=f"{SCORING_PREFIX}{self._place.label}-{self._token}-{self._commands}",
+            command="",
+            argv=tuple(argv),
+            cwd=cwd or self.working_directory,
+            user=self._place.user,
+            env={**self._place.env, **(env or {})},
+            timeout_seconds=left,
+            strict=True,
+        )
+        state = await completed(self._tools, await self._tools.host.exec(self._place.devbox_id, request))
+        return Ran(
+            exit_status=state.exit_status or 0,
+            stdout=await self._end(state, "stdout", state.stdout_bytes),
+            stderr=await self._end(state, "stderr", state.stderr_bytes),
+            timed_out=state.timed_out,
+            signal=state.signal,
+            truncated=state.stdout_truncated,
+        )
+
+    async def _end(self, state: ExecutionState, stream: str, size: int) -> bytes:
+        start = max(0, size - MOST_OUTPUT_BYTES)
+        pieces = self._tools.host.output(state.devbox_id, state.id, stream, start, follow=False)
+        return b"".join([piece async for piece in pieces])[-MOST_OUTPUT_BYTES:]
+
+    async def clear(self) -> None:
+        """Take away what was kept and put here, from a devbox that goes on and may be graded again."""
+        for at in range(0, max(1, len(self._put)), _REMOVED_AT_ONCE):
+            request = ExecRequest(
+                id=f"{SCORING_PREFIX}{self._place.label}-{self._token}-clear-{at}",
+                command="",
+                argv=("/bin/rm", "-rf", "--", self._private, *self._put[at : at + _REMOVED_AT_ONCE]),
+                cwd="/",
+                user=_ROOT,
+            )
+            await completed(self._tools, await self._tools.host.exec(self._place.devbox_id, request))
+
+
+@contextlib.asynccontextmanager
+async def room_in(tools: Tools, place: Place, *, stays: bool = False) -> AsyncIterator[DevboxRoom]:
+    """A room in a devbox that runs; with `stays` the devbox goes on, and nothing of the scorer is left."""
+    room = DevboxRoom(
+        tools, place, place.working_directory or await home_of(tools, place.devbox_id, place.user)
+    )
+    try:
+        yield room
+    finally:
+        if stays:
+            with contextlib.suppress(BenchyardError):
+                await uninterrupted(room.clear())

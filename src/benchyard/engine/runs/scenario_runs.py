@@ -1,0 +1,281 @@
+"""Scenario runs as the API sees them: started, scored, completed, canceled; none is lost with the server."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+
+from benchyard.engine.definitions.scenarios import Scenarios
+from benchyard.engine.devboxes import Asked, Devboxes
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.board import Board
+from benchyard.engine.runs.finals import CANCELED
+from benchyard.engine.runs.judging import Judging, attempt
+from benchyard.engine.runs.outcomes import after_devbox, ended, failed, scored
+from benchyard.engine.runs.rescoring import Rescorings
+from benchyard.engine.runs.scoring import Scoring
+from benchyard.engine.runs.stages import frozen_id
+from benchyard.engine.runs.starting import Start, Starting, require_walls
+from benchyard.engine.states import ENDED
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.devboxes import Devbox
+from benchyard.models.runs import (
+    ENDED_RUNS,
+    BenchmarkRun,
+    RunState,
+    RunWaitRequest,
+    ScenarioRun,
+    ScenarioRunRequest,
+)
+from benchyard.models.scenarios import Scenario
+from benchyard.store.collection import Collection
+
+RUN_PREFIX = "scr_"
+HOLD_SECONDS = 25.0
+_HOUR = 3600.0
+
+_S = RunState
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where runs are kept."""
+
+    scenario_runs: Collection[ScenarioRun]
+    benchmark_runs: Collection[BenchmarkRun]
+
+
+class ScenarioRuns:
+    """All scenario runs of this server."""
+
+    def __init__(
+        self, tools: Tools, records: Records, scenarios: Scenarios, devboxes: Devboxes, scoring: Scoring
+    ) -> None:
+        self.records = records.scenario_runs
+        self.board = Board(records.scenario_runs)
+        self.scenarios = scenarios
+        self._tools = tools
+        self._devboxes = devboxes
+        self._scoring = scoring
+        self._starting = Starting(tools, records.benchmark_runs, devboxes, scoring)
+        self._judging = Judging(tools, scoring)
+        self._rescorings = Rescorings(tools, self.board, scenarios, scoring)
+
+    async def open(self) -> None:
+        """Go on with what a stop cut short: scorings begin again, ends are noted and seen to."""
+        unfinished = await self.records.all({"status": [each.value for each in _S if each not in ENDED_RUNS]})
+        scoring = {run.id for run in unfinished if run.state is _S.SCORING}
+        asked = await self._rescorings.asked()
+        await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.roster.live()})
+        self._scoring.finals.watch(self.board)
+        for run in unfinished:
+            self._watch(run.id)
+            if run.state is _S.SCORING:
+                self._start_scoring(run.id)
+        for run_id in asked:
+            self._start_rescoring(run_id)
+        await self._end_left()
+
+    async def _end_left(self) -> None:
+        """End the devboxes of runs that had ended, but for that, when the server did."""
+        made_for = {
+            devbox.initiator_id: devbox.id
+            for devbox in self._tools.roster.live()
+            if devbox.initiator_type == "scenario" and devbox.initiator_id
+        }
+        for run in await self.records.all(
+            {"id": list(made_for), "status": [each.value for each in ENDED_RUNS]}
+        ):
+            await self._devboxes.shutdown(made_for[run.id], force=True)
+
+    async def start(self, asked: Asked, request: ScenarioRunRequest) -> ScenarioRun:
+        """Begin a run: its devbox comes up in the background. The same request again returns what it made."""
+        existing = await self.records.find(asked.id)
+        if existing is not None:
+            if existing.request_hash != asked.request_hash:
+                raise UsageError("this x-request-id was used with another body; send a new one")
+            return existing
+        require_walls(self._tools)
+        scenario = await self.scenarios.get(request.scenario_id)
+        profile = await self._starting.profile(scenario, request)
+        metadata = request.metadata or {}
+        start = Start(scenario, profile, request.benchmark_run_id, request.run_name, metadata)
+        return await self.begin(asked, start)
+
+    async def begin(self, asked: Asked, start: Start) -> ScenarioRun:
+        """Begin a run about which all is known; the same again returns what there is."""
+        scenario = start.scenario
+        await self.scenarios.freeze(scenario)
+        devbox = await self._starting.devbox(asked, start)
+        run = ScenarioRun(
+            id=asked.id,
+            create_time_ms=now_ms(),
+            request_hash=asked.request_hash,
+            scenario_id=scenario.id,
+            scenario_revision=scenario.revision,
+            benchmark_run_id=start.benchmark_run_id,
+            devbox_id=devbox.id,
+            name=start.run_name or scenario.name,
+            purpose=start.profile.purpose,
+            metadata=start.metadata,
+            environment_variables=start.profile.env_vars or {},
+            secrets=start.profile.secrets or {},
+            scorer_multiplier=start.scorer_multiplier,
+        )
+        run, is_new = await uninterrupted(self.records.insert_once(run))
+        if is_new:
+            self._watch(run.id)
+        return run
+
+    async def get(self, id: str) -> ScenarioRun:
+        """The run of that id; raises NotFound."""
+        return await self.records.get(id)
+
+    async def scenario(self, run: ScenarioRun) -> Scenario:
+        """The scenario as the run began with it."""
+        return await self.scenarios.at(run.scenario_id, run.scenario_revision)
+
+    async def score(self, id: str, request_id: str | None = None) -> ScenarioRun:
+        """Begin to score a run; one that is being scored is left to it, one that was scored is again.
+
+        The same request again, whose answer was lost, begins nothing.
+        """
+        begun: list[bool] = []
+
+        def apply(run: ScenarioRun) -> ScenarioRun:
+            begun.clear()
+            if run.state is _S.SCORING or (request_id and run.scoring_request == request_id):
+                return run
+            if run.state in ENDED_RUNS:
+                raise Conflict(f"scenario run {id} is {run.state} and cannot be scored any more")
+            if run.rescoring is not None:
+                raise Conflict(
+                    f"scenario run {id} is being scored again from what it left; its devbox is gone"
+                )
+            begun.append(True)
+            asked = {"scorings": run.scorings + 1, "scoring_request": request_id}
+            return run.model_copy(update={"state": _S.SCORING, **asked})
+
+        async def begin() -> ScenarioRun:
+            run = await self.board.change(id, apply)
+            if begun:
+                self._start_scoring(id)
+            return run
+
+        # Whoever asked may go away: what is noted is begun.
+        return await uninterrupted(begin())
+
+    async def rescore(self, id: str, request_id: str | None = None, *, newest: bool = True) -> ScenarioRun:
+        """Begin to score a run again from its final state, by its scenario's newest revision or its own.
+
+        It stays as it is until there is another result; one that is being scored so is left to it. The same
+        request again begins nothing. Raises Conflict, which names why, where there is nothing to score.
+        """
+        return await uninterrupted(self._rescore(id, request_id, newest=newest))
+
+    async def complete(self, id: str) -> ScenarioRun:
+        """End a run and its devbox; raises StillWaiting while it is being scored for long."""
+        if (await self.records.get(id)).state is _S.SCORING:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HOLD_SECONDS):
+                    await self._tools.work.settle(_scoring_key(id))
+
+        def apply(run: ScenarioRun) -> ScenarioRun:
+            if run.state is _S.COMPLETED:
+                return run
+            if run.state is _S.SCORING:
+                raise StillWaiting(f"scenario run {id} is being scored; wait until it is scored")
+            if run.state in ENDED_RUNS:
+                raise Conflict(f"scenario run {id} is {run.state} and cannot be completed")
+            return ended(run, _S.COMPLETED)
+
+        return await self._end(await uninterrupted(self.board.change(id, apply)))
+
+    async def cancel(self, id: str) -> ScenarioRun:
+        """End a run and its devbox without a score; one that has ended stays as it is."""
+        return await self.end(id, _S.CANCELED)
+
+    async def end(self, id: str, state: RunState, reason: str | None = None) -> ScenarioRun:
+        """As `cancel`, for one that ends in another way: failed, or out of time."""
+
+        before: list[ScenarioRun] = []
+
+        def apply(run: ScenarioRun) -> ScenarioRun:
+            before[:] = [run]
+            if run.state in ENDED_RUNS:
+                return run
+            nothing = {"final_state": None, "final_state_gone": CANCELED, "rescoring": None}
+            return ended(run, state, reason).model_copy(update=nothing)
+
+        run = await uninterrupted(self.board.change(id, apply))
+        if run.state is not _S.COMPLETED:
+            await self._tools.work.cancel(_scoring_key(id))
+            await self._scoring.forget(frozen_id(run))
+            await self._scoring.finals.settle(before[0], run)
+        return await self._end(run)
+
+    async def wait(self, id: str, request: RunWaitRequest) -> ScenarioRun:
+        """The run once it has one of the states; raises StillWaiting when the time is over."""
+        seconds = HOLD_SECONDS if request.timeout_seconds is None else request.timeout_seconds
+
+        def is_there(run: ScenarioRun) -> bool:
+            return run.state in request.states and not (request.settled and run.rescoring)
+
+        return await self.board.until(id, is_there, min(seconds, HOLD_SECONDS))
+
+    async def settled(self, id: str) -> ScenarioRun:
+        """The run once it is not being scored any more, from its final state neither."""
+        await self._tools.work.settle(_scoring_key(id))
+        return await self.records.get(id)
+
+    async def _end(self, run: ScenarioRun) -> ScenarioRun:
+        with contextlib.suppress(NotFound):
+            await self._devboxes.shutdown(run.devbox_id, force=True)
+        return run
+
+    def _watch(self, id: str) -> None:
+        self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
+
+    async def _until_gone(self, id: str) -> None:
+        """Wait for the end of a run's devbox, and note what that means for the run."""
+        run = await until_kept(partial(self.records.get, id))
+        with contextlib.suppress(NotFound):
+            devbox = await self._tools.roster.get(run.devbox_id)
+            while devbox.status not in ENDED:
+                devbox = await self._tools.roster.wait(run.devbox_id, _has_ended, _HOUR)
+            await self._tools.work.settle(_scoring_key(id))
+            await until_kept(partial(self.board.change, id, partial(after_devbox, devbox)))
+
+    def _start_scoring(self, id: str) -> None:
+        self._tools.work.start(_scoring_key(id), partial(self._score, id))
+
+    async def _rescore(self, id: str, request_id: str | None, *, newest: bool) -> ScenarioRun:
+        run, is_new = await self._rescorings.note(id, request_id, newest=newest)
+        if is_new:
+            self._start_rescoring(id)
+        return run
+
+    def _start_rescoring(self, id: str) -> None:
+        self._tools.work.start(_scoring_key(id), partial(self._rescorings.run, id))
+
+    async def _score(self, id: str) -> None:
+        """Score a run; whatever happens is in the result, and the run goes on."""
+        run = await until_kept(partial(self.records.get, id))
+        if run.state is not _S.SCORING:
+            return
+        scenario = await until_kept(partial(self.scenario, run))
+        found = await attempt(partial(self._judging.outcome, run, scenario), id)
+        outcome = failed(run, scenario, found) if isinstance(found, str) else found
+        now = await until_kept(partial(self.board.change, id, partial(scored, run.scorings, outcome)))
+        await self._scoring.finals.settle(run, now)
+
+
+def _scoring_key(run_id: str) -> str:
+    return f"run/{run_id}/scoring"
+
+
+def _has_ended(devbox: Devbox) -> bool:
+    return devbox.status in ENDED

@@ -1,0 +1,216 @@
+"""Scoring: what a run left is frozen, and each scorer grades it in a fresh devbox of its own."""
+
+import asyncio
+import contextlib
+import logging
+import posixpath
+import time
+from functools import partial
+from typing import Any
+
+from benchyard.devboxes.base import Shown
+from benchyard.engine.boot import PRISTINE, SCORING_KIND
+from benchyard.engine.definitions.custom_scorers import CustomScorers
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.finals import LIVE, FinalStates, Kept
+from benchyard.engine.runs.outcomes import Outcome
+from benchyard.engine.runs.rooms import SCORING_PREFIX
+from benchyard.engine.runs.stages import Apart, Case, Desk, Inside, Stage, mounts_of
+from benchyard.engine.runs.tamper import Findings
+from benchyard.engine.setup import PTY_PREFIX, entrypoint_id
+from benchyard.engine.showing import shown_folders
+from benchyard.engine.tools import Tools
+from benchyard.errors import BenchyardError, Conflict, NotFound, ScorerFailed, from_os
+from benchyard.hosts.kits import KitFolders
+from benchyard.images.store import Image
+from benchyard.models.devboxes import DevboxStatus
+from benchyard.models.runs import ContractResult, FinalState, ScorerResult
+from benchyard.models.scenarios import Scenario, ScoringFunction
+from benchyard.scorers import catalog
+from benchyard.scorers.base import Context, Scorer
+
+_TRIM_SECONDS = 3600.0
+_ANSWER = "-answer"
+_SLACK_SECONDS = 120.0
+"""For what goes on around a scorer: making its environment, starting and ending its devbox."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class Scoring:
+    """Scores runs; at most so many at the same time."""
+
+    def __init__(self, tools: Tools, scorers: CustomScorers, kits: KitFolders) -> None:
+        self._tools = tools
+        self._scorers = scorers
+        self._kits = kits
+        self.finals = FinalStates(tools)
+        self._turns = asyncio.Semaphore(tools.settings.scorings_at_once)
+
+    async def score(self, case: Case) -> Outcome:
+        """Grade a run; what scorers do wrong is in the result. Raises when its disk cannot be had."""
+        desk = Desk(self._tools, self._kits, case, Findings())
+        async with self._turns:
+            results, kept = await self._results(desk)
+        tamper = desk.findings.report(case.working_directory)
+        return Outcome(_together(case, results), tamper, kept.state, kept.gone)
+
+    async def _results(self, desk: Desk) -> tuple[list[ScorerResult], Kept]:
+        if self._tools.host.pretends:
+            return await self._in_turn(desk), Kept(gone=LIVE)
+        if desk.case.isolation == "live":
+            return await self._inside(desk), Kept(gone=LIVE)
+        return await self._apart(desk)
+
+    async def open(self, scoring: set[str], devboxes: set[str]) -> None:
+        """Remove what a stop left, except for runs that are still being scored and devboxes that live."""
+        await self._kits.sweep()
+        kept = {devbox_id + PRISTINE for devbox_id in devboxes}
+        for image in await self._tools.images.list():
+            # What was carried over for an answer is never one's own id and number: it is made anew.
+            run_id = image.id.rpartition("-")[0]
+            if image.kind == SCORING_KIND and image.id not in kept and run_id not in scoring:
+                await self.forget(image.id)
+        self._tools.work.start("kits/trim", self._trim_for_ever)
+
+    async def _trim_for_ever(self) -> None:
+        while True:
+            try:
+                await self._kits.trim(self._tools.settings.kits_max_bytes, shown_folders(self._tools))
+            except (BenchyardError, OSError) as error:
+                _log.warning("kits could not be trimmed, will try again: %s", error)
+            await asyncio.sleep(_TRIM_SECONDS)
+
+    async def forget(self, image_id: str) -> None:
+        """Remove what a scoring froze, if it is there."""
+        for each in (image_id, _answer_id(image_id)):
+            with contextlib.suppress(NotFound):
+                await self._tools.images.remove(each)
+
+    async def mounts(self, scenario: Scenario) -> tuple[Shown, ...]:
+        """What the scorers of a `live` scenario need to find in its devbox from the start."""
+        found = {}
+        for function in _functions(scenario):
+            for kit in await self.scorer(function, Context()).kits(self._kits):
+                found[kit.target] = kit
+        return mounts_of(self._tools, tuple(found.values()))
+
+    def scorer(self, function: ScoringFunction, context: Context) -> Scorer[Any]:
+        """The scorer of a function."""
+        return catalog.parse(str(function.scorer.get("type")), function.scorer, context)
+
+    async def thaw(self, state: FinalState, image_id: str) -> None:
+        """Have what a run left as an image for a scoring; raises ImageError where it cannot be used here."""
+        try:
+            image = await self._tools.images.get(image_id)
+        except NotFound:
+            image = await self._share(state.image_id, image_id)
+        self._tools.images.rootfs(image)
+
+    async def _share(self, kept: str, image_id: str) -> Image:
+        try:
+            return await self._tools.images.share(kept, image_id, SCORING_KIND)
+        except NotFound as error:
+            raise Conflict(f"image {kept}, which a run left, is missing from the image store") from error
+
+    async def _freeze(self, desk: Desk) -> None:
+        case = desk.case
+        if case.kept is not None:
+            await self.thaw(case.kept, case.image_id)
+            return
+        devbox = await self._tools.roster.get(case.devbox.id)
+        is_running = devbox.status is DevboxStatus.RUNNING
+        await desk.findings.look_at_processes(self._tools, devbox.id, is_running=is_running)
+        await desk.findings.freeze(self._tools, devbox.id, case.image_id, case.working_directory)
+
+    async def _apart(self, desk: Desk) -> tuple[list[ScorerResult], Kept]:
+        case = desk.case
+        is_cut = False
+        try:
+            await self._freeze(desk)
+            image = case.image_id if case.isolation == "clean" else await self._answer(desk)
+            functions = _functions(case.scenario)
+            work = (self._graded(case, each, Apart(desk, image, at)) for at, each in enumerate(functions))
+            results = await asyncio.gather(*work)
+            return results, Kept(case.kept) if case.kept else await self.finals.keep(case)
+        except asyncio.CancelledError:
+            # The next server goes on from what is frozen; whoever cancels the run forgets it.
+            is_cut = True
+            raise
+        finally:
+            # What is scored from a final state is forgotten by whoever has noted the result.
+            if not is_cut and case.kept is None:
+                key = f"frozen/{case.image_id}"
+                self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
+
+    async def _answer(self, desk: Desk) -> str:
+        case = desk.case
+        base = case.working_directory
+        paths = [posixpath.normpath(posixpath.join(base, path)) for path in case.scenario.answer_paths or []]
+        carried = await self._tools.host.rooms.answer_image(
+            case.image_id, paths, case.start_image_id, _answer_id(case.image_id)
+        )
+        desk.findings.refused = list(carried.refused)
+        return _answer_id(case.image_id)
+
+    async def _inside(self, desk: Desk) -> list[ScorerResult]:
+        case = desk.case
+        devbox = await self._tools.roster.get(case.devbox.id)
+        if devbox.status is not DevboxStatus.RUNNING:
+            raise ScorerFailed(f"a live scenario is scored in its devbox, which is {devbox.status}")
+        kept = (entrypoint_id(devbox), PTY_PREFIX, SCORING_PREFIX)
+        await self._tools.host.rooms.kill_commands(devbox.id, kept)
+        await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
+        await desk.findings.look_at_disk(self._tools, devbox.id, case.working_directory)
+        return await self._in_turn(desk)
+
+    async def _in_turn(self, desk: Desk) -> list[ScorerResult]:
+        functions = enumerate(_functions(desk.case.scenario))
+        return [await self._graded(desk.case, each, Inside(desk, index)) for index, each in functions]
+
+    async def _graded(self, case: Case, function: ScoringFunction, stage: Stage) -> ScorerResult:
+        """One scorer's result, whatever happens to it."""
+        started = time.monotonic()
+        fields: dict[str, Any] = {"score": 0.0, "state": "error", "output": ""}
+        try:
+            async with asyncio.timeout(case.scorer_seconds + _SLACK_SECONDS):
+                scripts = await self._scorers.scripts([function])
+                texts = {name: each.bash_script for name, each in scripts.items()}
+                verdict = await stage.grade(self.scorer(function, Context(case.facts, texts)))
+            fields = {"score": verdict.score, "state": "complete", "output": verdict.output}
+            fields["facts"] = dict(verdict.facts)
+        except ScorerFailed as error:
+            fields |= {"reason": error.message, "output": str(error.details.get("output", ""))}
+        except TimeoutError:
+            fields["reason"] = f"the scorer was not done after {case.scorer_seconds:g} s"
+        except (BenchyardError, OSError) as error:
+            told = from_os(error).message if isinstance(error, OSError) else error.message
+            fields["reason"] = f"the scorer could not run: {told}"
+        if (reason := fields.get("reason")) is not None:
+            # Clients of the original show the output and nothing else.
+            fields["output"] = f"{fields['output'].rstrip()}\n[benchyard] {reason}\n".lstrip()
+        duration = int((time.monotonic() - started) * 1000)
+        return ScorerResult(
+            scoring_function_name=function.name, weight=function.weight, duration_ms=duration, **fields
+        )
+
+
+def _functions(scenario: Scenario) -> list[ScoringFunction]:
+    return scenario.scoring_contract.scoring_function_parameters
+
+
+def _answer_id(image_id: str) -> str:
+    return image_id + _ANSWER
+
+
+def _together(case: Case, results: list[ScorerResult]) -> ContractResult:
+    total = sum(each.weight * each.score for each in results)
+    return ContractResult(
+        # Weights add up to 1 but for what floating point leaves.
+        score=min(1.0, max(0.0, round(total, 9))),
+        scoring_function_results=results,
+        scored_time_ms=now_ms(),
+        isolation=case.scenario.scoring_isolation or "clean",
+        scenario_revision=case.scenario.revision,
+    )

@@ -1,0 +1,192 @@
+"""Where one scorer grades: in a fresh devbox from what was frozen, or in the one that was worked in."""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from benchyard.devboxes.base import Capability, Network, Shown
+from benchyard.engine.boot import PRISTINE, start_request
+from benchyard.engine.build_steps import end_devbox
+from benchyard.engine.homes import usual_home
+from benchyard.engine.runs.rooms import Place, room_in
+from benchyard.engine.runs.tamper import Findings
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import NotFound, ScorerFailed
+from benchyard.hosts.host import StartRequest
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.hosts.rooms import Opened
+from benchyard.models.devboxes import Devbox
+from benchyard.models.runs import FinalState, ScenarioRun
+from benchyard.models.scenarios import Scenario
+from benchyard.scorers.base import Room, Scorer, Verdict
+
+
+def frozen_id(run: ScenarioRun) -> str:
+    """The id of the image that the disk of a run is frozen as, for its present scoring."""
+    return f"{run.id}-{run.scorings}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run to be scored, and what is known about it."""
+
+    run: ScenarioRun
+    scenario: Scenario
+    devbox: Devbox
+    facts: Mapping[str, object] = field(default_factory=dict)
+    trajectory: bytes | None = field(default=None, repr=False)
+    """What was uploaded as the trajectory of the run, for scorers to read."""
+    kept: FinalState | None = None
+    """What is scored, where that is not a devbox any more."""
+
+    @property
+    def scorer_seconds(self) -> float:
+        """The time each scorer has."""
+        return self.scenario.scorer_seconds * self.run.scorer_multiplier
+
+    @property
+    def isolation(self) -> str:
+        """How it is kept apart from who made it."""
+        return self.scenario.scoring_isolation or "clean"
+
+    @property
+    def working_directory(self) -> str:
+        """Where the work was done: as the devbox was when it began, whatever it says of itself by now."""
+        home = self.devbox.purpose.home if self.devbox.purpose else None
+        return self.scenario.working_directory or home or usual_home(self.user)
+
+    @property
+    def image_id(self) -> str:
+        """What the disk is frozen as."""
+        return frozen_id(self.run)
+
+    @property
+    def start_image_id(self) -> str:
+        """What the disk looked like when the work began; only `answer` keeps that."""
+        return (self.kept and self.kept.start_image_id) or self.devbox.id + PRISTINE
+
+    @property
+    def user(self) -> str:
+        """Who the work was done as."""
+        user = self.devbox.launch_parameters.user_parameters
+        return user.username if user else "user"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What every stage of one scoring works with."""
+
+    tools: Tools
+    kits: Kits
+    case: Case
+    findings: Findings
+
+    async def room_place(self, devbox_id: str, index: int) -> Place:
+        """Where a scorer of this case works."""
+        given = {}
+        for name, secret in (self.case.scenario.scoring_secrets or {}).items():
+            given[name] = await self._secret(secret)
+        return Place(
+            devbox_id=devbox_id,
+            user=self.case.user,
+            working_directory=self.case.working_directory,
+            seconds=self.case.scorer_seconds,
+            env=given,
+            label=f"{self.case.run.scorings}-{index}",
+        )
+
+    async def _secret(self, name: str) -> str:
+        try:
+            return await until_kept(partial(self.tools.secrets.value, name))
+        except NotFound as error:
+            raise ScorerFailed(f"the scenario's scorers need a secret: {error.message}") from error
+
+    async def watched(self, scorer: Scorer[Any], devbox_id: str, room: Room) -> Verdict:
+        """Let a scorer grade, and note which changed files are opened meanwhile."""
+        if self.case.trajectory is not None:
+            path = await room.keep("trajectory.json", self.case.trajectory)
+            scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
+        paths = self.findings.watched()
+        if paths is None:
+            self.findings.saw(None)
+            return await scorer.score(room)
+        opened: Opened | None = None
+        try:
+            async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
+                return await scorer.score(room)
+        finally:
+            # One that failed has opened files too.
+            self.findings.saw(opened.paths if opened else None)
+
+
+class Stage(ABC):
+    """Where one scorer grades."""
+
+    @abstractmethod
+    async def grade(self, scorer: Scorer[Any]) -> Verdict:
+        """Its verdict; raises ScorerFailed."""
+
+
+class Apart(Stage):
+    """A fresh devbox from an image, for this scorer alone: none sees what another one left."""
+
+    def __init__(self, desk: Desk, image: str, index: int) -> None:
+        self._desk = desk
+        self._image = image
+        self._index = index
+
+    async def grade(self, scorer: Scorer[Any]) -> Verdict:
+        tools = self._desk.tools
+        kits = await scorer.kits(self._desk.kits)
+        # Never one that an earlier server began with: that one is being cleared away.
+        devbox_id = f"{self._desk.case.image_id}-{self._index}-{secrets.token_hex(4)}"
+        try:
+            await tools.host.start(await self._request(devbox_id, kits))
+            place = await self._desk.room_place(devbox_id, self._index)
+            async with room_in(tools, place) as room:
+                return await self._desk.watched(scorer, devbox_id, room)
+        finally:
+            # Nobody waits for its end: the verdict is there.
+            tools.work.start(f"room/{devbox_id}", partial(end_devbox, tools, devbox_id), finish=True)
+
+    async def _request(self, devbox_id: str, kits: tuple[Kit, ...]) -> StartRequest:
+        """As the devbox that was worked in: same user, variables and size; no secrets, and no network."""
+        case = self._desk.case
+        worked_in = case.devbox.model_copy(update={"secrets": {}})
+        request = await start_request(self._desk.tools, worked_in)
+        return replace(
+            request,
+            id=devbox_id,
+            image=self._image,
+            network=Network(case.scenario.scoring_network or Network.NONE),
+            mounts=mounts_of(self._desk.tools, kits),
+        )
+
+
+class Inside(Stage):
+    """The devbox that was worked in, for scenarios whose result is something that runs there."""
+
+    def __init__(self, desk: Desk, index: int) -> None:
+        self._desk = desk
+        self._index = index
+
+    async def grade(self, scorer: Scorer[Any]) -> Verdict:
+        devbox_id = self._desk.case.devbox.id
+        # The devbox shows them since it began.
+        await scorer.kits(self._desk.kits)
+        place = await self._desk.room_place(devbox_id, self._index)
+        stays = not self._desk.tools.host.pretends
+        async with room_in(self._desk.tools, place, stays=stays) as room:
+            return await self._desk.watched(scorer, devbox_id, room)
+
+
+def mounts_of(tools: Tools, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:
+    """What a devbox shows of the host for scorers; raises ScorerFailed where the driver cannot."""
+    capabilities, _ = tools.host.report()
+    if kits and Capability.MOUNTS not in capabilities:
+        raise ScorerFailed("this scorer needs a driver that can show folders; use the native driver")
+    return tuple(Shown(kit.source, kit.target) for kit in kits)

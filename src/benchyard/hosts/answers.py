@@ -1,0 +1,61 @@
+"""Answers: some paths of a frozen disk, carried over onto the state from which the work began."""
+
+import asyncio
+import json
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchyard.devboxes.base import Trees
+from benchyard.errors import ScorerFailed, UsageError
+from benchyard.images.store import Image, ImageStore
+
+_MOST_PATHS = 256
+_MOST_CHARACTERS = 32 * 1024
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What became of an answer."""
+
+    entries: int
+    """Files, folders and links."""
+    bytes: int
+    refused: list[str]
+    """What was left out: each path, and why."""
+
+
+def checked(paths: Sequence[str]) -> tuple[str, ...]:
+    """The outermost of these absolute paths, in order; raises UsageError for what cannot be one."""
+    if len(paths) > _MOST_PATHS or sum(map(len, paths)) > _MOST_CHARACTERS:
+        raise UsageError(
+            f"an answer has at most {_MOST_PATHS} paths, of {_MOST_CHARACTERS} characters in all"
+        )
+    found: list[str] = []
+    for path in sorted({posixpath.normpath(path) for path in paths if _is_plain(path)}):
+        if not found or not path.startswith(f"{found[-1]}/"):
+            found.append(path)
+    return tuple(found)
+
+
+def _is_plain(path: str) -> bool:
+    if not path.startswith("/") or ".." in path.split("/") or not path.strip("/") or "\0" in path:
+        raise UsageError(f"{path[:200]!r} is not a path of an answer: give an absolute one, without '..'")
+    return True
+
+
+async def make_image(
+    store: ImageStore, stacks: tuple[Image, Image], paths: tuple[str, ...], image_id: str
+) -> Carried:
+    """Make an image of the second one that has these paths as the first one has them."""
+    source, onto = stacks
+    trees: Trees = store.trees
+    async with store.scratch() as scratch:
+        layer = scratch / "answer"
+        report = await trees.carry(store.rootfs(source), store.rootfs(onto), paths, layer)
+        told: dict[str, Any] = json.loads(await asyncio.to_thread(report.read_bytes))
+        if told["exceeded"]:
+            raise ScorerFailed(f"{told['exceeded']}: name fewer paths, or let the agent leave less there")
+        await store.add_layer(onto, layer, image_id, move=True, kind=source.kind)
+    return Carried(told["entries"], told["bytes"], told["refused"])

@@ -1,0 +1,87 @@
+"""What a devbox has changed on its disk since it was marked."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchyard.devboxes.base import Rootfs, Trees
+from benchyard.errors import Conflict, UsageError
+from benchyard.hosts.devbox import Devbox
+
+_MARK = "mark"
+_MOST_ASIDE = 16
+_MAX_PATH = 4096
+
+
+@dataclass(frozen=True)
+class Change:
+    """One path that is not as it was."""
+
+    path: str
+    """Absolute; bytes that are no UTF-8 are shown as `\\xff`."""
+    kind: str
+    """`added`, `modified` or `deleted`."""
+    type: str
+    """`file`, `folder`, `link`, `device` or `other`: what it is now, or was before it was deleted."""
+    mode: int
+    """The permission bits."""
+    size: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Every path that is not as it was, or the first of them."""
+
+    changes: tuple[Change, ...]
+    total: int
+    truncated: bool
+    """Whether some are not listed."""
+    exact: bool
+    """False when there was too much to note: what was not noted is judged by its time alone then."""
+
+
+async def mark(devbox: Devbox, trees: Trees) -> bool:
+    """Remember the disk as it is; False if it holds more than can be remembered."""
+    async with devbox.still_disk() as changes:
+        return await trees.note(changes, devbox.spec.folder / _MARK)
+
+
+async def changed(devbox: Devbox, trees: Trees, below: Rootfs, aside: Sequence[str]) -> Changes:
+    """What is different since the mark; raises Conflict if there is none."""
+    if len(aside) > _MOST_ASIDE or any(len(path) > _MAX_PATH for path in aside):
+        raise UsageError(f"at most {_MOST_ASIDE} folders can be left out of a list of changes")
+    require_mark(devbox)
+    async with devbox.still_disk() as disk:
+        return await compared(devbox, trees, (disk, below), aside)
+
+
+def require_mark(devbox: Devbox) -> None:
+    """Raise Conflict if there is nothing to compare with, or nothing to be compared."""
+    if not (devbox.spec.folder / _MARK).exists() or not devbox.spec.changes.exists():
+        raise Conflict(
+            f"devbox {devbox.spec.id} has no mark to be compared with; mark it when it has started"
+        )
+
+
+async def compared(
+    devbox: Devbox, trees: Trees, disk: tuple[Path, Rootfs], aside: Sequence[str] = ()
+) -> Changes:
+    """What is different since the mark on a disk that stands still: its changes, and what lies below them."""
+    changes, below = disk
+    report = devbox.spec.folder / f"{_MARK}.{secrets.token_hex(8)}"
+    try:
+        await trees.compare((changes, devbox.spec.folder / _MARK), below, report, tuple(aside))
+        return await asyncio.to_thread(_read, report)
+    finally:
+        report.unlink(missing_ok=True)
+
+
+def _read(report: Path) -> Changes:
+    found: dict[str, Any] = json.loads(report.read_bytes())
+    return Changes(
+        tuple(Change(*each) for each in found["changes"]), found["total"], found["truncated"], found["exact"]
+    )

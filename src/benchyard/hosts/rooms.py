@@ -1,0 +1,146 @@
+"""What whoever grades a devbox has to know of it, and to do to it: `Host.rooms`."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchyard.devboxes.base import Capability, Driver, Kill, Process
+from benchyard.errors import NotFound, NotSupported, StillWaiting
+from benchyard.hosts import answers, changes
+from benchyard.hosts.answers import Carried
+from benchyard.hosts.changes import Changes
+from benchyard.hosts.devbox import Devbox
+from benchyard.hosts.journal import Entry
+from benchyard.images.store import Image, ImageStore
+
+_PATIENCE_SECONDS = 15.0
+_LOOK_AGAIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class HostTies:
+    """What rooms need of their host."""
+
+    driver: Driver
+    images: ImageStore
+    devbox: Callable[[str], Devbox]
+    lock: Callable[[str], asyncio.Lock]
+    image: Callable[[Entry], Awaitable[Image]]
+    """What a devbox was started from."""
+
+
+@dataclass
+class Opened:
+    """Which watched files were opened; told when the watch has ended."""
+
+    paths: list[str] | None = None
+    """In order; None if it is not known."""
+
+
+class Rooms:
+    """Disks, processes and answers of devboxes."""
+
+    def __init__(self, ties: HostTies) -> None:
+        self._ties = ties
+        self._trees = ties.driver.trees
+
+    def shown_folders(self) -> set[Path]:
+        """The folders of this machine that devboxes show, running or at rest."""
+        found = set()
+        for devbox_id in self._ties.images.holders():
+            with contextlib.suppress(NotFound):
+                found |= {each.source for each in self._ties.devbox(devbox_id).entry.request.mounts}
+        return found
+
+    async def mark(self, devbox_id: str) -> bool:
+        """Remember the devbox's disk as it is, for `changed`; False if it holds too much to be exact."""
+        async with self._ties.lock(devbox_id):
+            return await changes.mark(self._ties.devbox(devbox_id), self._trees)
+
+    async def changed(self, devbox_id: str, aside: Sequence[str] = ()) -> Changes:
+        """What is different on the disk since the mark, not counting what lies in the folders `aside`."""
+        async with self._ties.lock(devbox_id):
+            devbox = self._ties.devbox(devbox_id)
+            below = self._ties.images.rootfs(await self._ties.image(devbox.entry))
+            return await changes.changed(devbox, self._trees, below, aside)
+
+    async def freeze(self, devbox_id: str, image_id: str, kind: str) -> Changes:
+        """Keep the disk as an image, and tell what is different on it since the mark: both of one moment.
+
+        Else something could be there while the one is done, and gone while the other is.
+        """
+        images = self._ties.images
+        async with self._ties.lock(devbox_id):
+            devbox = self._ties.devbox(devbox_id)
+            changes.require_mark(devbox)
+            started_from = await self._ties.image(devbox.entry)
+            # Before it is frozen: merging what lies below may take longer than copying its changes.
+            async with images.shallow(started_from) as parent, devbox.still_disk() as disk:
+                found = await changes.compared(devbox, self._trees, (disk, images.rootfs(started_from)))
+                await images.add_layer(parent, disk, image_id, move=False, kind=kind)
+            return found
+
+    async def processes(self, devbox_id: str) -> list[Process]:
+        """What runs in a running devbox, without our own; 1,000 at most."""
+        self._ties.devbox(devbox_id).require_running()
+        return await self._ties.driver.inside.processes(devbox_id)
+
+    async def kill_commands(self, devbox_id: str, spare: Sequence[str] = ()) -> list[str]:
+        """Kill every execution that has not ended, with all it started; returns their ids.
+
+        Those whose ids begin with one of `spare` go on, and so does what others left that have ended.
+        """
+        devbox = self._ties.devbox(devbox_id)
+        active = [name for name in devbox.executions.active if not name.startswith(tuple(spare))]
+        # Those that wait in a shell first: they would begin when the one before them ends.
+        for name in sorted(active, key=lambda each: devbox.find(each).is_started):
+            await devbox.control(name, Kill(tree=True))
+        for name in active:
+            await self._end_of(devbox, name)
+        return active
+
+    async def _end_of(self, devbox: Devbox, name: str) -> None:
+        execution = devbox.find(name)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while not execution.done.is_set():
+                    devbox.look(name)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                            await execution.done.wait()
+        if not execution.done.is_set():
+            raise StillWaiting(f"execution {name} of devbox {devbox.spec.id} was killed, but has not ended")
+
+    async def kill_all(self, devbox_id: str) -> None:
+        """Kill every process of a running devbox but our own."""
+        self._ties.devbox(devbox_id).require_running()
+        await self._ties.driver.inside.kill_all(devbox_id)
+
+    @contextlib.asynccontextmanager
+    async def watch_opens(self, devbox_id: str, paths: Sequence[str]) -> AsyncIterator[Opened]:
+        """Watch files of a running devbox, by absolute paths; what was opened is told after the block.
+
+        Only files that are there when it begins can be: folders, links and what is missing are never told.
+        """
+        self._ties.devbox(devbox_id).require_running()
+        opened = Opened()
+        watch = await self._ties.driver.inside.watch(devbox_id, paths)
+        try:
+            yield opened
+        finally:
+            opened.paths = watch.close() if watch else None
+
+    async def answer_image(
+        self, source_image_id: str, paths: Sequence[str], pristine_image_id: str, new_image_id: str
+    ) -> Carried:
+        """Make an image of the pristine one with these absolute paths, and no others, as the source has them.
+
+        A path that the source does not have is gone in the new image. Raises ScorerFailed over a limit.
+        """
+        if not {Capability.IMAGES, Capability.SNAPSHOTS} <= self._ties.driver.capabilities:
+            raise NotSupported("this driver cannot carry an answer over; use the native driver")
+        images = self._ties.images
+        stacks = (await images.get(source_image_id), await images.get(pristine_image_id))
+        return await answers.make_image(images, stacks, answers.checked(paths), new_image_id)

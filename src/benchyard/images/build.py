@@ -1,0 +1,75 @@
+"""What a build from a Dockerfile is asked for, and what whoever builds it owes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchyard.devboxes.base import Network
+from benchyard.images.image import Image, Label
+
+Log = Callable[[str], None]
+"""Takes one line of a build's output, without its end; called from the event loop."""
+
+
+@dataclass(frozen=True)
+class BuildLimits:
+    """What one build may use; what goes over ends it."""
+
+    seconds: float = 3600.0
+    disk_bytes: int = 32 * 1024**3
+    """What it may add to the disk."""
+    memory_bytes: int = 8 * 1024**3
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A Dockerfile and all it needs. Nothing in it is trusted."""
+
+    dockerfile: str
+    context: Path | None = None
+    """A folder for COPY and ADD; None is an empty one. Links in it never lead out of it."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Name -> value: for RUN, a file `/run/secrets/NAME` and an environment variable. In no layer, no log."""
+    bases: Mapping[str, str] = field(default_factory=dict)
+    """Reference as FROM spells it -> id of an image of our store that stands for it."""
+    network: Network = Network.HOST
+    limits: BuildLimits = field(default_factory=BuildLimits)
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image of our store, and what is worth telling about how it came to be."""
+
+    image: Image
+    substituted: Mapping[str, str] = field(default_factory=dict)
+    """Reference as FROM spells it -> name of the image that an alias put in its place."""
+
+
+class Builder(ABC):
+    """Makes images from Dockerfiles."""
+
+    about: str = ""
+    """Which engine builds, and its version; empty where there is none."""
+    remedy: str | None = None
+    """Why nothing can be built, and what to do about it; None if it can."""
+
+    @abstractmethod
+    async def build(self, recipe: Recipe, label: Label, log: Log) -> Built:
+        """Build; of the same content asked for at once, one builds and all share the result.
+
+        Raises BuildFailed. Cancelled or killed, it leaves nothing half-made.
+        """
+
+    @abstractmethod
+    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+        """Get an image from its registry into our store; raises BuildFailed."""
+
+    async def forget(self) -> bool:
+        """Clear the cache, unless a build uses it; whether there was one. Images in our store stay."""
+        return False
+
+    def last_used(self) -> float:
+        """When the cache was last added to, in seconds since 1970."""
+        return 0.0

@@ -1,0 +1,136 @@
+"""The program `docker`, talking to an engine that builds with BuildKit."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchyard.images.build import Log
+from benchyard.images.builders import confine
+from benchyard.images.builders.tool import Call, passed_on
+
+_ANSWER_SECONDS = 20.0
+_BUILDX_SINCE = 23
+"""From then on the program builds with a part that may be missing."""
+_HEREDOCS_SINCE = 23
+_WHERE = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
+
+
+@dataclass(frozen=True)
+class DockerEngine:
+    """An engine that answers, and the program that speaks to it."""
+
+    program: str
+    host: str | None
+    """Where it listens, as a URL; None is where the program looks by itself."""
+    version: str
+    storage: Path
+    """Where it keeps its layers."""
+
+    @property
+    def knows_heredocs(self) -> bool:
+        """Whether this version reads here-documents itself."""
+        return _major(self.version) >= _HEREDOCS_SINCE
+
+
+class DockerTool:
+    """Calls of `docker`, with settings of our own."""
+
+    def __init__(self, engine: DockerEngine, folder: Path) -> None:
+        self.engine = engine
+        self._folder = folder
+
+    async def run(self, call: Call, log: Log) -> int:
+        """Call the program; returns its exit status."""
+        own = {"DOCKER_CONFIG": str(self._folder / "settings"), "HOME": str(call.folder)}
+        work = confine.Work(
+            [self.engine.program, *call.arguments],
+            {**_environment(self.engine.host), **own, **call.environment},
+            call.folder,
+            seconds=call.seconds,
+            overfull=call.overfull,
+        )
+        return await confine.run(work, log)
+
+    async def ask(self, scratch: Path, *arguments: str) -> list[str] | None:
+        """What a short question is answered with, line by line; None if it is refused."""
+        lines: list[str] = []
+        status = await self.run(Call(arguments, scratch), lines.append)
+        return lines if status == 0 else None
+
+
+def find_engine(host: str | None) -> DockerEngine | str:
+    """An engine with BuildKit; else why there is none, and what to do (blocks)."""
+    problem = "the program docker is not there: `apt-get install docker.io`"
+    if confine.missing_programs():
+        return f"not installed: {', '.join(confine.missing_programs())} (of the package util-linux)"
+    for program in _programs():
+        found = _look(program, host)
+        if isinstance(found, DockerEngine):
+            return found
+        problem = found
+    return problem
+
+
+def _programs() -> Iterator[str]:
+    """Every `docker` on the path: the first may be the one that lacks a part."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        if folder and (found := shutil.which("docker", path=folder)):
+            yield found
+
+
+def _look(program: str, host: str | None) -> DockerEngine | str:
+    told = _json(program, host, "version")
+    server = told.get("Server") or {}
+    if not server:
+        return "no Docker engine answers: start it (`systemctl start docker`)"
+    if any("Podman" in str(part.get("Name")) for part in server.get("Components") or ()):
+        return "the engine is Podman, which builds with buildah: `apt-get install buildah`"
+    client = str((told.get("Client") or {}).get("Version", ""))
+    if _major(client) >= _BUILDX_SINCE and _call(program, host, "buildx", "version") is None:
+        return f"{program} {client} cannot build without its part buildx: `apt-get install docker-buildx`"
+    about = _json(program, host, "info")
+    return DockerEngine(
+        program, host, str(server.get("Version", "")), Path(str(about.get("DockerRootDir") or "/nowhere"))
+    )
+
+
+def _json(program: str, host: str | None, verb: str) -> dict[str, Any]:
+    told = _call(program, host, verb, "--format", "{{json .}}")
+    try:
+        found = json.loads(told or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _call(program: str, host: str | None, *arguments: str) -> str | None:
+    try:
+        ended = subprocess.run(
+            [program, *arguments],
+            env=_environment(host),
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ended.stdout if ended.returncode == 0 else None
+
+
+def _environment(host: str | None) -> Mapping[str, str]:
+    """BuildKit alone: the older builder of such engines knows neither secrets nor stages side by side."""
+    own = {"DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CONFIG": "/nonexistent"}
+    meant = {name: os.environ[name] for name in _WHERE if name in os.environ}
+    return {**passed_on(), **own, **({"DOCKER_HOST": host} if host else meant)}
+
+
+def _major(version: str) -> int:
+    found = re.match(r"\d+", version)
+    return int(found[0]) if found else 0

@@ -1,0 +1,46 @@
+"""References to images of registries: many spellings, one meaning."""
+
+import re
+
+from benchyard.errors import UsageError
+
+_DIGEST = r"@sha256:[0-9a-f]{64}"
+_TAG = r":[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_REFERENCE = re.compile(
+    rf"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]{{0,254}}?)(?P<tag>{_TAG})?(?P<digest>{_DIGEST})?"
+)
+_PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+_HOME = "docker.io"
+_OLD_HOMES = ("index.docker.io", "registry-1.docker.io")
+
+
+def normal_reference(text: str) -> str:
+    """The full form of a reference: `ubuntu` is `docker.io/library/ubuntu:latest`; raises UsageError."""
+    found = _REFERENCE.fullmatch(text)
+    registry, path = _split(found["name"]) if found else ("", "")
+    if not found or not _PATH.fullmatch(path):
+        message = (
+            f"{text[:200]!r} is not a reference to an image: it looks like ubuntu:22.04 or "
+            "registry.example/team/image:tag, in small letters"
+        )
+        raise UsageError(message)
+    end = found["digest"] or found["tag"] or ":latest"
+    return f"{registry}/{path}{end}"
+
+
+def is_loopback(full: str) -> bool:
+    """Whether the registry of a full reference is this machine itself, where nobody listens in."""
+    host = full.partition("/")[0].partition(":")[0]
+    return host == "localhost" or host.startswith("127.")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Registry and path; what is before the first slash is a registry only if it looks like a host."""
+    first, slash, rest = name.partition("/")
+    if not slash or not ("." in first or ":" in first or first == "localhost"):
+        registry, path = _HOME, name
+    else:
+        registry, path = (_HOME if first in _OLD_HOMES else first), rest
+    if registry == _HOME and "/" not in path:
+        path = f"library/{path}"
+    return registry, path

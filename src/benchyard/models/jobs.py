@@ -1,0 +1,393 @@
+"""Jobs: agents x scenarios x attempts, asked for once and carried to the end."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from benchyard.models.agents import AgentChoice
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat, WireInt
+from benchyard.models.runs import BenchmarkRunState
+from benchyard.models.trials import EndedBy, FailureReason, OutcomeState, TrialState, TrialView
+
+MOST_TRIALS = 100_000
+MOST_AGENTS = 100
+MOST_ATTEMPTS = 1_000
+MOST_CONCURRENT = 10_000
+MOST_SECONDS = 30 * 24 * 3600
+RETRIES_DEFAULT = 2
+HARBOR_BYTES = 256 * 1024
+MOST_REQUESTS = 50
+JOB_KEY = "benchyard.job"
+TRIAL_KEY = "benchyard.trial"
+"""In the metadata of runs: what they belong to."""
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    INITIALIZING = "initializing"
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+
+
+ENDED_JOBS = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT})
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, StringConstraints(max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Variables = dict[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")],
+    Annotated[str, StringConstraints(max_length=128 * 1024, pattern=r"^[^\x00]*$")],
+]
+Seconds = Annotated[WireFloat, Field(gt=0, le=MOST_SECONDS)]
+
+
+class AgentEnvironment(Model):
+    """What an agent finds in its environment."""
+
+    environment_variables: Variables | None = None
+    secrets: Variables | None = None
+    """Environment variable -> name (or id) of a secret."""
+
+
+class AgentConfig(Model):
+    """One agent of a job."""
+
+    type: Literal["job_agent"] = "job_agent"
+    name: Name
+    agent_id: str | None = None
+    model_name: Label | None = None
+    timeout_seconds: Seconds | None = None
+    kwargs: dict[ShortText, Annotated[str, StringConstraints(max_length=1024**2)]] | None = None
+    agent_environment: AgentEnvironment | None = None
+    version: Label | None = None
+    """An extension: which version of the agent; the newest when it is not said."""
+
+    @property
+    def label(self) -> str:
+        """What people call it: `agent@version:model`."""
+        version = f"@{self.version}" if self.version else ""
+        model = f":{self.model_name}" if self.model_name else ""
+        return f"{self.name}{version}{model}"
+
+
+class OrchestratorConfig(Model):
+    """How a job is carried out; from `max_retries` on these are extensions."""
+
+    n_concurrent_trials: Annotated[WireInt, Field(ge=1, le=MOST_CONCURRENT)] | None = None
+    n_attempts: Annotated[WireInt, Field(ge=0, le=MOST_ATTEMPTS)] | None = None
+    timeout_multiplier: Annotated[WireFloat, Field(gt=0, le=1000)] | None = None
+    quiet: WireBool | None = None
+    max_retries: Annotated[WireInt, Field(ge=0, le=20)] | None = None
+    """How often a trial is begun again after a failure of the infrastructure."""
+    deadline_seconds: Seconds | None = None
+    """Of the whole job."""
+
+    @property
+    def attempts(self) -> int:
+        """How often each agent tries each scenario."""
+        return self.n_attempts or 1
+
+    @property
+    def concurrency(self) -> int:
+        """How many trials of the job may run at the same time."""
+        return self.n_concurrent_trials or 1
+
+    @property
+    def multiplier(self) -> float:
+        """What every limit of time is multiplied by."""
+        return self.timeout_multiplier or 1.0
+
+    @property
+    def retries(self) -> int:
+        """How often the infrastructure may fail a trial before that is its result."""
+        return RETRIES_DEFAULT if self.max_retries is None else self.max_retries
+
+
+class Selection(Model):
+    """A part of the scenarios (an extension): filtered, then sampled, then cut."""
+
+    filters: dict[ShortText, ShortText] | None = Field(default=None, max_length=50)
+    """`name` and `id` (with * and ?), or a key of the metadata -> the value it must have."""
+    sample: Annotated[WireInt, Field(ge=1)] | None = None
+    seed: WireInt | None = None
+    limit: Annotated[WireInt, Field(ge=1)] | None = None
+
+
+class _AgentsSpec(Model):
+    agent_configs: list[AgentConfig] = Field(min_length=1, max_length=MOST_AGENTS)
+    orchestrator_config: OrchestratorConfig | None = None
+    selection: Selection | None = None
+
+
+class BenchmarkSpec(_AgentsSpec):
+    """All scenarios of a benchmark, by its id or name."""
+
+    type: Literal["benchmark"]
+    benchmark_id: str
+
+
+class ScenariosSpec(_AgentsSpec):
+    """These scenarios."""
+
+    type: Literal["scenarios"]
+    scenario_ids: list[str] = Field(min_length=1, max_length=MOST_TRIALS)
+
+
+class HarborSpec(Model):
+    """A Harbor job file over benchmarks that are known here."""
+
+    type: Literal["harbor"]
+    inline_yaml: Annotated[str, StringConstraints(max_length=HARBOR_BYTES)]
+
+
+Spec = Annotated[BenchmarkSpec | ScenariosSpec | HarborSpec, Field(discriminator="type")]
+
+
+def _texts(metadata: Any) -> Any:
+    if not isinstance(metadata, dict):
+        return metadata
+    return {key: value if isinstance(value, str) else str(value) for key, value in metadata.items()}
+
+
+class JobRequest(Model):
+    """The body of a create call."""
+
+    spec: Spec
+    name: Name | None = None
+    metadata: Annotated[Metadata, BeforeValidator(_texts)] | None = None
+    """The original's command line sends it, with values of any type."""
+
+
+class RetryRequest(Model):
+    """Which trials to try again: what failed, or what has no score through no fault of the agent."""
+
+    only: Literal["failed", "unscored"] = "unscored"
+
+
+class RescoreRequest(Model):
+    """Which trials to score again; all that count when none is named."""
+
+    trial_ids: list[str] | None = Field(default=None, max_length=MOST_TRIALS)
+
+
+class JobSource(Model):
+    """What a job was asked for."""
+
+    type: Literal["benchmark", "scenarios", "harbor"]
+    benchmark_id: str | None = None
+    benchmark_name: str | None = None
+    scenario_ids: list[str] | None = None
+    inline_yaml: str | None = None
+
+
+class JobSpec(Model):
+    """What that came to: every scenario and every agent."""
+
+    agent_configs: list[AgentConfig]
+    scenario_ids: list[str]
+    orchestrator_config: OrchestratorConfig | None = None
+
+
+class Rescoring(Model):
+    """A job that is scored again, or was."""
+
+    number: int = 1
+    trial_ids: list[str] = Field(default_factory=list)
+    """What is scored again."""
+    pruned: list[str] = Field(default_factory=list)
+    """Trials whose final state is not kept any more."""
+
+
+class Job(Record):
+    """A job as it is kept."""
+
+    name: str
+    state: JobState = JobState.INITIALIZING
+    source: JobSource
+    spec: JobSpec
+    choices: list[AgentChoice] = Field(default_factory=list)
+    """Which agents these are, in the order of the spec."""
+    scenario_revisions: list[int] = Field(default_factory=list)
+    """Of the scenarios of the spec: all trials are of the same."""
+    benchmark_run_ids: list[str] = Field(default_factory=list)
+    """One for each agent."""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    deadline_ms: int | None = None
+    failure_reason: str | None = None
+    rescoring: Rescoring | None = None
+    rescoring_state: Literal["running", "completed"] | None = None
+    requests: list[str] = Field(default_factory=list)
+    """Tells the last requests that cancelled, resumed, retried or rescored it from others."""
+
+    def columns(self) -> Columns:
+        """Found by name, state, and the benchmark it is over."""
+        return Columns(name=self.name, status=self.state, parent=self.source.benchmark_id)
+
+    @property
+    def orchestrator(self) -> OrchestratorConfig:
+        """How it is carried out."""
+        return self.spec.orchestrator_config or OrchestratorConfig()
+
+    def asked(self, request_id: str | None) -> "Job":
+        """With one more request that changed what becomes of it."""
+        known = [*self.requests, request_id][-MOST_REQUESTS:] if request_id else self.requests
+        return self.model_copy(update={"requests": known})
+
+    @property
+    def n_trials(self) -> int:
+        """How many places its plan has."""
+        return len(self.spec.agent_configs) * len(self.spec.scenario_ids) * self.orchestrator.attempts
+
+
+class InProgressRun(Model):
+    """The benchmark run of an agent that is not done."""
+
+    benchmark_run_id: str
+    state: BenchmarkRunState
+    start_time_ms: int
+    duration_ms: int | None = None
+    agent_config: AgentConfig | None = None
+
+
+class AttemptOutcome(Model):
+    """What became of one attempt; superseded ones are kept beside what took their place."""
+
+    trial_id: str
+    attempt: int
+    retry: int
+    is_superseded: bool
+    state: OutcomeState
+    score: float | None = None
+    ended_by: EndedBy | None = None
+    scenario_run_id: str | None = None
+    duration_ms: int | None = None
+    failure_reason: FailureReason | None = None
+    usage: dict[str, float] = Field(default_factory=dict)
+
+
+class ScenarioOutcome(Model):
+    """What became of one scenario: one row, however many attempts; from `attempts` on extensions."""
+
+    scenario_definition_id: str
+    scenario_name: str
+    state: OutcomeState
+    scenario_run_id: str | None = None
+    score: float | None = None
+    """The mean over its attempts; failures of the agent count 0."""
+    duration_ms: int | None = None
+    failure_reason: FailureReason | None = None
+    attempts: list[AttemptOutcome] = Field(default_factory=list)
+    unscored: int = 0
+
+
+class BenchmarkOutcome(Model):
+    """What became of one agent; from `mean_score` on extensions."""
+
+    agent_name: str
+    model_name: str | None = None
+    benchmark_run_id: str
+    n_completed: int
+    n_failed: int
+    n_timeout: int
+    average_score: float | None = None
+    """Over what was completed only."""
+    duration_ms: int | None = None
+    scenario_outcomes: list[ScenarioOutcome] = Field(default_factory=list)
+    mean_score: float | None = None
+    """Failures of the agent count 0; what is unscored is left out."""
+    mean_low: float | None = None
+    mean_high: float | None = None
+    """The 95 % confidence interval of the mean over scenarios."""
+    n_canceled: int = 0
+    n_trials: int = 0
+    n_passed: int = 0
+    """Scenarios with a mean of 1."""
+    n_errors: int = 0
+    """Scenarios without any completed attempt."""
+    unscored: int = 0
+    """Trials left out of the mean: the infrastructure, a scorer or a cancel is why."""
+    pass_at_k: dict[str, float] = Field(default_factory=dict)
+    usage: dict[str, float] = Field(default_factory=dict)
+    version: str | None = None
+
+
+class AgentProgress(Model):
+    """How far one agent of a job is, in trials."""
+
+    agent_name: str
+    model_name: str | None = None
+    benchmark_run_id: str
+    n_trials: int
+    by_state: dict[TrialState, int] = Field(default_factory=dict)
+    unscored: int = 0
+    retries: int = 0
+    mean_score: float | None = None
+    """Over what has ended."""
+
+
+class BenchmarkJobView(Model):
+    """A job as the wire shows it; from `metadata` on these are extensions."""
+
+    id: str
+    name: str
+    state: JobState
+    create_time_ms: int
+    job_source: JobSource
+    job_spec: JobSpec
+    in_progress_runs: list[InProgressRun] = Field(default_factory=list)
+    benchmark_outcomes: list[BenchmarkOutcome] = Field(default_factory=list)
+    failure_reason: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    deadline_ms: int | None = None
+    n_trials: int = 0
+    progress: list[AgentProgress] = Field(default_factory=list)
+    rescoring: Rescoring | None = None
+    rescoring_state: Literal["running", "completed"] | None = None
+
+
+class BenchmarkJobListView(Model):
+    """One page of jobs; their outcomes leave the scenarios out."""
+
+    jobs: list[BenchmarkJobView]
+    has_more: bool
+    total_count: int | None = None
+
+
+class JobEvent(Model):
+    """Something that happened in a job: its own state, or that of a trial."""
+
+    seq: int = 0
+    time_ms: int
+    type: Literal["job", "trial"]
+    state: JobState | None = None
+    trial: TrialView | None = None
+    message: str | None = None
+
+
+class Artifact(Model):
+    """A file that is kept with a trial; its content is the object's."""
+
+    trial_id: str
+    scenario_run_id: str
+    name: str
+    kind: str
+    object_id: str
+    size_bytes: int
+
+
+class ArtifactListView(Model):
+    """The files of one page of trials."""
+
+    artifacts: list[Artifact]
+    has_more: bool
+    last_trial_id: str | None = None
+    """Ask for the next page with `starting_after` this."""

@@ -1,0 +1,80 @@
+"""Reference outputs: what solves a scenario, as a diff or as a script."""
+
+import posixpath
+import re
+import shlex
+from typing import Literal
+
+from benchyard.models.scenarios import ScenarioRequest, ScenarioView
+
+DIRECTION_KEY = "reference_patch_direction"
+"""Metadata by which scenarios of the original say that their diff must be reversed."""
+
+Kind = Literal["diff", "script", "expected"]
+
+_DIFF = re.compile(
+    r"^(diff --git .+|--- \S.*\n\+\+\+ \S.*\n@@ -\d+(,\d+)? \+\d+(,\d+)? @@.*)$",
+    re.MULTILINE,
+)
+_HEADS = re.compile(r"^(diff |Index: |--- |From [0-9a-f]{7,}|From: )")
+
+_PATCH = """\
+cd -- {directory} || exit 1
+if command -v patch >/dev/null 2>&1; then
+    patch -p1 --batch --forward{reverse} --no-backup-if-mismatch --input={file}
+elif command -v git >/dev/null 2>&1; then
+    git apply -p1{reverse} -- {file}
+else
+    echo "the image has neither patch nor git, one of which a diff needs" >&2
+    exit 127
+fi
+"""
+_PATCH_REVERSE = _PATCH.replace(" --forward", "")
+
+
+def is_diff(text: str) -> bool:
+    """Whether a text is a unified diff: it begins like one, and has a part of one."""
+    return bool(_HEADS.match(text.lstrip())) and bool(_DIFF.search(text))
+
+
+def kind(scenario: ScenarioRequest | ScenarioView) -> Kind:
+    """What the reference output of a scenario is: see docs/adr/0018."""
+    if scenario.validation_type == "EVALUATION":
+        return "expected"
+    return "diff" if is_diff(scenario.reference_output or "") else "script"
+
+
+def is_reversed(scenario: ScenarioRequest | ScenarioView) -> bool:
+    """Whether the diff takes the solution away instead of bringing it."""
+    return (
+        scenario.validation_type == "REVERSE"
+        or (scenario.metadata or {}).get(DIRECTION_KEY, "").lower() == "reverse"
+    )
+
+
+def file_name(scenario: ScenarioRequest | ScenarioView) -> str:
+    """What the file of a reference output is called in a scenario's folder."""
+    return {"diff": "reference.patch", "script": "reference.sh", "expected": "reference.txt"}[kind(scenario)]
+
+
+FILE_NAMES = ("reference.patch", "reference.sh", "reference.txt")
+
+
+def answer_path(scenario: ScenarioView) -> str | None:
+    """Where an expected answer is written: the one answer path of a scenario that has one."""
+    paths = scenario.answer_paths or []
+    if scenario.scoring_isolation != "answer" or len(paths) != 1:
+        return None
+    directory = scenario.environment.working_directory if scenario.environment else None
+    return posixpath.join(directory or "", paths[0])
+
+
+def command(scenario: ScenarioView, file: str) -> str:
+    """The command that applies the reference output of a scenario, which lies in this file of its devbox."""
+    directory = scenario.environment.working_directory if scenario.environment else None
+    where = shlex.quote(directory) if directory else '"$HOME"'
+    if kind(scenario) == "script":
+        return f"cd -- {where} && bash {shlex.quote(file)}"
+    template = _PATCH_REVERSE if is_reversed(scenario) else _PATCH
+    reverse = " -R" if is_reversed(scenario) else ""
+    return template.format(directory=where, file=shlex.quote(file), reverse=reverse)

@@ -1,0 +1,280 @@
+"""A scenario: a problem, the devbox it is worked on in, and how what comes out is graded."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field, StringConstraints
+
+from benchyard.models.base import (
+    Columns,
+    Metadata,
+    Model,
+    Record,
+    WireFloat,
+    WireInt,
+)
+from benchyard.models.launch import LaunchParameters
+
+SCORER_SECONDS_DEFAULT = 1800
+SCORER_SECONDS_MAX = 24 * 3600
+MAX_SCORERS = 100
+AGENT_SECONDS_MAX = 48 * 3600
+
+DefinitionStatus = Literal["active", "archived"]
+ValidationType = Literal["UNSPECIFIED", "FORWARD", "REVERSE", "EVALUATION"]
+Isolation = Literal["clean", "answer", "live"]
+"""How what is graded is kept apart from who made it."""
+
+LongText = Annotated[str, StringConstraints(max_length=1024**2)]
+"""A problem statement, a patch, a script."""
+ScorerName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,256}$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""What people call a thing: one line, and no control characters in it."""
+EnvName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+class InputContext(Model):
+    """What whoever works on a scenario is told."""
+
+    problem_statement: LongText
+    additional_context: Any | None = None
+
+
+class InputContextChange(Model):
+    """The input context in an update; None leaves a field as it is."""
+
+    problem_statement: LongText | None = None
+    additional_context: Any | None = None
+
+
+class ScenarioEnvironment(Model):
+    """The devbox a scenario is worked on in."""
+
+    blueprint_id: str | None = None
+    snapshot_id: str | None = None
+    launch_parameters: LaunchParameters | None = None
+    working_directory: Annotated[str, StringConstraints(max_length=4096)] | None = None
+
+
+class ScoringFunction(Model):
+    """One scorer of a contract and what it counts; each type of scorer checks its own fields."""
+
+    name: ScorerName
+    weight: WireFloat = Field(ge=0, le=1)
+    scorer: dict[str, Any]
+
+
+class ScoringContract(Model):
+    """How a scenario is graded: the weighted sum of its scorers."""
+
+    scoring_function_parameters: list[ScoringFunction] = Field(min_length=1, max_length=MAX_SCORERS)
+
+
+class ScoringContractChange(Model):
+    """The scoring contract in an update; None leaves it as it is."""
+
+    scoring_function_parameters: list[ScoringFunction] | None = Field(default=None, max_length=MAX_SCORERS)
+
+
+class ScoringRules(Model):
+    """How a scenario is scored, beyond what the wire of the original has (extensions).
+
+    Each may also be given as metadata, which every client can set: see `engine/scenario_rules.py`.
+    """
+
+    scoring_isolation: Isolation | None = None
+    answer_paths: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
+        default=None, max_length=100
+    )
+    """For `answer`: what is taken over from the devbox; absolute, or below the working directory."""
+    nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
+    """What doing nothing must score; 0 unless it is said."""
+    scoring_network: Literal["none", "host"] | None = None
+    """What scorers can reach."""
+    scoring_secrets: dict[str, str] | None = None
+    """Environment variable -> name of a secret that scorers get."""
+    agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
+    """The time an agent has in a job, unless the job gives it less."""
+
+
+RULES_IN_METADATA = {
+    "benchyard.scoring": "scoring_isolation",
+    "benchyard.answer_paths": "answer_paths",
+    "benchyard.nop_score": "nop_score",
+    "benchyard.scoring_network": "scoring_network",
+    "benchyard.scoring_secrets": "scoring_secrets",
+    "benchyard.agent_timeout_sec": "agent_timeout_sec",
+}
+"""Metadata key -> the rule that it gives, for clients that cannot send the field."""
+
+
+class ScenarioRequest(ScoringRules):
+    """The body of a create call."""
+
+    name: Name
+    input_context: InputContext
+    scoring_contract: ScoringContract
+    environment_parameters: ScenarioEnvironment | None = Field(
+        default=None, validation_alias=AliasChoices("environment_parameters", "environment")
+    )
+    metadata: Metadata | None = None
+    reference_output: LongText | None = None
+    required_environment_variables: list[EnvName] | None = None
+    required_secret_names: list[EnvName] | None = None
+    scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
+    validation_type: ValidationType | None = None
+
+
+class ScenarioChange(ScoringRules):
+    """The body of an update: None leaves a field as it is, an empty value clears it."""
+
+    name: Name | None = None
+    input_context: InputContextChange | None = None
+    scoring_contract: ScoringContractChange | None = None
+    environment_parameters: ScenarioEnvironment | None = Field(
+        default=None, validation_alias=AliasChoices("environment_parameters", "environment")
+    )
+    metadata: Metadata | None = None
+    reference_output: LongText | None = None
+    required_environment_variables: list[EnvName] | None = None
+    required_secret_names: list[EnvName] | None = None
+    scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
+    validation_type: ValidationType | None = None
+
+
+class Scenario(Record, ScoringRules):
+    """A scenario as it is kept."""
+
+    name: str
+    status: DefinitionStatus = "active"
+    input_context: InputContext
+    scoring_contract: ScoringContract
+    environment: ScenarioEnvironment | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    reference_output: str | None = None
+    required_environment_variables: list[str] | None = None
+    required_secret_names: list[str] | None = None
+    scorer_timeout_sec: int | None = None
+    validation_type: ValidationType | None = None
+    is_public: bool = False
+    revision: int = 1
+    """Counts up with every change of what it is."""
+
+    def columns(self) -> Columns:
+        """Found by name, status, and whether it is everybody's."""
+        return Columns(name=self.name, status=self.status, parent="public" if self.is_public else "own")
+
+    @property
+    def scorer_seconds(self) -> int:
+        """The time each scorer has."""
+        return self.scorer_timeout_sec or SCORER_SECONDS_DEFAULT
+
+    @property
+    def working_directory(self) -> str | None:
+        """Where the work is done and graded; None is the user's home."""
+        return self.environment.working_directory if self.environment else None
+
+    def frozen(self) -> "Scenario":
+        """A copy to be kept as it is, under an id that tells the revision."""
+        return self.model_copy(update={"id": revision_id(self.id, self.revision), "request_hash": None})
+
+    def view(self) -> "ScenarioView":
+        """As the wire shows it."""
+        return ScenarioView.model_validate(self, from_attributes=True)
+
+
+def revision_id(scenario_id: str, revision: int) -> str:
+    """The id that one revision of a scenario is kept under."""
+    return f"{scenario_id}@{revision}"
+
+
+class ScenarioView(ScoringRules):
+    """A scenario as the wire shows it."""
+
+    id: str
+    name: str
+    status: DefinitionStatus
+    input_context: InputContext
+    scoring_contract: ScoringContract
+    environment: ScenarioEnvironment | None = None
+    metadata: dict[str, str]
+    is_public: bool = False
+    reference_output: str | None = None
+    required_environment_variables: list[str] | None = None
+    required_secret_names: list[str] | None = None
+    scorer_timeout_sec: int | None = None
+    validation_type: ValidationType | None = None
+    revision: int = 1
+    create_time_ms: int
+
+
+class ScenarioListView(Model):
+    """One page of scenarios."""
+
+    scenarios: list[ScenarioView]
+    has_more: bool
+    total_count: int | None = None
+
+
+class CustomScorerRequest(Model):
+    """The body of a create or update call: a bash script that scenarios name by its type."""
+
+    type: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/ -]{1,256}$")]
+    bash_script: LongText
+
+
+class CustomScorer(Record):
+    """A custom scorer as it is kept."""
+
+    type: str
+    bash_script: str
+    revision: int = 1
+
+    def columns(self) -> Columns:
+        """Found by its type, which no other has."""
+        return Columns(name=self.type)
+
+    def view(self) -> "CustomScorerView":
+        """As the wire shows it."""
+        return CustomScorerView.model_validate(self, from_attributes=True)
+
+
+class CustomScorerView(Model):
+    """A custom scorer as the wire shows it."""
+
+    id: str
+    type: str
+    bash_script: str
+    revision: int = 1
+
+
+class CustomScorerListView(Model):
+    """One page of custom scorers."""
+
+    scorers: list[CustomScorerView]
+    has_more: bool
+    total_count: int | None = None
+
+
+class ScorerTrialRequest(Model):
+    """A custom scorer to be tried in a devbox of its own."""
+
+    scoring_context: Any
+    environment_parameters: ScenarioEnvironment | None = None
+
+
+class ScorerTrialResult(Model):
+    """What a custom scorer said when it was tried."""
+
+    scoring_function_name: str
+    score: float
+    state: Literal["unknown", "complete", "error"]
+    output: str
+
+
+class ScorerTrialView(Model):
+    """How a trial of a custom scorer went."""
+
+    name: str
+    scoring_context: Any
+    scoring_result: ScorerTrialResult
+    environment_parameters: ScenarioEnvironment | None = None

@@ -1,0 +1,190 @@
+"""A trial: one attempt of one agent at one scenario inside a job, and what became of it."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, computed_field
+
+from benchyard.models.base import Columns, Model, Record
+
+
+class TrialState(StrEnum):
+    """Where a trial is: waiting, in one of its stages, or at its end."""
+
+    QUEUED = "queued"
+    PROVISIONING = "provisioning"
+    SETTING_UP = "setting_up"
+    RUNNING = "running"
+    SCORING = "scoring"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELED = "canceled"
+
+
+ENDED_TRIALS = frozenset({TrialState.COMPLETED, TrialState.FAILED, TrialState.TIMEOUT, TrialState.CANCELED})
+OutcomeState = Literal["COMPLETED", "FAILED", "TIMEOUT", "CANCELED"]
+
+FailureKind = Literal["agent", "scenario", "scorer", "infrastructure", "timeout", "budget", "cancelled"]
+"""Whose failure it is: only those of `AGENTS_OWN` are the agent's."""
+AGENTS_OWN = frozenset({"agent", "timeout", "budget"})
+
+EndedBy = Literal["timeout", "budget"]
+"""What ended the agent before it ended itself; what it left was scored all the same."""
+
+PASSED = 1.0
+
+
+class FailureReason(Model):
+    """Why a trial has no score; the wire's two fields, and whose failure it is."""
+
+    exception_type: str
+    exception_message: str
+    kind: FailureKind = "infrastructure"
+    stage: str | None = None
+
+
+class Stage(Model):
+    """One stage of a trial, when it was over."""
+
+    name: str
+    """`provision`, `setup`, `agent`, `scoring` or `teardown`."""
+    start_ms: int
+    end_ms: int
+
+
+class ScoreRecord(Model):
+    """A score that a trial had before it was scored again."""
+
+    score: float | None = None
+    scenario_revision: int | None = None
+
+
+class Trial(Record):
+    """A trial as it is kept. A retry is a new one beside it, in the same place of the job's plan."""
+
+    job_id: str
+    agent: int = 0
+    """Which of the job's agents."""
+    scenario: int = 0
+    """Which of the job's scenarios."""
+    scenario_id: str
+    scenario_name: str
+    attempt: int = 1
+    retry: int = 0
+    """Counts what was tried before in this place and did not count."""
+    state: TrialState = TrialState.QUEUED
+    is_superseded: bool = False
+    """Another one took its place: it does not count any more."""
+    n_lost: int = 0
+    """How many before it in this place the infrastructure failed, one after the other."""
+    scenario_run_id: str | None = None
+    devbox_id: str | None = None
+    score: float | None = None
+    ended_by: EndedBy | None = None
+    exit_status: int | None = None
+    failure: FailureReason | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    stages: list[Stage] = Field(default_factory=list)
+    usage: dict[str, float] = Field(default_factory=dict)
+    """Tokens and cost, when they are known."""
+    scored_revision: int | None = None
+    """Of the scenario, whose scorers gave the score."""
+    earlier_scores: list[ScoreRecord] = Field(default_factory=list)
+    rescorings: int = 0
+    """The number of the job's last rescoring that it was a part of."""
+    rescore_note: str | None = None
+    """Why it could not be scored again, when that was tried last."""
+
+    def columns(self) -> Columns:
+        """Found by scenario, state and job."""
+        return Columns(name=self.scenario_name, status=self.state, parent=self.job_id)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.state in ENDED_TRIALS
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Its place in the plan of the job."""
+        return self.agent, self.scenario, self.attempt
+
+    @property
+    def counted_score(self) -> float | None:
+        """What it counts in a mean: its score, 0 for a failure of the agent, None for what is left out."""
+        if self.state is TrialState.COMPLETED:
+            return self.score
+        is_own = self.has_ended and self.failure is not None and self.failure.kind in AGENTS_OWN
+        return 0.0 if is_own else None
+
+    @property
+    def is_unscored(self) -> bool:
+        """Whether it has ended and is left out: the infrastructure, a scorer or somebody's cancel did it."""
+        return self.has_ended and self.counted_score is None
+
+    @property
+    def duration_ms(self) -> int | None:
+        """How long it took, or takes by now."""
+        if self.start_time_ms is None or self.end_time_ms is None:
+            return None
+        return self.end_time_ms - self.start_time_ms
+
+    def view(self) -> "TrialView":
+        """As the wire shows it."""
+        return TrialView.model_validate(self, from_attributes=True)
+
+
+class TrialView(Model):
+    """A trial as the wire shows it."""
+
+    id: str
+    job_id: str
+    agent: int
+    scenario_id: str
+    scenario_name: str
+    attempt: int
+    retry: int
+    state: TrialState
+    is_superseded: bool
+    scenario_run_id: str | None = None
+    devbox_id: str | None = None
+    score: float | None = None
+    ended_by: EndedBy | None = None
+    exit_status: int | None = None
+    failure: FailureReason | None = None
+    create_time_ms: int
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    stages: list[Stage]
+    usage: dict[str, float]
+    scored_revision: int | None = None
+    earlier_scores: list[ScoreRecord] = Field(default_factory=list)
+    rescore_note: str | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def duration_ms(self) -> int | None:
+        """How long it took; None until it has ended."""
+        if self.start_time_ms is None or self.end_time_ms is None:
+            return None
+        return self.end_time_ms - self.start_time_ms
+
+
+class TrialListView(Model):
+    """One page of trials."""
+
+    trials: list[TrialView]
+    has_more: bool
+    total_count: int | None = None
+
+
+def counted_mean(trials: list[Trial]) -> float | None:
+    """The mean over scenarios of what counts; None when nothing does."""
+    by_scenario: dict[int, list[float]] = {}
+    for each in trials:
+        if not each.is_superseded and (score := each.counted_score) is not None:
+            by_scenario.setdefault(each.scenario, []).append(score)
+    means = [sum(scores) / len(scores) for scores in by_scenario.values()]
+    return round(sum(means) / len(means), 9) if means else None

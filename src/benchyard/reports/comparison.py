@@ -1,0 +1,59 @@
+"""Agents side by side: what each made of each scenario, and where they differ."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchyard.models.jobs import BenchmarkOutcome, ScenarioOutcome
+from benchyard.models.trials import OutcomeState
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One scenario, and what each agent made of it; None where an agent has nothing to show."""
+
+    scenario_id: str
+    scenario_name: str
+    scores: tuple[float | None, ...]
+    states: tuple[OutcomeState | None, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether it tells the agents apart: two of them have scores, and not the same."""
+        return len({score for score in self.scores if score is not None}) > 1
+
+
+def labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
+    """What to call each agent, `agent@version:model`; the second of a name gets a number."""
+    seen: Counter[str] = Counter()
+    found = []
+    for each in outcomes:
+        version = f"@{each.version}" if each.version else ""
+        model = f":{each.model_name}" if each.model_name else ""
+        label = f"{each.agent_name}{version}{model}"
+        seen[label] += 1
+        found.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
+    return found
+
+
+def counted_score(row: ScenarioOutcome) -> float | None:
+    """What a row counts in a mean: 0 where only the agent failed, which the wire shows as no score."""
+    if row.score is not None:
+        return row.score
+    counting = sum(not each.is_superseded for each in row.attempts)
+    return 0.0 if row.unscored < counting else None
+
+
+def compared(outcomes: Sequence[BenchmarkOutcome]) -> list[Compared]:
+    """One row for each scenario that any of them has, in their order."""
+    held = [{row.scenario_definition_id: row for row in each.scenario_outcomes} for each in outcomes]
+    names = {id: row.scenario_name for rows in held for id, row in rows.items()}
+    return [
+        Compared(
+            scenario_id=id,
+            scenario_name=name,
+            scores=tuple(counted_score(rows[id]) if id in rows else None for rows in held),
+            states=tuple(rows[id].state if id in rows else None for rows in held),
+        )
+        for id, name in names.items()
+    ]

@@ -1,0 +1,108 @@
+"""A job as JUnit's XML, as CI systems read it: a suite per agent, a case per scenario."""
+
+import re
+from datetime import UTC, datetime
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from benchyard.models.jobs import BenchmarkJobView, BenchmarkOutcome, ScenarioOutcome
+from benchyard.models.trials import PASSED
+from benchyard.reports.comparison import counted_score, labels
+
+LONGEST_TEXT = 20_000
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NEARLY = PASSED - 1e-9
+
+
+def junit(job: BenchmarkJobView) -> str:
+    """The whole file; a job without any outcome is one error, so that no build is green by it."""
+    root = Element("testsuites", name=_text(job.name))
+    for label, outcome in zip(labels(job.benchmark_outcomes), job.benchmark_outcomes, strict=True):
+        _suite(root, label, job, outcome)
+    if not job.benchmark_outcomes:
+        _nothing(root, job)
+    for count in ("tests", "failures", "errors", "skipped"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
+    root.set("time", _seconds(_length(job)))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(root: Element, label: str, job: BenchmarkJobView, outcome: BenchmarkOutcome) -> None:
+    suite = SubElement(root, "testsuite", name=_text(label), time=_seconds(outcome.duration_ms))
+    if job.start_time_ms is not None:
+        suite.set("timestamp", datetime.fromtimestamp(job.start_time_ms / 1000, UTC).isoformat())
+    if outcome.mean_score is not None:
+        _property(suite, "mean_score", outcome.mean_score)
+    for row in outcome.scenario_outcomes:
+        _case(suite, label, row)
+    _count(suite)
+
+
+def _case(suite: Element, label: str, row: ScenarioOutcome) -> None:
+    case = SubElement(
+        suite,
+        "testcase",
+        classname=_text(label),
+        name=_text(row.scenario_name),
+        time=_seconds(row.duration_ms),
+    )
+    score = counted_score(row)
+    if score is not None:
+        _property(case, "score", score)
+    if row.state == "CANCELED":
+        SubElement(case, "skipped", message="canceled")
+    elif score is None:
+        _problem(case, "error", row, "no score")
+    elif score < _NEARLY:
+        _problem(case, "failure", row, f"score {score:g}")
+
+
+def _problem(case: Element, tag: str, row: ScenarioOutcome, what: str) -> None:
+    reason = row.failure_reason
+    if reason is None:
+        SubElement(case, tag, message=what, type=row.state)
+        return
+    found = SubElement(
+        case,
+        tag,
+        message=_text(f"{what}: {reason.exception_message}"[:200]),
+        type=_text(reason.exception_type),
+    )
+    found.text = _text(f"{reason.kind}: {reason.exception_message}")
+
+
+def _nothing(root: Element, job: BenchmarkJobView) -> None:
+    suite = SubElement(root, "testsuite", name=_text(job.name), time="0")
+    case = SubElement(suite, "testcase", classname=_text(job.name), name="job", time="0")
+    why = job.failure_reason or f"the job is {job.state.value} and no agent has an outcome"
+    SubElement(case, "error", message=_text(why), type=job.state.value)
+    _count(suite)
+
+
+def _count(suite: Element) -> None:
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+
+
+def _property(parent: Element, name: str, value: float) -> None:
+    properties = SubElement(parent, "properties")
+    SubElement(properties, "property", name=name, value=f"{value:g}")
+
+
+def _length(job: BenchmarkJobView) -> int | None:
+    if job.start_time_ms is None or job.end_time_ms is None:
+        return None
+    return job.end_time_ms - job.start_time_ms
+
+
+def _seconds(duration_ms: int | None) -> str:
+    return f"{(duration_ms or 0) / 1000:.3f}"
+
+
+def _text(text: str) -> str:
+    """What XML can hold: names and messages come from devboxes, with any character and of any length."""
+    return _NOT_XML.sub("\ufffd", text[:LONGEST_TEXT])

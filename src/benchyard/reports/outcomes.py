@@ -1,0 +1,198 @@
+"""What became of the agents of a job, and how far they are: counted from its trials."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+
+from benchyard.models.jobs import (
+    ENDED_JOBS,
+    AgentProgress,
+    AttemptOutcome,
+    BenchmarkOutcome,
+    Job,
+    ScenarioOutcome,
+)
+from benchyard.models.trials import PASSED, OutcomeState, Trial, TrialState
+from benchyard.reports.statistics import estimate, pass_at_k
+
+_NEARLY = PASSED - 1e-9
+"""A weighted sum of full marks may miss 1 by what floats leave out."""
+
+_WORDS: dict[TrialState, OutcomeState] = {
+    TrialState.COMPLETED: "COMPLETED",
+    TrialState.FAILED: "FAILED",
+    TrialState.TIMEOUT: "TIMEOUT",
+    TrialState.CANCELED: "CANCELED",
+}
+
+
+def outcomes(job: Job, trials: list[Trial], *, with_scenarios: bool) -> list[BenchmarkOutcome]:
+    """What became of each agent that is done: every place of its plan has a trial, and all have ended."""
+    by_agent = _grouped(trials, lambda trial: trial.agent)
+    return [
+        _outcome(job, agent, by_agent[agent], with_scenarios=with_scenarios)
+        for agent in range(len(job.spec.agent_configs))
+        if _is_done(job, by_agent.get(agent, ()))
+    ]
+
+
+def progress(job: Job, trials: list[Trial]) -> list[AgentProgress]:
+    """How far each agent is; trials that another one took the place of are only its `retries`."""
+    by_agent = _grouped(trials, lambda trial: trial.agent)
+    return [_progress(job, agent, by_agent.get(agent, [])) for agent in range(len(job.spec.agent_configs))]
+
+
+class _Row:
+    """One scenario: the trials that count, and those whose place they took."""
+
+    def __init__(self, trials: list[Trial]) -> None:
+        self.trials = trials if len(trials) == 1 else sorted(trials, key=_place)
+        self.counting = [each for each in self.trials if not each.is_superseded]
+        done = [each for each in self.counting if each.state is TrialState.COMPLETED]
+        self.completed = [each.score for each in done if each.score is not None]
+        self.scores = [score for each in self.counting if (score := each.counted_score) is not None]
+        self.score = fmean(self.scores) if self.scores else None
+        self.unscored = sum(each.is_unscored for each in self.counting)
+        self._speakers = done or self.counting
+
+    @property
+    def speaker(self) -> Trial:
+        """The attempt that stands for the row: the last completed one, else the last."""
+        return self._speakers[-1]
+
+    @property
+    def n_passed(self) -> int:
+        """How many of its attempts passed."""
+        return sum(score >= _NEARLY for score in self.scores)
+
+
+def _outcome(job: Job, agent: int, trials: list[Trial], *, with_scenarios: bool) -> BenchmarkOutcome:
+    config = job.spec.agent_configs[agent]
+    rows = [row for row in _rows(trials) if row.counting]
+    states = Counter(row.speaker.state for row in rows)
+    scores = [row.score for row in rows if row.score is not None]
+    mean = estimate(scores)
+    return BenchmarkOutcome(
+        agent_name=config.name,
+        model_name=config.model_name,
+        version=config.version,
+        benchmark_run_id=_run_id(job, agent),
+        n_completed=states[TrialState.COMPLETED],
+        n_failed=states[TrialState.FAILED],
+        n_timeout=states[TrialState.TIMEOUT],
+        n_canceled=states[TrialState.CANCELED],
+        n_trials=sum(len(row.counting) for row in rows),
+        n_passed=sum(score >= _NEARLY for score in scores),
+        n_errors=len(rows) - states[TrialState.COMPLETED],
+        average_score=_mean(fmean(row.completed) for row in rows if row.completed),
+        mean_score=mean.mean if mean else None,
+        mean_low=mean.low if mean else None,
+        mean_high=mean.high if mean else None,
+        pass_at_k=pass_at_k(((len(row.scores), row.n_passed) for row in rows), job.orchestrator.attempts),
+        unscored=sum(row.unscored for row in rows),
+        usage=_usage(trials),
+        duration_ms=_span(trials),
+        scenario_outcomes=[_scenario(row) for row in rows] if with_scenarios else [],
+    )
+
+
+def _scenario(row: _Row) -> ScenarioOutcome:
+    speaker = row.speaker
+    # The wire's clients read a score as one of a completed run.
+    score = row.score if speaker.state is TrialState.COMPLETED else None
+    durations = [length for each in row.counting if (length := each.duration_ms) is not None]
+    return ScenarioOutcome(
+        scenario_definition_id=speaker.scenario_id,
+        scenario_name=speaker.scenario_name,
+        state=_WORDS[speaker.state],
+        scenario_run_id=speaker.scenario_run_id,
+        score=None if score is None else round(score, 9),
+        duration_ms=sum(durations) if durations else None,
+        failure_reason=speaker.failure,
+        attempts=[_attempt(each) for each in row.trials if each.has_ended],
+        unscored=row.unscored,
+    )
+
+
+def _attempt(trial: Trial) -> AttemptOutcome:
+    return AttemptOutcome(
+        trial_id=trial.id,
+        attempt=trial.attempt,
+        retry=trial.retry,
+        is_superseded=trial.is_superseded,
+        state=_WORDS[trial.state],
+        score=trial.score,
+        ended_by=trial.ended_by,
+        scenario_run_id=trial.scenario_run_id,
+        duration_ms=trial.duration_ms,
+        failure_reason=trial.failure,
+        usage=trial.usage,
+    )
+
+
+def _progress(job: Job, agent: int, trials: list[Trial]) -> AgentProgress:
+    config = job.spec.agent_configs[agent]
+    rows = _rows(trials)
+    counting = [each for row in rows for each in row.counting]
+    return AgentProgress(
+        agent_name=config.name,
+        model_name=config.model_name,
+        benchmark_run_id=_run_id(job, agent),
+        n_trials=len(job.spec.scenario_ids) * job.orchestrator.attempts,
+        by_state=dict(Counter(each.state for each in counting)),
+        unscored=sum(row.unscored for row in rows),
+        retries=len(trials) - len(counting),
+        mean_score=_mean(row.score for row in rows if row.score is not None),
+    )
+
+
+def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
+    """A job that has ended may have places that were never begun: its trials are all there will be."""
+    counting = [each for each in trials if not each.is_superseded]
+    planned = len(job.spec.scenario_ids) * job.orchestrator.attempts
+    is_whole = len(counting) >= planned or job.state in ENDED_JOBS
+    return bool(counting) and is_whole and all(each.has_ended for each in counting)
+
+
+def _rows(trials: Iterable[Trial]) -> list[_Row]:
+    """One for each scenario, in the order of the job's plan."""
+    by_scenario = _grouped(trials, lambda trial: trial.scenario)
+    return [_Row(by_scenario[scenario]) for scenario in sorted(by_scenario)]
+
+
+def _grouped(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
+    found: dict[int, list[Trial]] = defaultdict(list)
+    for each in trials:
+        found[of(each)].append(each)
+    return found
+
+
+def _place(trial: Trial) -> tuple[int, int]:
+    return trial.attempt, trial.retry
+
+
+def _mean(scores: Iterable[float]) -> float | None:
+    found = list(scores)
+    return round(fmean(found), 9) if found else None
+
+
+def _run_id(job: Job, agent: int) -> str:
+    """A job that was not planned yet has no runs."""
+    return job.benchmark_run_ids[agent] if agent < len(job.benchmark_run_ids) else ""
+
+
+def _usage(trials: Iterable[Trial]) -> dict[str, float]:
+    """All that was spent, on trials that do not count any more too."""
+    found: dict[str, float] = defaultdict(float)
+    for each in trials:
+        for name, amount in each.usage.items():
+            found[name] += amount
+    return dict(found)
+
+
+def _span(trials: Iterable[Trial]) -> int | None:
+    """From the first start to the last end."""
+    known = [each for each in trials if each.start_time_ms is not None and each.end_time_ms is not None]
+    if not known:
+        return None
+    return max(each.end_time_ms or 0 for each in known) - min(each.start_time_ms or 0 for each in known)

@@ -1,0 +1,81 @@
+"""A pattern of code that must occur: searched by ast-grep, which the image need not have."""
+
+import asyncio
+from pathlib import Path
+
+from benchyard.errors import ScorerFailed
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.models.base import Model
+from benchyard.scorers import context, fields, programs, score
+from benchyard.scorers.base import Context, Ran, Room, Scorer, Verdict
+
+_LAYOUT = 1
+_CONFIG = b"ruleDirs: []\n"
+"""In the place of what the searched folders hold: a configuration can make files another language."""
+_FOUND, _NOT_FOUND = 0, 1
+
+
+class AstGrepConfig(Model):
+    """What an `ast_grep_scorer` is made of."""
+
+    pattern: fields.Argument
+    search_directory: fields.Place
+    lang: fields.Argument | None = None
+
+
+class AstGrepScorer(Scorer[AstGrepConfig]):
+    """1.0 if the pattern matches anywhere in the directory, else 0.0; the output names the files."""
+
+    Config = AstGrepConfig
+
+    def __init__(self, config: AstGrepConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self._kit: Kit | None = None
+
+    async def kits(self, kits: Kits) -> tuple[Kit, ...]:
+        program = await asyncio.to_thread(programs.find, "ast-grep")
+        key = f"ast-grep {_LAYOUT} {programs.digest(program)}"
+        target = programs.target(key)
+
+        async def fill(folder: Path) -> None:
+            parts = programs.Contents({"bin/ast-grep": program})
+            await asyncio.to_thread(programs.write, folder, target, parts)
+
+        self._kit = Kit(await kits.folder(key, fill), target)
+        return (self._kit,)
+
+    async def score(self, room: Room) -> Verdict:
+        if self._kit is None:
+            raise ScorerFailed("the ast-grep of this scorer was not made ready")
+        config = await room.keep("sgconfig.yml", _CONFIG)
+        variables = await context.environment(room, self.context)
+        options = [f"--config={config}", f"--pattern={self.config.pattern}", "--color=never"]
+        if self.config.lang:
+            options.append(f"--lang={self.config.lang}")
+        # One line a file, however often the pattern matches in it.
+        ran = await room.run(
+            (
+                f"{self._kit.target}/bin/ast-grep",
+                "run",
+                *options,
+                "--files-with-matches",
+                "--",
+                self._place(),
+            ),
+            env={**variables, **programs.ALONE},
+        )
+        return Verdict(self._read(ran), score.output(ran))
+
+    def _place(self) -> str:
+        return self.config.search_directory
+
+    def _read(self, ran: Ran) -> float:
+        score.ended(ran)
+        if ran.exit_status == _FOUND and ran.stdout:
+            return 1.0
+        # A directory that is missing ends like one where nothing is found, but it is told.
+        is_missing = f"ERROR: {self._place()}: ".encode() in ran.stderr
+        if ran.exit_status == _NOT_FOUND and not is_missing:
+            return 0.0
+        said = " ".join(ran.stderr.decode(errors="replace").split())[:1000]
+        raise score.failed(f"ast-grep cannot search {self._place()!r} for this pattern: {said}", ran)

@@ -1,0 +1,20 @@
+"""A bash script that prints the score as its last line."""
+
+from benchyard.models.base import Model
+from benchyard.scorers import fields, script
+from benchyard.scorers.base import Room, Scorer, Verdict
+
+
+class BashScriptConfig(Model):
+    """What a `bash_script_scorer` is made of."""
+
+    bash_script: fields.Script
+
+
+class BashScriptScorer(Scorer[BashScriptConfig]):
+    """Runs the script; how it exits does not matter."""
+
+    Config = BashScriptConfig
+
+    async def score(self, room: Room) -> Verdict:
+        return await script.printed(room, self.config.bash_script, self.context)

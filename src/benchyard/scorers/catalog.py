@@ -1,0 +1,43 @@
+"""From the `scorer` part of a scoring function to the scorer it describes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchyard import registry
+from benchyard.errors import UsageError
+from benchyard.scorers.base import Context, Scorer
+
+_ROOM = "scorers"
+_ENDING = "_scorer"
+
+
+def types() -> list[str]:
+    """The types of scorers there are, as they are on the wire."""
+    return list(_names())
+
+
+def _names() -> dict[str, str]:
+    return {name.replace("-", "_") + _ENDING: name for name in registry.names(_ROOM)}
+
+
+def parse(type: str, fields: Mapping[str, Any], context: Context) -> Scorer[Any]:
+    """The scorer of that type; raises UsageError with the field that is wrong, or the types there are."""
+    names = _names()
+    if type not in names:
+        raise UsageError(f"no scorer has the type {type[:100]!r}; there are: {', '.join(names)}")
+    found: Any = registry.load(_ROOM, names[type])
+    try:
+        config = found.Config.model_validate(dict(fields))
+    except ValidationError as error:
+        raise UsageError(f"{type}: {_told(error)}") from error
+    scorer: Scorer[Any] = found(config, context)
+    return scorer
+
+
+def _told(error: ValidationError) -> str:
+    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+    field = ".".join(map(str, first["loc"])) or "it"
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{field}: {first['msg'].removeprefix('Value error, ')}{more}"

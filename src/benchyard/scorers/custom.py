@@ -1,0 +1,29 @@
+"""A bash script that was registered under a type, with parameters of its own."""
+
+from benchyard.errors import ScorerFailed
+from benchyard.models.base import Model, ShortText
+from benchyard.scorers import fields, script
+from benchyard.scorers.base import Room, Scorer, Verdict
+
+
+class CustomConfig(Model):
+    """What a `custom_scorer` is made of."""
+
+    custom_scorer_type: ShortText
+    scorer_params: fields.Params | None = None
+
+
+class CustomScorer(Scorer[CustomConfig]):
+    """Runs the registered script, which prints the score as its last line."""
+
+    Config = CustomConfig
+
+    async def score(self, room: Room) -> Verdict:
+        wanted = self.config.custom_scorer_type
+        text = self.context.scripts.get(wanted)
+        if text is None:
+            raise ScorerFailed(
+                f"no scorer of type {wanted!r} is registered; register its bash script with "
+                "POST /v1/scenarios/scorers"
+            )
+        return await script.printed(room, text, self.context, self.config.scorer_params)

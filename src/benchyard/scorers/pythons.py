@@ -1,0 +1,148 @@
+"""The Pythons of this machine, and the one that fits a version."""
+
+import asyncio
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from benchyard.errors import ScorerFailed
+
+OLDEST = SpecifierSet(">=3.11")
+"""What fits where no version is asked for."""
+
+_LOOK = """
+import json, os, platform, sys, sysconfig
+print(json.dumps({
+    "version": platform.python_version(), "name": platform.python_implementation(),
+    "program": os.path.realpath("/proc/self/exe"), "folder": getattr(sys, "platlibdir", "lib"),
+    "modules": os.path.realpath(sysconfig.get_path("stdlib")),
+}))
+"""
+_LOOK_SECONDS = 30
+_NAME = re.compile(r"python3(\.\d+)?")
+_MOST_CANDIDATES = 100
+
+
+@dataclass(frozen=True)
+class Python:
+    """A Python of this machine."""
+
+    version: str
+    program: Path
+    """The program itself, not a link to it."""
+    folder: str
+    """`lib`, or what this Python has in its place."""
+    modules: Path
+    """The folder of its standard library."""
+
+
+def constraint(text: str) -> SpecifierSet:
+    """What `==3.12.10`, `>=3.11,<4` or `3.12` allow; raises ValueError."""
+    text = text.strip()
+    try:
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return SpecifierSet(f"=={text}.*")
+        return SpecifierSet(f"=={Version(text)}")
+    except InvalidVersion:
+        try:
+            return SpecifierSet(text)
+        except InvalidSpecifier as error:
+            raise ValueError("must be a version of Python such as `>=3.11` or `==3.12.*`") from error
+
+
+async def choose(wanted: SpecifierSet | None) -> Python:
+    """Our own Python where it fits, else the newest that does; raises ScorerFailed with those there are."""
+    fits = OLDEST if wanted is None else wanted
+    if fits.contains(platform.python_version(), prereleases=True) and (own := await _look(_own())):
+        return own
+    found = await _all()
+    fitting = [python for python in found if fits.contains(python.version)]
+    if not fitting:
+        there_are = ", ".join(sorted({python.version for python in found}, key=Version)) or "none"
+        raise ScorerFailed(
+            f"no Python of the server fits `{fits}`; there are: {there_are}. Ask for another version "
+            "(python_version_constraint, or requires-python in the script), or install one on the server: "
+            f"uv python install '{fits}'"
+        )
+    return max(fitting, key=lambda python: Version(python.version))
+
+
+def _own() -> Path:
+    return Path(sys.executable)
+
+
+async def _all() -> list[Python]:
+    looked = await asyncio.gather(*(_look(program) for program in _candidates()))
+    return [python for python in looked if python is not None]
+
+
+def _candidates() -> list[Path]:
+    """Programs that may be Pythons, each once, our own first."""
+    found = dict.fromkeys([_own().resolve(), *(path.resolve() for path in _places())])
+    return list(found)[:_MOST_CANDIDATES]
+
+
+def _places() -> Iterator[Path]:
+    home = Path.home()
+    pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
+    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv/python")
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    for parent in (pyenv / "versions", uv):
+        folders += sorted(parent.glob("*/bin"))
+    for folder in folders:
+        for path in sorted(folder.glob("python3*")):
+            if _NAME.fullmatch(path.name) and _is_program(path):
+                yield path
+
+
+def _is_program(path: Path) -> bool:
+    """Whether this is a program itself: scripts that choose a Python may choose another one each time."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+async def _look(program: Path) -> Python | None:
+    """What a program says of itself; None if it is no Python that can be used."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *("-I", "-S", "-c", _LOOK),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return _understood(said) if process.returncode == 0 else None
+
+
+def _understood(said: bytes) -> Python | None:
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return None
+    modules = Path(found["modules"])
+    if found["name"] != "CPython" or not (modules / "os.py").exists():
+        return None
+    return Python(found["version"], Path(found["program"]), found["folder"], modules)

@@ -1,0 +1,78 @@
+"""From what a scorer printed, or how it ended, to a score."""
+
+import re
+
+from benchyard.errors import ScorerFailed
+from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran
+
+_NUMBER = re.compile(rb"(?:score[ \t]*=[ \t]*)?([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
+_WANTED = "the last line that a scorer prints must be a number from 0 to 1, such as `0.7` or `score=0.7`"
+_LONGEST_LINE = 1000
+_SHOWN = 80
+_MOST_ERROR_BYTES = MOST_OUTPUT_BYTES // 4
+"""Of the output that is kept, for standard error: the score is on the other stream."""
+
+
+def parse(stdout: bytes) -> float:
+    """The score in the last line that is not empty; raises ScorerFailed with that line.
+
+    Of a longer output only the end is needed, as `Ran.stdout` has it.
+    """
+    lines = [stripped for line in stdout.splitlines() if (stripped := line.strip())]
+    if not lines:
+        raise ScorerFailed(f"the scorer printed nothing; {_WANTED}")
+    line = lines[-1]
+    if len(line) > _LONGEST_LINE or not (found := _NUMBER.fullmatch(line)):
+        raise ScorerFailed(f"the scorer's last line is {quoted(line)}; {_WANTED}")
+    score = float(found[1])
+    if not 0 <= score <= 1:
+        raise ScorerFailed(f"the scorer's last line is {quoted(line)}, which is not from 0 to 1; {_WANTED}")
+    return abs(score)
+
+
+def printed(ran: Ran) -> float:
+    """The score that a program printed; how it exited does not matter."""
+    ended(ran)
+    if ran.truncated:
+        raise failed("the scorer printed more than is kept, so that its last line is lost", ran)
+    try:
+        return parse(ran.stdout)
+    except ScorerFailed as error:
+        said = ran.stderr.strip().splitlines()[-1:]
+        more = f" (on standard error: {quoted(said[0])})" if said else ""
+        raise failed(f"{error.message}{more}", ran) from error
+
+
+def passed(ran: Ran) -> float:
+    """1.0 for a program that exited with 0, else 0.0."""
+    ended(ran)
+    return 1.0 if ran.exit_status == 0 else 0.0
+
+
+def ended(ran: Ran) -> None:
+    """Raise ScorerFailed for a program that did not end by itself."""
+    if ran.timed_out:
+        raise failed("the scorer took longer than `scorer_timeout_sec` of the scenario and was killed", ran)
+    if ran.signal is not None:
+        raise failed(f"the scorer was ended by signal {ran.signal}", ran)
+
+
+def failed(message: str, ran: Ran) -> ScorerFailed:
+    """An error that keeps the output that led to it."""
+    return ScorerFailed(message, output=output(ran))
+
+
+def output(ran: Ran) -> str:
+    """What is kept of a program's output: the end of standard error, then that of standard output."""
+    errors = ran.stderr[-_MOST_ERROR_BYTES:]
+    if errors and not errors.endswith(b"\n"):
+        errors += b"\n"
+    kept = errors + ran.stdout[-(MOST_OUTPUT_BYTES - len(errors)) :]
+    # A zero is valid UTF-8, but not every database keeps it.
+    return kept.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def quoted(line: bytes) -> str:
+    """A line of hostile output, short and printable."""
+    text = line[: 4 * _SHOWN].decode(errors="replace")
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

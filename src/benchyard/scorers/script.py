@@ -1,0 +1,52 @@
+"""How a shell script of a scorer is run: by a shell that reads nothing but the script."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchyard.errors import ScorerFailed
+from benchyard.scorers import context, score
+from benchyard.scorers.base import Context, Ran, Room, Verdict
+
+BASH = "/bin/bash"
+SH = "/bin/sh"
+_COMMANDS = {BASH: (BASH, "--noprofile", "--norc"), SH: (SH,)}
+_NOT_FOUND = 127
+
+
+async def run(
+    room: Room, text: str, about: Context, params: Mapping[str, Any] | None = None
+) -> tuple[Ran, dict[str, str]]:
+    """Run a script in the working directory; how it ended, and what is worth recording of how it was run."""
+    environment = await context.environment(room, about, params)
+    path = await room.keep("scorer.sh", text.encode())
+    ran = await room.run((*_COMMANDS[BASH], path), env=environment)
+    if await _exists(room, BASH, ran):
+        return ran, {}
+    ran = await room.run((*_COMMANDS[SH], path), env=environment)
+    if await _exists(room, SH, ran):
+        return ran, {"shell": SH}
+    raise ScorerFailed(
+        f"the image has neither {BASH} nor {SH}, one of which this scorer needs; use an image with a shell, "
+        "or a python_script_scorer, which brings all it needs",
+        output=score.output(ran),
+    )
+
+
+async def _exists(room: Room, shell: str, ran: Ran) -> bool:
+    """Whether the shell was there; a script may have ended as a missing shell does."""
+    if ran.exit_status != _NOT_FOUND or ran.timed_out:
+        return True
+    tried = await room.run((*_COMMANDS[shell], "-c", ":"))
+    return tried.exit_status != _NOT_FOUND
+
+
+async def printed(room: Room, text: str, about: Context, params: Mapping[str, Any] | None = None) -> Verdict:
+    """The verdict of a script that prints its score."""
+    ran, facts = await run(room, text, about, params)
+    return Verdict(score.printed(ran), score.output(ran), facts)
+
+
+async def passed(room: Room, text: str, about: Context) -> Verdict:
+    """The verdict of a command whose exit status is the answer."""
+    ran, facts = await run(room, text, about)
+    return Verdict(score.passed(ran), score.output(ran), facts)

@@ -1,0 +1,55 @@
+"""Test files that are brought in for the occasion, and a command that runs them."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from benchyard.models.base import Model
+from benchyard.scorers import fields, script
+from benchyard.scorers.base import Room, Scorer, Verdict
+
+MOST_FILES = 1000
+MOST_FILE_BYTES = 16 * 1024**2
+
+
+class TestFile(Model):
+    """One file, from the working directory unless its path is absolute."""
+
+    __test__ = False
+    file_path: fields.FilePlace
+    file_contents: str | None = None
+
+    @property
+    def content(self) -> bytes:
+        """What is written."""
+        return (self.file_contents or "").encode()
+
+
+def _bounded(files: list[TestFile]) -> list[TestFile]:
+    if sum(len(file.content) for file in files) > MOST_FILE_BYTES:
+        raise PydanticCustomError("too_large", "must be at most 16 MiB together")
+    return files
+
+
+TestFiles = Annotated[list[TestFile], Field(max_length=MOST_FILES), AfterValidator(_bounded)]
+
+
+class TestBasedConfig(Model):
+    """What a `test_based_scorer` is made of."""
+
+    __test__ = False
+    test_command: fields.Script
+    test_files: TestFiles | None = None
+
+
+class TestBasedScorer(Scorer[TestBasedConfig]):
+    """1.0 if the command exits with 0 over the files, which take the place of what has their names."""
+
+    __test__ = False
+    Config = TestBasedConfig
+
+    async def score(self, room: Room) -> Verdict:
+        for file in self.config.test_files or ():
+            await room.put(file.file_path, file.content)
+        return await script.passed(room, self.config.test_command, self.context)

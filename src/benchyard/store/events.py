@@ -1,0 +1,46 @@
+"""What happened, in order, of things that are followed: rows that are only ever added."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from benchyard.store.statements import Statement
+from benchyard.store.tables import EVENTS
+
+R = TypeVar("R")
+MOST_AT_ONCE = 1000
+
+_ADD = Statement(insert(EVENTS).values(parent=bindparam("parent"), body=bindparam("body")))
+
+
+class Reader(Protocol):
+    """Where events are read from."""
+
+    async def read(self, work: Callable[[Connection], R]) -> R:
+        """Run statements that only read."""
+
+
+class Events:
+    """The events of all things that have some."""
+
+    def __init__(self, database: Reader) -> None:
+        self._database = database
+
+    def adding(self, parent: str, bodies: Sequence[str]) -> Callable[[Connection], None]:
+        """What adds events, as a part of a transaction."""
+        rows = [{"parent": parent, "body": body} for body in bodies]
+
+        def work(connection: Connection) -> None:
+            if rows:
+                _ADD.run_many(connection, rows)
+
+        return work
+
+    async def after(self, parent: str, seq: int) -> list[tuple[int, str]]:
+        """The next events of a thing, with their numbers; not all of them if there are many."""
+        query = select(EVENTS.c.seq, EVENTS.c.body).where(EVENTS.c.parent == parent, EVENTS.c.seq > seq)
+        query = query.order_by(EVENTS.c.seq).limit(MOST_AT_ONCE)
+        return await self._database.read(
+            lambda connection: [(row.seq, row.body) for row in connection.execute(query)]
+        )

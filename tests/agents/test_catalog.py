@@ -1,0 +1,59 @@
+"""What a user can ask of an agent by name, and what is said of mistakes."""
+
+from pathlib import Path
+
+import pytest
+
+from benchyard.agents import catalog
+from benchyard.errors import UsageError
+from benchyard.testing.agent_contract import task
+
+
+def refused(name: str, **kwargs: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        catalog.make(name, kwargs)
+    assert len(caught.value.message) < 1000
+    return caught.value.message
+
+
+def test_the_agents_that_come_with_us() -> None:
+    assert catalog.names() == ["command", "nop", "oracle"]
+
+
+def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+    assert "did you mean 'oracle'" in refused("oracel")
+    assert "command, nop, oracle" in refused("x" * 5000)
+    assert "no agent is called 'registered'" in refused("registered", run="x")
+
+
+def test_kwargs_are_checked() -> None:
+    assert "the kwarg 'run' is missing" in refused("command")
+    assert "run" in refused("command", run=" \n")
+    assert "run" in refused("command", run="a\0b")
+    assert "run" in refused("command", run="x" * 65537)
+    assert "did you mean 'run'" in refused("command", ru="x")
+    assert "those it takes: none" in refused("nop", run="x")
+
+
+def test_a_command_that_names_a_model_needs_one() -> None:
+    agent = catalog.make("command", {"run": "solve --model {model}"})
+    agent.check("m")
+    for model in (None, ""):
+        with pytest.raises(UsageError, match=r"\{model\}"):
+            agent.check(model)
+        with pytest.raises(UsageError, match=r"\{model\}"):
+            agent.launch(task(model=model))
+    catalog.make("command", {"run": "echo ${model}"}).check(None)
+
+
+def test_agents_of_others_are_found_by_their_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_own-1.0.dist-info").mkdir()
+    (tmp_path / "their_own-1.0.dist-info/METADATA").write_text("Name: their-own\nVersion: 1.0\n")
+    (tmp_path / "their_own-1.0.dist-info/entry_points.txt").write_text(
+        "[benchyard.agents]\ntheirs = benchyard.agents.command:CommandAgent\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "theirs" in catalog.names()
+    assert catalog.make("theirs", {"run": "true"}).launch(task()) is not None

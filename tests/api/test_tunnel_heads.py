@@ -1,0 +1,104 @@
+"""Which requests are for a tunnel, and what of their heads passes: rules over any input."""
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchyard.api.tunnels.addresses import Address, address_of
+from benchyard.api.tunnels.heads import Asked, answer_headers, request_head
+
+KEY = "0123456789abcdef" * 2
+BY_PATH = Address(KEY, 80, b"/a", b"/tunnel/k/80")
+BY_NAME = Address(KEY, 80, b"/a")
+
+
+def asked(headers: list[tuple[bytes, bytes]], address: Address = BY_NAME, method: str = "GET") -> Asked:
+    scope = {"headers": headers, "method": method, "query_string": b"", "scheme": "http", "client": None}
+    return Asked(scope, address)
+
+
+def never(secret: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "found"),
+    [
+        (b"api.x", b"/v1/devboxes", None),
+        (b"api.x", b"/tunnels", None),
+        (b"api.x", b"/v1/tunnel/k/80/", None),
+        (b"api.tunnel.x", b"/v1", None),
+        (b"80-k.tunnels.x", b"/v1", None),
+        (b"x80-k.tunnel.x", b"/v1", None),
+        (b"80-K.Tunnel.x:443", b"/v1", Address("k", 80, b"/v1")),
+        (b"80-k.tunnel.x", b"/tunnel/o/81/b", Address("k", 80, b"/tunnel/o/81/b")),
+        (b"99999-k.tunnel.x", b"", Address("k", 0, b"/")),
+        (b"x", b"/tunnel/k/80/a//b", Address("k", 80, b"/a//b", b"/tunnel/k/80")),
+        (b"x", b"/tunnel/k/80", Address("k", 80, b"/", b"/tunnel/k/80")),
+        (b"x", b"/tunnel/k/080/", Address("k", 0, b"/", b"/tunnel/k/080")),
+    ],
+)
+def test_addresses(host: bytes, path: bytes, found: Address | None) -> None:
+    assert address_of(path, [(b"host", host)]) == found
+
+
+@given(st.binary(max_size=80), st.binary(max_size=80))
+def test_any_address_is_told_or_is_none(path: bytes, host: bytes) -> None:
+    found = address_of(path, [(b"host", host)])
+    assert found is None or (0 <= found.port <= 65_535 and found.path)
+
+
+NAMES = st.sampled_from(
+    b"connection upgrade te trailer transfer-encoding content-length cookie host x-own keep-alive expect "
+    b"x-forwarded-for x-runloop-tunnel-authorization".split()
+)
+VALUES = st.sampled_from(
+    [b"close", b"x-own", b"upgrade, x-own", b"chunked", b"3", b"a", b"", b"a\r\nb: c", b"\x00"]
+)
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=8), st.booleans())
+def test_a_request_is_written_so_that_it_means_one_thing_or_not_at_all(
+    headers: list[tuple[bytes, bytes]], by_path: bool
+) -> None:
+    connection = h11.Connection(h11.CLIENT)
+    try:
+        written = connection.send(request_head(asked(headers, BY_PATH if by_path else BY_NAME), never))
+    except h11.LocalProtocolError:
+        return
+    assert written is not None
+    server = h11.Connection(h11.SERVER)
+    server.receive_data(written)
+    read = server.next_event()
+    assert isinstance(read, h11.Request)
+    names = [name for name, _ in read.headers]
+    assert names.count(b"host") == names.count(b"connection") == 1
+    assert not (b"content-length" in names and b"transfer-encoding" in names)
+    assert not {b"te", b"trailer", b"keep-alive", b"expect", b"x-runloop-tunnel-authorization"} & set(names)
+    assert not (by_path and b"cookie" in names)
+
+
+@given(
+    st.integers(min_value=200, max_value=700),
+    st.lists(st.tuples(NAMES, st.sampled_from([b"a", b"x-own", b"b\x01", b"close"])), max_size=6),
+)
+def test_an_answer_passes_without_what_concerns_one_hop(
+    status: int, headers: list[tuple[bytes, bytes]]
+) -> None:
+    try:
+        answer = h11.Response(status_code=status, headers=headers)
+        passed = answer_headers(asked([], BY_PATH), answer)
+    except (h11.LocalProtocolError, h11.RemoteProtocolError):
+        return
+    assert 200 <= status <= 599
+    names = [name for name, _ in passed]
+    assert not {b"connection", b"transfer-encoding", b"keep-alive", b"upgrade", b"trailer"} & set(names)
+    assert not any(b"\x01" in value for _, value in passed)
+    assert names.count(b"content-security-policy") == 1
+
+
+def test_our_own_key_stays_here() -> None:
+    headers = [(b"authorization", b"Bearer ours"), (b"authorization", b"bearer theirs")]
+    passed = request_head(asked(headers), lambda secret: secret == "ours").headers
+    assert [value for name, value in passed if name == b"authorization"] == [b"bearer theirs"]

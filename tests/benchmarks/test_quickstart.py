@@ -1,0 +1,60 @@
+"""What comes with us: complete, checkable, and over everything there is."""
+
+import re
+
+import pytest
+
+from benchyard.benchmarks import benchmark_folder, scenario_folder, shipped
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.models import references
+from benchyard.scorers import catalog
+from benchyard.scorers.base import Context
+
+
+def drafts() -> list[Draft]:
+    (folder,) = shipped.folders()
+    return [each for each in benchmark_folder.read(folder).scenarios if isinstance(each, Draft)]
+
+
+DRAFTS = drafts()
+
+
+def test_there_are_a_dozen_over_all_types_and_modes() -> None:
+    assert len(DRAFTS) == 12
+    functions = [
+        each for draft in DRAFTS for each in draft.request.scoring_contract.scoring_function_parameters
+    ]
+    assert {each.scorer["type"] for each in functions} == set(catalog.types())
+    assert {draft.request.scoring_isolation for draft in DRAFTS} == {"clean", "answer", "live"}
+
+
+@pytest.mark.parametrize(
+    "draft", [*DRAFTS, scenario_folder.read(shipped.TEMPLATE)], ids=lambda each: each.request.name
+)
+def test_each_is_complete(draft: Draft) -> None:
+    request = draft.request
+    assert request.reference_output
+    assert draft.origin.kind is None
+    assert len(request.input_context.problem_statement) > 100
+    for function in request.scoring_contract.scoring_function_parameters:
+        catalog.parse(function.scorer["type"], function.scorer, Context())
+    # A diff that is reversed, and one that is not, are among them; each is taken for what it is.
+    is_patch = draft.folder.has("reference.patch")
+    assert references.is_diff(request.reference_output) is is_patch
+
+
+def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
+    """Whoever starts a program of the answer gives up rights first, and cannot be looked into."""
+    starts = re.compile(r"subprocess\.run\(")
+    for draft in DRAFTS:
+        for function in draft.request.scoring_contract.scoring_function_parameters:
+            text = repr(function.scorer)
+            if starts.search(text):
+                assert "libc.prctl(38, 1" in text
+                assert "libc.prctl(4, 0" in text
+
+
+def test_the_digest_tells_folders_apart() -> None:
+    (folder,) = shipped.folders()
+    assert shipped.digest(folder) == shipped.digest(folder)
+    assert shipped.digest(folder) != shipped.digest(folder / "fix-a-bug")

@@ -1,0 +1,78 @@
+"""What people read of a job."""
+
+import time
+
+import pytest
+
+from benchyard.cli.job_run import below
+from benchyard.cli.job_summary import summarize
+from benchyard.models.jobs import Job, JobState
+from benchyard.models.trials import Trial, TrialState
+from benchyard.reports.jobs import job_view
+from tests.reports.scenes import job, trial
+
+
+def printed(made: Job, trials: list[Trial], capfd: pytest.CaptureFixture[str], *, extended: bool) -> str:
+    summarize(job_view(made, trials, with_scenarios=True), extended=extended)
+    return capfd.readouterr().out
+
+
+def cells(text: str, first: str) -> list[str]:
+    """The line of a table that begins so."""
+    return next(line for line in text.splitlines() if line.startswith(first)).split()
+
+
+def test_tokens_cost_and_pass_at_k_are_shown_when_they_are_known(capfd: pytest.CaptureFixture[str]) -> None:
+    usage = {"total_prompt_tokens": 1000.0, "total_cached_tokens": 900.0, "total_cost_usd": 0.25}
+    trials = [trial(1.0, usage=usage), trial(failure="agent", attempt=2, usage=usage)]
+    shown = printed(job(attempts=2, state=JobState.COMPLETED), trials, capfd, extended=False)
+    assert "TOKENS" in shown
+    assert "2,000" in shown
+    assert "$0.5000" in shown
+    assert "@1 0.500  @2 1.000" in shown
+    plain = printed(job(state=JobState.COMPLETED), [trial(1.0)], capfd, extended=False)
+    assert "TOKENS" not in plain
+    assert "COST" not in plain
+    assert "PASS@K" not in plain
+
+
+def test_what_is_under_way_and_what_is_done(capfd: pytest.CaptureFixture[str]) -> None:
+    trials = [
+        trial(0.5, agent=0),
+        trial(failure="infrastructure", agent=0, scenario=1),
+        trial(1.0, agent=1),
+        trial(agent=1, scenario=1, state=TrialState.RUNNING),
+    ]
+    shown = printed(job(agents=2, scenarios=2), trials, capfd, extended=True)
+    assert cells(shown, "agent-1") == ["agent-1", "1/2", "1.000", "0", "0"]
+    assert cells(shown, "agent-0")[1:7] == ["0", "(0%)", "1", "(50%)", "1", "(50%)"]
+    assert cells(shown, "scenario 1")[2:] == ["failed", "-", "1", "infrastructure:", "it", "broke"]
+
+
+def test_control_characters_of_agents_stay_away(capfd: pytest.CaptureFixture[str]) -> None:
+    odd = trial(failure="agent").model_copy(update={"scenario_name": "a\x1b[31mb"})
+    shown = printed(job(state=JobState.COMPLETED), [odd], capfd, extended=True)
+    assert "\x1b" not in shown
+    assert "a\ufffd[31mb" in shown
+
+
+def test_ten_thousand_trials_are_shown_in_a_moment(capfd: pytest.CaptureFixture[str]) -> None:
+    trials = [trial(0.5 * agent, agent=agent, scenario=number) for agent in (0, 1) for number in range(5000)]
+    view = job_view(job(2, 5000, state=JobState.COMPLETED), trials, with_scenarios=True)
+    begin = time.process_time()
+    summarize(view, extended=False)
+    assert time.process_time() - begin < 1.0, "usually a tenth of that"
+    shown = capfd.readouterr().out
+    assert "they differ on 5000 of 5000 scenarios" in shown
+    assert "and 4980 more; -e shows all" in shown
+
+
+def test_below_a_threshold_or_without_a_score() -> None:
+    def why(made: Job, *trials: Trial) -> list[str]:
+        return below(job_view(made, list(trials), with_scenarios=True), 0.5)
+
+    assert why(job(), trial(0.5)) == []
+    assert why(job(agents=2), trial(0.5), trial(0.4, agent=1)) == ["agent-1: the mean 0.400 is below 0.5"]
+    assert why(job(), trial(failure="scorer")) == ["agent-0: nothing was scored"]
+    assert why(job(state=JobState.FAILED)) == ["the job is failed, and not every agent has an outcome"]
+    assert len(why(job(agents=2, state=JobState.CANCELLED), trial(1.0))) == 1

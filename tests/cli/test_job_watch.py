@@ -1,0 +1,165 @@
+"""`benchyard job watch` in front of a person: a real terminal, a real server that is restarted."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from benchyard.cli.job_board import Board, duration
+from benchyard.client import Client, Server
+from benchyard.models.jobs import BenchmarkJobView, JobEvent
+from benchyard.testing.server import RunningServer
+from tests.cli.screen import Screen
+from tests.cli.test_job import WAITS, running_trial
+from tests.client.test_jobs import job, trial
+
+ALTERNATE = b"\x1b[?1049h"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that nobody else needs, to be restarted."""
+    with RunningServer(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def environment(server: RunningServer) -> dict[str, str]:
+    """Of a person at a terminal."""
+    return {"BENCHYARD_URL": server.url, "BENCHYARD_API_KEY": server.key}
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    """A client of the server."""
+    with Client(Server(server.url, server.key)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def waiting(client: Client) -> Iterator[str]:
+    """The id of a job whose agent works until it is told to stop."""
+    scenario = client.scenarios.list_public(name="quickstart/find-the-answer")[0]
+    agent = {"name": "command", "kwargs": {"run": WAITS}}
+    spec = {"type": "scenarios", "scenario_ids": [scenario.id], "agent_configs": [agent]}
+    made = client.jobs.create({"name": "watched", "spec": spec})
+    running_trial(client, made.id)
+    yield made.id
+    client.jobs.cancel(made.id)
+
+
+def end_agent(client: Client, job_id: str) -> None:
+    devbox_id = running_trial(client, job_id).devbox_id
+    assert devbox_id is not None
+    client.executions.run(devbox_id, "touch /tmp/go")
+
+
+def test_a_screen_that_follows_resizes_and_restarts_to_the_end(
+    server: RunningServer, client: Client, environment: dict[str, str], waiting: str
+) -> None:
+    with Screen(["job", "watch", waiting], environment) as screen:
+        screen.resize(100, 30)
+        assert ALTERNATE in screen.expect("watched")
+        screen.expect("0/1")
+        screen.expect("find-the-answer")
+        screen.resize(40, 8)
+        screen.expect("running       command  quickst…")
+        server.restart()
+        screen.expect("the server is away, trying again")
+        screen.resize(120, 40)
+        screen.expect("0/1  1 running")
+        end_agent(client, waiting)
+        screen.expect("state:")
+        screen.expect("completed")
+        screen.expect("MEAN (95 %)")
+        assert screen.expect_end() == 0
+
+
+def test_an_interrupt_leaves_the_job_running(
+    client: Client, environment: dict[str, str], waiting: str
+) -> None:
+    with Screen(["job", "watch", waiting], environment) as screen:
+        screen.expect("find-the-answer")
+        screen.type("\x03")
+        screen.expect(f"{waiting} goes on")
+        screen.expect(f"benchyard job watch {waiting}")
+        assert screen.expect_end() == 128 + signal.SIGINT
+    assert client.jobs.get(waiting).state.value == "running"
+
+
+def test_a_dumb_terminal_gets_a_line_for_each_change(
+    client: Client, environment: dict[str, str], waiting: str
+) -> None:
+    with Screen(["job", "watch", waiting], {**environment, "TERM": "dumb"}) as screen:
+        before = screen.expect("command  quickstart/find-the-answer  running")
+        end_agent(client, waiting)
+        before += screen.expect("command  quickstart/find-the-answer  completed  0")
+        screen.expect(f"job {waiting} is completed")
+        assert b"\x1b" not in before
+        assert screen.expect_end() == 0
+
+
+def test_run_and_watch_on_a_terminal(environment: dict[str, str], tmp_path: Path) -> None:
+    arguments = ["job", "run", "--agent", "oracle", "--scenarios", "quickstart/find-the-answer", "--watch"]
+    with Screen(arguments, {**environment, "XDG_CONFIG_HOME": str(tmp_path)}) as screen:
+        screen.expect(ALTERNATE.decode())
+        screen.expect("oracle")
+        screen.expect("1 (100%)")
+        assert screen.expect_end() == 0
+
+
+def board(agents: int = 1, scenarios: int = 1) -> Board:
+    spec = {
+        "agent_configs": [{"name": f"agent-{number}"} for number in range(agents)],
+        "scenario_ids": [f"scn_{number}" for number in range(scenarios)],
+    }
+    return Board(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
+
+
+def event(seq: int, **fields: Any) -> JobEvent:
+    return JobEvent.model_validate(
+        {"seq": seq, "time_ms": 1, "type": "trial", "trial": {**trial(), **fields}}
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 5), (80, 24), (200, 60), (1, 1)])
+def test_a_board_fits_any_screen_and_shows_no_control_characters(width: int, height: int) -> None:
+    full = board(agents=3, scenarios=500)
+    for number in range(500):
+        state = "running" if number % 2 else "completed"
+        name = f"scenario {number} \x1b[31mred\x07"
+        full.note(event(number, scenario_id=f"scn_{number}", scenario_name=name, state=state, score=0.5))
+    console = Console(width=width, height=height, force_terminal=True, color_system=None)
+    lines = console.render_lines(full, console.options.update(height=height))
+    assert all(sum(segment.cell_length for segment in line) <= width for line in lines)
+    assert len(lines) <= max(height, 3 + 4)
+    text = "".join(segment.text for line in lines for segment in line)
+    assert "\x1b[31m" not in text
+    assert "\x07" not in text
+
+
+def test_a_board_counts_places_and_knows_old_news() -> None:
+    one = board(scenarios=3)
+    assert one.note(event(1, state="running"))
+    assert not one.note(event(2, state="running"))
+    assert one.note(event(3, state="failed", failure={"exception_type": "X", "exception_message": "y"}))
+    assert one.note(event(4, retry=1, state="running"))
+    assert not one.note(event(5, retry=0, state="failed", is_superseded=True))
+    assert one.note(event(6, retry=1, state="completed", score=1.0))
+    console = Console(width=100, height=20, color_system=None)
+    with console.capture() as captured:
+        console.print(one)
+    assert "1/3  2 waiting, 1 passed, mean 1.000" in captured.get()
+    line = one.line_of(event(6, retry=1, state="completed", score=1.0, ended_by="timeout"))
+    assert line == "agent-0  one (try 2)  completed  1  ended by timeout"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(None, ""), (0, "0.0s"), (9_900, "9.9s"), (59_999, "59s"), (60_000, "1m00s"), (3_660_000, "1h01m")],
+)
+def test_durations_are_short(milliseconds: int | None, text: str) -> None:
+    assert duration(milliseconds) == text

@@ -1,0 +1,212 @@
+"""Validation against a real server: what it finds, and that it leaves nothing behind."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from benchyard.client import AsyncClient, Server
+from benchyard.client.validation import Attempt, Options, ScenarioValidation, Validator
+from benchyard.models.runs import RunProfile
+from benchyard.models.scenarios import ScenarioView
+from benchyard.testing.server import RunningServer
+
+DIRECTORY = "/home/user/it"
+DIFF = "--- a/x.txt\n+++ b/x.txt\n@@ -1 +1 @@\n-old\n+new\n"
+UNDONE = "--- a/x.txt\n+++ b/x.txt\n@@ -1 +1 @@\n-new\n+old\n"
+
+
+def command(text: str) -> dict[str, Any]:
+    return {"type": "command_scorer", "command": text}
+
+
+@asynccontextmanager
+async def scenario(client: AsyncClient, scorer: dict[str, Any], **fields: Any) -> AsyncIterator[ScenarioView]:
+    """A scenario whose file x.txt holds `old`."""
+    launch = {"launch_commands": [f"echo {fields.pop('begins', 'old')} > {DIRECTORY}/x.txt"]}
+    made = await client.scenarios.create(
+        **{
+            "name": "validated",
+            "input_context": {"problem_statement": "Write new into x.txt."},
+            "scoring_contract": {
+                "scoring_function_parameters": [{"name": "check", "weight": 1.0, "scorer": scorer}]
+            },
+            "environment_parameters": {"working_directory": DIRECTORY, "launch_parameters": launch},
+            **fields,
+        }
+    )
+    yield made
+    await client.scenarios.archive(made.id)
+
+
+Checked = Callable[..., ScenarioValidation]
+
+
+@pytest.fixture
+def validated(server: RunningServer) -> Checked:
+    """Makes a scenario, validates it, and sees that no devbox of it is left."""
+
+    def check(scorer: dict[str, Any], options: Options | None = None, **fields: Any) -> ScenarioValidation:
+        async def live() -> ScenarioValidation:
+            told: list[Attempt] = []
+            async with AsyncClient(Server(server.url, server.key)) as client:
+                async with scenario(client, scorer, **fields) as made:
+                    validator = Validator(client, options, lambda _name, attempt: told.append(attempt))
+                    result = await validator.validate(made)
+                    runs = [run async for run in client.scenarios.runs.list(scenario_id=made.id)]
+                assert sorted(map(repr, told)) == sorted(map(repr, result.attempts))
+                assert {run.state.value for run in runs} <= {"completed", "canceled", "failed"}
+                own = [each.name async for each in client.scenarios.list(search="validat")]
+                assert own == []
+            return result
+
+        return asyncio.run(live())
+
+    return check
+
+
+IS_NEW = command('test "$(cat x.txt)" = new')
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reference_output": DIFF},
+        {"reference_output": DIFF, "validation_type": "FORWARD"},
+        {"reference_output": "echo new > x.txt\n"},
+        {"reference_output": UNDONE, "validation_type": "REVERSE"},
+    ],
+    ids=["diff", "forward", "script", "reverse"],
+)
+def test_a_scenario_that_is_solved_by_its_reference_is_valid(
+    validated: Checked, fields: dict[str, Any]
+) -> None:
+    result = validated(IS_NEW, **fields)
+    assert result.problems == []
+    assert (result.is_valid, result.clean_suffices, result.isolation) == (True, True, "clean")
+    scores = [(each.kind, each.score) for each in result.attempts]
+    assert scores == [("reference", 1.0)] * 2 + [("nothing", 0.0)] * 2
+
+
+def test_what_the_original_says_by_metadata_is_reversed_too(validated: Checked) -> None:
+    result = validated(
+        command('test "$(cat x.txt)" = old'),
+        begins="new",
+        reference_output=DIFF,
+        metadata={"reference_patch_direction": "reverse"},
+    )
+    assert result.is_valid
+
+
+@pytest.mark.parametrize(
+    ("scorer", "fields", "said"),
+    [
+        (IS_NEW, {}, "reference got no score and no score instead of 1: there is no reference output"),
+        (IS_NEW, {"reference_output": "true"}, "reference got 0 and 0 instead of 1: check: 0"),
+        (IS_NEW, {"reference_output": "echo oh no >&2; exit 3"}, "the reference output ended with 3: oh no"),
+        (IS_NEW, {"reference_output": DIFF, "begins": "other"}, "the reference output ended with 1"),
+        (command("true"), {"reference_output": DIFF}, "nothing got 1 and 1 instead of 0"),
+        (
+            IS_NEW,
+            {"reference_output": DIFF, "nop_score": 0.5},
+            "nothing got 0 and 0 instead of 0.5: check: 0",
+        ),
+        (
+            {"type": "bash_script_scorer", "bash_script": "echo nonsense"},
+            {"reference_output": DIFF},
+            "reference got 0 and 0 instead of 1: check: 0 (",
+        ),
+        (
+            IS_NEW,
+            {"reference_output": DIFF, "required_environment_variables": ["NEEDED"]},
+            "needs the environment variables NEEDED",
+        ),
+    ],
+    ids=["missing", "useless", "failing", "unfit", "too easy", "nop", "broken scorer", "gate"],
+)
+def test_what_is_wrong_is_said(
+    validated: Checked, scorer: dict[str, Any], fields: dict[str, Any], said: str
+) -> None:
+    result = validated(scorer, **fields)
+    assert not result.is_valid
+    assert said in "\n".join(result.problems)
+
+
+def test_a_declared_nop_score_is_what_nothing_must_get(validated: Checked) -> None:
+    scorer = {
+        "type": "bash_script_scorer",
+        "bash_script": 'if [ "$(cat x.txt)" = new ]; then echo 1; else echo 0.25; fi',
+    }
+    assert validated(scorer, reference_output=DIFF, nop_score=0.25).is_valid
+
+
+def test_results_that_differ_are_found(validated: Checked) -> None:
+    script = 'n=$(od -An -N4 -tu4 /dev/urandom | tr -d " "); echo "score=$(python3 -c "print($n / 2**32)")"'
+    result = validated({"type": "bash_script_scorer", "bash_script": script}, reference_output=DIFF)
+    assert not result.is_valid
+
+
+def test_what_a_run_needs_can_be_given(validated: Checked) -> None:
+    options = Options(RunProfile(env_vars={"WORD": "new"}))
+    result = validated(
+        IS_NEW, options, reference_output="echo $WORD > x.txt", required_environment_variables=["WORD"]
+    )
+    assert result.is_valid
+
+
+def test_an_attempt_that_takes_too_long_is_given_up(validated: Checked) -> None:
+    result = validated(IS_NEW, Options(seconds=4.0), reference_output="sleep 600")
+    assert "it was not done after 4 s" in result.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("check", "suffices", "note"),
+    [
+        ('test "$(cat x.txt)" = new', True, "prefer it"),
+        ("pgrep -f 'sleep 86399' >/dev/null", False, "would not do"),
+    ],
+)
+def test_whether_clean_suffices_is_found_out(
+    validated: Checked, check: str, suffices: bool, note: str
+) -> None:
+    reference = "echo new > x.txt; setsid nohup sleep 86399 >/dev/null 2>&1 < /dev/null & sleep 0.2"
+    result = validated(command(check), reference_output=reference, scoring_isolation="live")
+    assert result.problems == []
+    assert result.clean_suffices is suffices
+    assert note in result.notes[0]
+    assert [each.kind for each in result.attempts][-2:] == ["reference, clean", "nothing, clean"]
+
+
+def test_a_scorer_that_breaks_when_nothing_is_done_is_noted(validated: Checked) -> None:
+    scorer = {"type": "bash_script_scorer", "bash_script": "grep -q new x.txt && echo 1"}
+    result = validated(scorer, reference_output=DIFF)
+    assert result.is_valid
+    assert "with nothing done a scorer ends in an error" in result.notes[0]
+
+
+def test_an_expected_answer_is_written_where_answers_are(validated: Checked) -> None:
+    """EVALUATION: the scorer is told what is expected, and the answer path holds it."""
+    script = (
+        "import json, os\n"
+        "expected = json.loads(os.environ['RL_SCORER_CONTEXT'])['benchyard']['reference_output']\n"
+        "print(1.0 if open('x.txt').read() == expected else 0.0)\n"
+    )
+    result = validated(
+        command(f"test 1.0 = $(python3 -c {json.dumps(script).replace(chr(92) + 'n', chr(10))})"),
+        reference_output="forty-two\n",
+        validation_type="EVALUATION",
+        scoring_isolation="answer",
+        answer_paths=["x.txt"],
+    )
+    assert result.problems == []
+    assert len(result.attempts) == 4
+
+
+def test_without_an_answer_path_the_environment_itself_is_evaluated(validated: Checked) -> None:
+    result = validated(IS_NEW, begins="new", reference_output="new", validation_type="EVALUATION")
+    assert result.is_valid
+    assert [each.kind for each in result.attempts] == ["reference"] * 2
+    assert "EVALUATION" in result.notes[0]

@@ -1,0 +1,103 @@
+"""The scripts in `examples/` do what they say, against a real server."""
+
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchyard.client import Client, Server
+from benchyard.testing.server import RunningServer
+from tests.house.tree import ROOT
+from tests.publishing import publish
+
+EXAMPLES = ROOT / "examples"
+SECONDS = 300
+
+pytestmark = pytest.mark.xdist_group("docs")
+
+
+@pytest.fixture(scope="module")
+def benchmark(server: RunningServer) -> Iterator[str]:
+    """The name of a public benchmark: two scenarios that the toy agent solves, two that it does not."""
+    name = f"examples-{uuid.uuid4().hex[:8]}"
+    with Client(Server(server.url, server.key)) as client:
+        ids = [
+            scenario(client, name, "one", "make the file `done`", "test -e ~/done"),
+            scenario(client, name, "two", "make `a/b` and `c`", "test -e ~/a/b -a -e ~/c"),
+            scenario(client, name, "three", "make `x` with a y in it", "grep -q y ~/x"),
+            scenario(client, name, "four", "do not make `z`", "test ! -e ~/z && test -e ~/problem.md"),
+        ]
+        made = client.benchmarks.create(name=name, scenario_ids=ids)
+        publish(server, scenarios=ids, benchmarks=[made.id])
+        yield name
+        for run in client.benchmark_runs.list(benchmark_id=made.id):
+            client.benchmark_runs.cancel(run.id)
+
+
+def scenario(client: Client, benchmark: str, name: str, problem: str, command: str) -> str:
+    scorer = {"type": "command_scorer", "command": command}
+    made = client.scenarios.create(
+        name=f"{benchmark} {name}",
+        input_context={"problem_statement": problem},
+        scoring_contract={"scoring_function_parameters": [{"name": "all", "weight": 1, "scorer": scorer}]},
+    )
+    return made.id
+
+
+def run(server: RunningServer, home: Path, script: str, *arguments: str) -> str:
+    """What an example prints."""
+    ended = subprocess.run(
+        [sys.executable, EXAMPLES / script, *arguments],
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "BENCHYARD_URL": server.url,
+            "BENCHYARD_API_KEY": server.key,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def test_the_first_script_runs_an_agent_on_a_public_benchmark(
+    server: RunningServer, benchmark: str, tmp_path: Path
+) -> None:
+    lines = run(server, tmp_path, "first_script.py", benchmark).splitlines()
+    assert lines == [
+        f"{benchmark} one has a problem of 4",
+        f"{benchmark} one 0.0",
+        f"{benchmark} two has a problem of 4",
+        f"{benchmark} two 0.0",
+        f"{benchmark} three has a problem of 7",
+        f"{benchmark} three 0.0",
+        f"{benchmark} four has a problem of 4",
+        f"{benchmark} four 1.0",
+        "score 0.25",
+    ]
+
+
+def test_a_benchmark_is_run_in_parallel(server: RunningServer, benchmark: str, tmp_path: Path) -> None:
+    *table, total = run(server, tmp_path, "parallel_benchmark.py", benchmark, "3").splitlines()
+    scores = {line.split()[1]: float(line.split()[2]) for line in table}
+    assert scores == {"one": 1.0, "two": 1.0, "three": 0.0, "four": 0.0}
+    assert re.fullmatch(rf"{benchmark} +0\.500  over 4 scenarios, run bmr_\w+", total)
+    with Client(Server(server.url, server.key)) as client:
+        view = client.benchmark_runs.retrieve(total.split()[-1])
+        assert (view.state, view.pending_scenarios) == ("completed", [])
+        runs = list(client.benchmark_runs.list_scenario_runs(view.id))
+        assert {each.state.value for each in runs} == {"completed"}
+
+
+def test_an_unknown_benchmark_is_named(server: RunningServer, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="there is no benchmark 'nobody'"):
+        run(server, tmp_path, "parallel_benchmark.py", "nobody")

@@ -1,0 +1,69 @@
+"""A whole engine in this process, over a real driver, for tests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchyard import registry
+from benchyard.engine.engine import Engine, open_engine
+from benchyard.engine.journal import Journal
+from benchyard.engine.objects import Objects
+from benchyard.engine.roster import Roster
+from benchyard.engine.secrets import Secrets
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import Work
+from benchyard.hosts.host import Host
+from benchyard.images.build import Builder
+from benchyard.images.builders.choose import NoBuilder
+from benchyard.images.store import ImageStore
+from benchyard.models.devboxes import Devbox
+from benchyard.settings import Settings
+from benchyard.store.contents import Contents
+from benchyard.store.database import Store
+from benchyard.store.vault import Vault
+
+Scenario = Callable[[Engine, Tools], Awaitable[None]]
+
+
+@asynccontextmanager
+async def opened(
+    data: Path, driver: str = "fake", builder: Callable[[ImageStore], Builder] | None = None, **settings: Any
+) -> AsyncIterator[tuple[Engine, Tools]]:
+    """The engine of a data folder, which may be one of an earlier engine."""
+    vault = Vault(data / "key")
+    held = registry.load("devboxes", driver)(data / "driver", {})
+    contents = Contents(data / "objects")
+    async with Store(f"sqlite:///{data / 'db'}") as store, held:
+        images = ImageStore(data / "images", held.trees)
+        await images.open()
+        async with (
+            Host(data / "host", held, images) as host,
+            Objects(store, contents, 10_000_000) as objects,
+        ):
+            tools = Tools(
+                settings=replace(Settings(data=data, driver=driver), **settings),
+                host=host,
+                images=images,
+                builder=builder(images) if builder else NoBuilder(),
+                roster=Roster(store.collection("devboxes", Devbox)),
+                work=Work(),
+                journal=Journal(data / "logs"),
+                vault=vault,
+                secrets=Secrets(store, vault),
+                objects=objects,
+            )
+            async with open_engine(tools, store) as engine:
+                yield engine, tools
+
+
+def run(data: Path, scenario: Scenario, *given: Any, **settings: Any) -> None:
+    """Open an engine, live through a scenario, and close it."""
+
+    async def live() -> None:
+        async with opened(data, *given, **settings) as (engine, tools):
+            await scenario(engine, tools)
+
+    asyncio.run(live())

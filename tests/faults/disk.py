@@ -1,0 +1,83 @@
+"""A small disk of its own for a data folder: filled to the last block, or cut off as when the power goes."""
+
+import fcntl
+import os
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchyard.testing.yard import PATIENCE_SECONDS, holders
+
+_MIB = 1024**2
+_EXT4_IOC_SHUTDOWN = 0x8004587D
+_WITHOUT_FLUSH = 2
+
+
+class SmallDisk:
+    """A filesystem mounted at `data`."""
+
+    def __init__(self, data: Path, mount: list[str | Path]) -> None:
+        self.data = data
+        self._mount = mount
+        self._ballast = data / "ballast"
+
+    def power_on(self) -> None:
+        """Mount it; skips the test where that is not possible."""
+        mounted = subprocess.run([*self._mount, self.data], check=False, capture_output=True, text=True)
+        if mounted.returncode:
+            pytest.skip(f"this machine does not mount it: {mounted.stderr.strip()}")
+
+    def unmount(self) -> None:
+        """Take it away; fails if anything on it stays open."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while subprocess.run(["umount", "-q", self.data], check=False).returncode:
+            assert time.monotonic() < deadline, f"processes that stay: {holders(self.data)}"
+            time.sleep(0.1)
+
+    def cut_power(self) -> None:
+        """From now on nothing reaches the disk, not even what was written before and not synced (ext4)."""
+        descriptor = os.open(self.data, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, _EXT4_IOC_SHUTDOWN, struct.pack("I", _WITHOUT_FLUSH))
+        finally:
+            os.close(descriptor)
+
+    def fill(self) -> None:
+        """Take every block that is free; what is freed by others stays free until this is called again."""
+        with self._ballast.open("ab") as file:
+            size, piece = file.tell(), 16 * _MIB
+            while piece >= 4096:
+                try:
+                    os.posix_fallocate(file.fileno(), size, piece)
+                    size += piece
+                except OSError:
+                    piece //= 2
+
+    def free(self) -> None:
+        """Give everything back."""
+        self._ballast.unlink(missing_ok=True)
+
+
+@contextmanager
+def small_disk(folder: Path, kind: str, mebibytes: int) -> Iterator[SmallDisk]:
+    """Mount one, in memory (`tmpfs`) or in a file (`ext4`); gone afterwards."""
+    data = folder / "data"
+    data.mkdir()
+    if kind == "tmpfs":
+        disk = SmallDisk(data, ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,nr_inodes=0", "tmpfs"])
+    else:
+        image = folder / "disk.img"
+        with image.open("wb") as file:
+            file.truncate(mebibytes * _MIB)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+        disk = SmallDisk(data, ["mount", "-o", "loop", image])
+    disk.power_on()
+    try:
+        yield disk
+    finally:
+        disk.unmount()

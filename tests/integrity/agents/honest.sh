@@ -1,0 +1,2 @@
+# The work itself.
+printf 'def total(numbers): return sum(numbers)\n' > ~/task/solution.py

@@ -1,0 +1,110 @@
+"""What makes scores trustworthy, one thing at a time: rooms of scorers, and reports that cannot be dodged."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from benchyard.testing.server import RunningServer
+from tests.api.devbox import good
+from tests.api.scenarios import Run, bash, command, function, results, scenario, start
+
+pytestmark = pytest.mark.xdist_group("integrity")
+
+AS_NOBODY = "sudo -n -u nobody"
+
+
+@pytest.fixture(scope="module")
+def http(server: RunningServer) -> Iterator[httpx.Client]:
+    """A client of a server with the native driver."""
+    headers = {"authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+        yield client
+
+
+def run_of(http: httpx.Client, scorer: dict[str, Any], **fields: Any) -> Run:
+    return start(http, scenario(http, function(scorer), **fields)["id"])
+
+
+@pytest.mark.parametrize("mode", ["clean", "live"])
+def test_another_user_cannot_read_what_the_scorer_expects(http: httpx.Client, mode: str) -> None:
+    files = ('"$0"', '"$BENCHYARD_SCORER_CONTEXT_FILE"')
+    look = " && ".join(f"cat {file} > /dev/null && ! {AS_NOBODY} cat {file}" for file in files)
+    run = run_of(http, command(look), scoring_isolation=mode)
+    view = run.scored()
+    assert view["scoring_contract_result"]["score"] == 1.0, results(view)
+    assert "Permission denied" in results(view)[0]["output"]
+    run.end()
+
+
+def test_what_is_graded_is_what_is_reported(http: httpx.Client) -> None:
+    """Something that comes and goes all the time is in both or in none: the disk is frozen once."""
+    run = run_of(
+        http,
+        bash("ls /srv/flag; [ -e /srv/flag ] && echo 1 || echo 0"),
+        environment_parameters={"working_directory": "/home/user/task"},
+    )
+    run.devbox.run(
+        "sudo setsid sh -c 'while :; do : > /srv/flag; sleep 0.003; rm /srv/flag; sleep 0.003; done'"
+        " > /dev/null 2>&1 < /dev/null &"
+    )
+    for _ in range(12):
+        view = run.scored()
+        named = "/srv/flag" in [each["path"] for each in view["tamper_report"]["changed_outside"]]
+        assert view["scoring_contract_result"]["score"] == named
+    run.end()
+
+
+def test_moving_the_home_hides_nothing(http: httpx.Client) -> None:
+    """Without a working directory the home is what is left out of the report: as it was at the start."""
+    run = run_of(http, bash("pwd; echo 1"))
+    moved = r"sudo sed -i 's|^\(user:.*\):/home/user:|\1:/:|' /etc/passwd; sudo touch /etc/planted"
+    assert run.devbox.run(f"{moved}; getent passwd user | cut -d: -f6")["stdout"] == "/\n"
+    view = run.scored()
+    changed = {each["path"] for each in view["tamper_report"]["changed_outside"]}
+    assert {"/etc/planted", "/etc/passwd"} <= changed
+    assert results(view)[0]["output"] == "/home/user\n1\n"
+    run.end()
+
+
+def test_moving_the_home_does_not_move_the_answer(http: httpx.Client) -> None:
+    run = run_of(
+        http,
+        bash("out/tool; [ -e ~/out/tool ] && ! [ -e /usr/local/out ] && echo 1 || echo 0"),
+        scoring_isolation="answer",
+        answer_paths=["out"],
+    )
+    moved = r"sudo sed -i 's|^\(user:.*\):/home/user:|\1:/usr/local:|' /etc/passwd"
+    run.devbox.run(
+        f"mkdir ~/out; touch ~/out/tool; sudo mkdir /usr/local/out; sudo touch /usr/local/out/tool; {moved}"
+    )
+    view = run.scored()
+    assert view["scoring_contract_result"]["score"] == 1.0, results(view)
+    run.end()
+
+
+def test_tests_do_not_stay_in_a_live_devbox(http: httpx.Client) -> None:
+    """It can be worked in after its first score, and scored again."""
+    files = [{"file_path": f"hidden/test_{number}", "file_contents": "expected"} for number in range(150)]
+    look = "test $(cat hidden/* | wc -c) = 1200"
+    tests = {"type": "test_based_scorer", "test_command": look, "test_files": files}
+    run = run_of(http, tests, scoring_isolation="live")
+    assert run.scored()["scoring_contract_result"]["score"] == 1.0
+    assert run.devbox.run("find ~/hidden -type f; ls -d /run/benchyard-*")["stdout"] == ""
+    run.end()
+
+
+def test_links_and_setuid_files_among_the_work_are_named(http: httpx.Client) -> None:
+    run = run_of(http, command("true"), environment_parameters={"working_directory": "/home/user/task"})
+    run.devbox.run(
+        "cd ~/task; echo x > plain; ln -s plain link; mkfifo pipe; cp /bin/true suid; chmod 4755 suid"
+    )
+    found = run.scored()["tamper_report"]["special_inside"]
+    assert {(each["path"], each["type"]) for each in found} == {
+        ("/home/user/task/link", "link"),
+        ("/home/user/task/pipe", "other"),
+        ("/home/user/task/suid", "file"),
+    }
+    assert good(http.get(f"/v1/scenarios/runs/{run.id}"))["tamper_report"]["changed_inside_total"] == 4
+    run.end()

@@ -1,0 +1,43 @@
+"""Agents side by side."""
+
+from typing import Any
+
+from benchyard.models.jobs import BenchmarkOutcome
+from benchyard.reports.comparison import compared, labels
+from benchyard.reports.outcomes import outcomes
+from tests.reports.scenes import job, trial
+
+
+def outcome(name: str, **fields: Any) -> BenchmarkOutcome:
+    return BenchmarkOutcome(
+        agent_name=name, benchmark_run_id="bmr_1", n_completed=0, n_failed=0, n_timeout=0, **fields
+    )
+
+
+def test_scenarios_that_tell_agents_apart_are_known() -> None:
+    trials = [
+        trial(1.0, agent=0, scenario=0),
+        trial(0.5, agent=0, scenario=1),
+        trial(failure="scorer", agent=0, scenario=2),
+        trial(1.0, agent=1, scenario=0),
+        trial(failure="agent", agent=1, scenario=1),
+        trial(0.0, agent=1, scenario=2),
+    ]
+    rows = compared(outcomes(job(agents=2, scenarios=3), trials, with_scenarios=True))
+    assert [row.scores for row in rows] == [(1.0, 1.0), (0.5, 0.0), (None, 0.0)]
+    assert [row.differs for row in rows] == [False, True, False]
+    assert rows[2].states == ("FAILED", "COMPLETED")
+    assert rows[2].scenario_name == "scenario 2"
+
+
+def test_an_agent_without_a_scenario_has_nothing_there() -> None:
+    first = outcomes(job(scenarios=1), [trial(1.0)], with_scenarios=True)
+    assert [row.scores for row in compared([*first, outcome("other")])] == [(1.0, None)]
+
+
+def test_labels_are_unique() -> None:
+    assert labels([outcome("a"), outcome("a"), outcome("a", model_name="m", version="1")]) == [
+        "a",
+        "a#2",
+        "a@1:m",
+    ]

@@ -1,0 +1,111 @@
+"""One server per database: a second one is refused and told who has it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, make_url, text
+
+from benchyard.errors import Conflict, StoreError
+from benchyard.store.claims import claimed
+from benchyard.store.postgres import PostgresConnections
+from benchyard.testing.server import RunningServer
+from benchyard.testing.yard import eventually
+
+_END_HOLDER = text("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+_TAKE = text("SELECT pg_advisory_lock(1650814563)")
+
+
+def never(reason: str) -> None:
+    raise AssertionError(reason)
+
+
+def test_a_second_claim_is_refused_with_the_name_of_the_first(database_url: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with claimed(database_url, tmp_path / "one", never):
+            with pytest.raises(Conflict, match=r"another server .* process \d+.*--database-url"):
+                async with claimed(database_url, tmp_path / "two", never):
+                    pass
+        async with claimed(database_url, tmp_path / "two", never):
+            pass
+
+    asyncio.run(main())
+
+
+def test_databases_of_one_postgres_are_claimed_one_by_one(
+    postgres_database: str, postgres_url: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with claimed(postgres_database, tmp_path, never), claimed(postgres_url, tmp_path, never):
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_claim_is_taken_again_after_its_connection_broke(postgres_database: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        connections = PostgresConnections(make_url(postgres_database))
+        async with claimed(postgres_database, tmp_path, never):
+            await connections.read(_ended)
+            async with asyncio.timeout(30):
+                while not await connections.read(_is_held):
+                    continue
+        await connections.close()
+
+    asyncio.run(main())
+
+
+def test_who_loses_the_claim_is_told(postgres_database: str, tmp_path: Path) -> None:
+    lost: list[str] = []
+
+    def take_over(connection: Connection) -> None:
+        connection.execute(_END_HOLDER)
+        connection.execute(_TAKE)
+
+    async def main() -> None:
+        connections = PostgresConnections(make_url(postgres_database))
+        async with claimed(postgres_database, tmp_path, lost.append):
+            await connections.read(take_over)
+            await eventually(lambda: bool(lost), "the word that it is lost")
+        await connections.close()
+
+    asyncio.run(main())
+    assert "another server" in lost[0]
+
+
+def test_a_postgres_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with claimed("postgresql://nobody@127.0.0.1:1/x", tmp_path, never):
+            pass
+
+    with pytest.raises(StoreError, match="does not answer"):
+        asyncio.run(main())
+
+
+def test_a_server_does_not_start_on_the_database_of_another(database_url: str, tmp_path: Path) -> None:
+    options = ["--driver", "fake", "--database-url", database_url]
+    command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", "0", *options]
+    with RunningServer(tmp_path / "one", options) as server:
+        second = subprocess.run(
+            [*command, "--data", str(tmp_path / "two")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert second.returncode == 5
+        assert "another server uses this database" in second.stderr
+        assert f"process {server.pid}" in second.stderr
+        server.kill()
+        server.start()
+
+
+def _ended(connection: Connection) -> None:
+    connection.execute(_END_HOLDER)
+
+
+def _is_held(connection: Connection) -> bool:
+    count = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+    return bool(connection.execute(count).scalar_one() == 1)
