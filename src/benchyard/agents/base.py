@@ -30,6 +30,18 @@ C = TypeVar("C", bound=Model)
 
 
 @dataclass(frozen=True)
+class ModelAccess:
+    """How an agent reaches its model: through the gateway, with a token that is worth nothing elsewhere."""
+
+    url: str
+    """`http://127.0.0.1:PORT/PROVIDER`: what a provider has at the root of its own address follows."""
+    token: str = field(repr=False)
+    provider: str
+    model: str
+    """As the provider calls it."""
+
+
+@dataclass(frozen=True)
 class Task:
     """One attempt at one scenario, as an agent is told of it."""
 
@@ -39,6 +51,8 @@ class Task:
     """For agents that apply its reference output; others look at the prompt only."""
     user: str = "user"
     model: str | None = None
+    access: ModelAccess | None = None
+    """None where the agent asks no model through the gateway."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
 
@@ -65,6 +79,12 @@ class Ended:
     hint: str | None = None
     """What to do about it, when that can be told."""
     stderr_tail: str = ""
+    stdout_tail: str = ""
+    """The end of what it printed: at most 64 KiB, from the beginning of a line."""
+    calls: int = 0
+    """How often it asked its model."""
+    last_error: str | None = None
+    """What its last call of the model failed with; None if that was answered well, or there was none."""
 
 
 class Agent(ABC, Generic[C]):

@@ -1,4 +1,4 @@
-"""What runs in a devbox, seen and ended from outside it: a part of the driver contract."""
+"""What runs in a devbox, seen and ended from outside it, and doors out of it: part of the driver contract."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -42,6 +42,16 @@ class Inside:
     async def kill_all(self, devbox_id: str) -> None:
         """Kill every process but the driver's own."""
         raise NotSupported(f"this driver cannot end what runs in {devbox_id} only; stop the devbox")
+
+    async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
+        """A descriptor of a socket that listens on the devbox's loopback, and its port; the caller closes it.
+
+        Served from outside, it is a door out of a devbox that has no network. The devbox keeps the socket
+        open: asked again for a port that it already listens on for us, it gives the same one, with whoever
+        waits there. Port 0 takes a free one. Raises Conflict if a program of the devbox has the port,
+        DevboxGone.
+        """
+        raise NotSupported(f"this driver cannot open a door out of {devbox_id}; use the native driver")
 
     async def watch(self, devbox_id: str, paths: Sequence[str]) -> Watch | None:
         """Watch files for being opened or executed; None where that cannot be."""

@@ -1,0 +1,1 @@
+"""How providers speak: the contract (`base`), and one module per dialect."""
