@@ -37,7 +37,7 @@ check: lint ## Lint, formatting, types and the rules of the house
 	$(PYTEST) tests/house -q $(ARGS)
 
 test: lint ## Everything `check` does, then every test but the slow ones
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	@scripts/run-tests.sh $(BIN)/python $(WORKERS) -m "not slow" $(ARGS)
 
 contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
 	$(PYTEST) tests/contracts $(ARGS)

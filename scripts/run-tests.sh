@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs pytest with what it is given. Tests here start real servers, fill disks and kill processes; beside others on a
+# small machine one may miss its moment. What failed is run once more, alone: if it fails again, the run has failed;
+# if it passes, it is named, so that somebody looks at it.
+set -uo pipefail
+
+python=$1
+workers=$2
+shift 2
+most=12
+
+rm -f .pytest_cache/v/cache/lastfailed
+"$python" -m pytest -n "$workers" --dist loadfile -o cache_dir=.pytest_cache "$@"
+status=$?
+[ "$status" -eq 1 ] || exit "$status"
+
+failed=$("$python" - <<'PYTHON'
+import json
+import pathlib
+
+file = pathlib.Path(".pytest_cache/v/cache/lastfailed")
+print("\n".join(json.loads(file.read_text())) if file.is_file() else "")
+PYTHON
+)
+count=$(grep -c . <<<"$failed")
+if [ "$count" -eq 0 ] || [ "$count" -gt "$most" ]; then
+    echo "tests: $count failed; not run again, since that is no matter of chance" >&2
+    exit 1
+fi
+echo
+echo "tests: $count failed beside others; once more, alone:"
+"$python" -m pytest --last-failed --last-failed-no-failures none -o cache_dir=.pytest_cache "$@" || exit 1
+echo
+echo "tests: these failed beside others and passed alone; look at them:"
+sed 's/^/    /' <<<"$failed"
