@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 class DevboxOverHttp:

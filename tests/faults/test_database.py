@@ -22,7 +22,7 @@ from tests.postgres import Postgres, own_postgres
 STEPS = 8 if SEEDS else 4
 LENGTH_SECONDS = seconds(short=1.5, long=10)
 LINES = int(LENGTH_SECONDS * 10) + 20
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 LOCK = """
 import sqlite3, sys
 database = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)

@@ -8,7 +8,7 @@ from benchyard.devboxes.base import Driver
 from benchyard.hosts.host import ExecRequest, ExecutionState, Host, StartRequest
 from benchyard.images.store import ImageStore
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 class HostYard:

@@ -7,7 +7,7 @@ from typing import Any
 from runloop_api_client import Runloop
 from runloop_api_client.types import DevboxAsyncExecutionDetailView
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 def create(client: Runloop, **request: Any) -> str:

@@ -17,7 +17,7 @@ from benchyard.hosts.kits import Kit
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran, Room
 from benchyard.testing.yard import Yard
 
-_GIVES_UP_SECONDS = 30.0
+_GIVES_UP_SECONDS = 60.0
 """How long after its time a command may take to be gone."""
 _STRICT: dict[str, Any] = {"strict": True} if "strict" in {one.name for one in fields(Command)} else {}
 

@@ -25,7 +25,7 @@ from benchyard.errors import DevboxError
 from benchyard.images.store import ImageStore
 from benchyard.testing.small_system import write_system
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 """How long anything may take before a test calls it missing."""
 _SMALL = "small-system"
 
