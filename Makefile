@@ -10,7 +10,7 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
-.PHONY: help setup packages fmt lint check test contracts faults docs demo perf clean
+.PHONY: help setup packages fmt lint check test contracts faults agents docs demo perf clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ contracts: setup ## The contract suite against every driver and mode of this mac
 
 faults: setup ## Twenty seeds of kills at random moments; `make test` has a short form of it
 	BENCHYARD_FAULT_SEEDS=$${SEEDS:-20} $(PYTEST) tests/faults -n $(WORKERS) $(ARGS)
+
+agents: setup ## Every public agent, real, over all of quickstart with a scripted model; `make test` has one each
+	BENCHYARD_ALL_AGENTS=1 $(PYTEST) tests/e2e $(ARGS)
 
 docs: setup ## Write the derived parts of the reference pages
 	$(BIN)/python -m tests.docs.reference

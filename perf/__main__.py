@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from perf import build, compare, jobs, many, output, restart, scoring, snapshots, soak
+from perf import agents, build, compare, gateway, jobs, many, output, restart, scoring, snapshots, soak
 from perf.options import Options
 from perf.page import write
 
@@ -19,6 +19,8 @@ _SECTIONS: dict[str, Callable[[Path, Options], list[str]]] = {
     "snapshots": snapshots.measure,
     "scoring": scoring.measure,
     "jobs": jobs.measure,
+    "gateway": gateway.measure,
+    "agents": agents.measure,
     "soak": soak.measure,
 }
 _UNASKED = ("compare", "many", "restart", "output")

@@ -66,6 +66,10 @@ class Settings:
     """What one build may add to the disk."""
     images_max_bytes: int | None = None
     """What images and the builder's cache may take on disk before the longest unused are removed."""
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    """Where the gateway passes requests on to, by provider or by a name of one's own: `vllm` -> its URL."""
+    keyless_upstreams: frozenset[str] = frozenset()
+    """Those that need no key."""
     scorings_at_once: int = 32
     """How many runs are scored at the same time; the others wait."""
     cpu_overcommit: float = 32.0

@@ -17,12 +17,14 @@ def refused(name: str, **kwargs: str) -> str:
 
 
 def test_the_agents_that_come_with_us() -> None:
-    assert catalog.names() == ["command", "nop", "oracle"]
+    public = ["claude-code", "codex", "gemini-cli", "goose", "mini-swe-agent", "opencode"]
+    assert catalog.names() == sorted(["command", "nop", "oracle", *public])
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     assert "did you mean 'oracle'" in refused("oracel")
-    assert "command, nop, oracle" in refused("x" * 5000)
+    assert "no agent is called 'public'" in refused("public")
+    assert "claude-code, codex, command" in refused("x" * 5000)
     assert "no agent is called 'registered'" in refused("registered", run="x")
 
 
@@ -33,6 +35,9 @@ def test_kwargs_are_checked() -> None:
     assert "run" in refused("command", run="x" * 65537)
     assert "did you mean 'run'" in refused("command", ru="x")
     assert "those it takes: none" in refused("nop", run="x")
+    for turns in ("0", "-1", "many", "1e9", ""):
+        assert "max_turns" in refused("claude-code", max_turns=turns)
+    assert "those it takes: none" in refused("codex", max_turns="5")
 
 
 def test_a_command_that_names_a_model_needs_one() -> None:

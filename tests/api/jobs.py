@@ -30,6 +30,8 @@ def scenarios_spec(ids: list[str], *agents: dict[str, Any], **orchestrator: Any)
 class Job:
     """One job and what can be asked of it."""
 
+    patience = PATIENCE_SECONDS
+
     def __init__(self, api: httpx.Client, spec: dict[str, Any], **fields: Any) -> None:
         self.api = api
         self.id: str = good(api.post("/v1/benchmark_jobs", json={"spec": spec, **fields}))["id"]
@@ -42,7 +44,7 @@ class Job:
 
     def reaches(self, *states: str) -> dict[str, Any]:
         """The view once the job has one of the states."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self.patience
         while (view := self.get())["state"] not in states:
             assert time.monotonic() < deadline, view
             assert view["state"] not in ENDED, view
@@ -66,7 +68,7 @@ class Job:
 
     def running(self, count: int = 1) -> list[dict[str, Any]]:
         """The trials whose agents run, once there are so many."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self.patience
         found: list[dict[str, Any]] = []
         while len(found) < count:
             assert time.monotonic() < deadline, self.trials()

@@ -93,10 +93,11 @@ def test_an_unknown_path_is_404_and_a_wrong_verb_405(api: httpx.Client) -> None:
     ("path", "feature"),
     [
         ("/v1/devboxes/dbx_1/create_mcp_token", "MCP tokens"),
+        ("/v1/mcp-configs", "MCP configs"),
+        ("/v1/mcp-configs/mcp_1/delete", "MCP configs"),
         ("/v1/axons", "axons"),
         ("/v1/axons/axn_1/sql/query", "axons"),
         ("/v1/restricted_keys", "restricted keys"),
-        ("/v1/network-policies", "network policies"),
     ],
 )
 def test_what_comes_later_answers_501_with_its_name(path: str, feature: str, api: httpx.Client) -> None:

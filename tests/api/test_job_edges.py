@@ -204,3 +204,28 @@ def test_secrets_that_an_agent_tells_are_not_in_its_failure(
     for path in paths:
         assert value not in http.get(path).text, path
     assert value not in server.log
+
+
+def test_a_retry_that_was_cut_short_goes_on_with_the_next(http: httpx.Client) -> None:
+    name = f"MODE_{uuid.uuid4().hex[:8]}"
+    good(http.post("/v1/secrets", json={"name": name, "value": "fail"}))
+    run = 'case "$MODE" in fail) exit 3;; hang) sleep 600;; esac; echo 1 > answer'
+    config = agent(run, agent_environment={"secrets": {"MODE": name}})
+    job = Job(http, scenarios_spec([made(http), made(http)], config, n_concurrent_trials=1))
+    assert [each["state"] for each in _rows(job)] == ["FAILED", "FAILED"]
+    good(http.post(f"/v1/secrets/{name}", json={"value": "hang"}))
+    good(job.post("retry", {"only": "failed"}))
+    (begun,) = job.running()
+    good(job.post("cancel"))
+    good(http.post(f"/v1/secrets/{name}", json={"value": "work"}))
+    good(job.post("retry", {"only": "failed"}))
+    rows = {each["scenario_definition_id"]: each for each in _rows(job)}
+    cancelled = rows.pop(begun["scenario_id"])
+    (other,) = rows.values()
+    assert (cancelled["state"], other["state"], other["score"]) == ("CANCELED", "COMPLETED", 1.0)
+    assert "nothing to retry" in refusal(job.post("retry", {"only": "failed"}), 409)
+
+
+def _rows(job: Job) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = job.completed()["benchmark_outcomes"][0]["scenario_outcomes"]
+    return rows

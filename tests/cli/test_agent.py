@@ -4,6 +4,7 @@ import json
 import secrets
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -72,8 +73,33 @@ def test_an_agent_is_registered_listed_shown_and_deleted(benchyard: CommandLine,
 def test_those_that_come_with_the_server_are_listed(benchyard: CommandLine) -> None:
     listed = benchyard.ok("agent", "list", "--public")
     assert {"nop", "oracle", "command"} <= {line.split()[1] for line in listed.splitlines()}
+    assert {"nop", "oracle"} <= {line.split()[1] for line in benchyard.ok("agent", "list").splitlines()}
     assert "public" in benchyard.ok("agent", "show", "oracle")
+    assert "openai: OPENAI_API_KEY" in benchyard.ok("agent", "show", "codex")
     assert benchyard("agent", "delete", "oracle").status == 3
+
+
+def test_keys_that_nobody_has_are_listed_as_missing(
+    benchyard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    stored = {secret["name"] for secret in json.loads(benchyard.ok("secret", "list", "-o", "json"))}
+
+    def found(name: str) -> dict[str, Any]:
+        listed = json.loads(benchyard.ok("agent", "list", "--name", name, "-o", "json"))
+        return next(dict(each) for each in listed if each["name"] == name)
+
+    claude = found("claude-code")
+    assert claude["keys"] == {"anthropic": ["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"]}
+    assert claude["version"] == "2.1.325"
+    assert "missing_keys" not in found("nop")
+    if not stored & {"OPENAI_API_KEY", "BMJ_OPENAI_API_KEY"}:
+        assert found("codex")["missing_keys"] == {"openai": ["OPENAI_API_KEY"]}
+        line = benchyard.ok("agent", "list", "--name", "codex").splitlines()[1]
+        assert line.endswith("openai: OPENAI_API_KEY  openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    assert found("codex")["missing_keys"] == {}
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ spec:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("agents: [oracle]\ntrial_budget: {dollars: 5}\n", "2: unknown key `dollars`"),
         ("n_attempt: 3", "job.yaml:1: unknown key `n_attempt`; did you mean `n_attempts`?"),
         ("name: x\nspec: {type: benchmark, benchmarkid: y}", "job.yaml:2: unknown key `benchmarkid`"),
         ("spec:\n  type: other", "job.yaml:2: `spec.type` must be one of"),

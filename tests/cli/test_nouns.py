@@ -24,6 +24,17 @@ def test_a_secret_is_set_changed_and_removed(benchyard: CommandLine) -> None:
     assert benchyard("secret", "delete", name).status == 4
 
 
+def test_a_secret_is_read_from_standard_input_when_that_is_said(benchyard: CommandLine) -> None:
+    name = f"S{secrets.token_hex(4)}"
+    value = secrets.token_hex(16)
+    said = benchyard.ok("secret", "set", name, "--stdin", "-o", "json", typed=f"{value}\n".encode())
+    assert json.loads(said)["name"] == name
+    assert value not in said + benchyard.ok("secret", "list", "-o", "json")
+    both = benchyard("secret", "set", name, "--stdin", "--value", "x", typed=b"y")
+    assert both.status == 2
+    benchyard.ok("secret", "delete", name)
+
+
 def test_a_secret_without_a_value_changes_nothing(benchyard: CommandLine) -> None:
     assert benchyard("secret", "set", "EMPTY", typed=b"").status == 2
     assert "EMPTY" not in benchyard.ok("secret", "list", "-o", "json")

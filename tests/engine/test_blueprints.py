@@ -257,9 +257,13 @@ def test_no_more_builds_run_at_once_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_stop_in_the_middle_is_taken_up_again_and_counts_nothing(tmp_path: Path) -> None:
+    def held(images: ImageStore) -> SmallBuilder:
+        # From the very beginning: what is taken up is built before anybody here has a say.
+        builder = SmallBuilder(images)
+        builder.may_end.clear()
+        return builder
+
     async def before(engine: Engine, tools: Tools) -> None:
-        assert isinstance(tools.builder, SmallBuilder)
-        tools.builder.may_end.clear()
         await made(engine, dockerfile="FROM x")
         await reaches(engine, "bpt_1", _S.BUILDING)
 
@@ -268,7 +272,7 @@ def test_a_stop_in_the_middle_is_taken_up_again_and_counts_nothing(tmp_path: Pat
         assert (blueprint.status, blueprint.attempts) == (_S.BUILD_COMPLETE, 1)
 
     for _ in range(3):
-        run(tmp_path, before, "native", SmallBuilder)
+        run(tmp_path, before, "native", held)
     run(tmp_path, after, "native", SmallBuilder)
 
 

@@ -16,9 +16,7 @@ def request(**fields: Any) -> DevboxRequest:
 @pytest.mark.parametrize(
     ("fields", "feature"),
     [
-        ({"gateways": {"A": {"gateway": "x", "secret": "y"}}}, "gateways"),
         ({"mcp": {"A": {"mcp_config": "x", "secret": "y"}}}, "mcp"),
-        ({"launch_parameters": {"network_policy_id": "np_1"}}, "network_policy_id"),
     ],
 )
 def test_features_to_come_are_refused_by_name(fields: dict[str, Any], feature: str) -> None:

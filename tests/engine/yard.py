@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from benchyard import registry
+from benchyard.engine.doors import GatewayDoors, NoDoors
+from benchyard.engine.egress_gate import EgressGate
 from benchyard.engine.engine import Engine, open_engine
+from benchyard.engine.grants import Grants
 from benchyard.engine.journal import Journal
 from benchyard.engine.objects import Objects
 from benchyard.engine.roster import Roster
@@ -30,7 +33,12 @@ Scenario = Callable[[Engine, Tools], Awaitable[None]]
 
 @asynccontextmanager
 async def opened(
-    data: Path, driver: str = "fake", builder: Callable[[ImageStore], Builder] | None = None, **settings: Any
+    data: Path,
+    driver: str = "fake",
+    builder: Callable[[ImageStore], Builder] | None = None,
+    doors: GatewayDoors | None = None,
+    egress: EgressGate | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Engine, Tools]]:
     """The engine of a data folder, which may be one of an earlier engine."""
     vault = Vault(data / "key")
@@ -54,8 +62,13 @@ async def opened(
                 vault=vault,
                 secrets=Secrets(store, vault),
                 objects=objects,
+                doors=doors or NoDoors(),
+                egress=egress,
             )
-            async with open_engine(tools, store) as engine:
+            async with (
+                Grants(host, data / "gateway", 60) as grants,
+                open_engine(tools, store, grants) as engine,
+            ):
                 yield engine, tools
 
 

@@ -1,8 +1,10 @@
 """The host's journal: what a killed host leaves of devboxes that it forgot."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from benchyard.hosts.journal import Journal
+from benchyard.hosts.host import StartRequest
+from benchyard.hosts.journal import Entry, Journal
 
 
 def test_folders_that_hold_nothing_any_more_go_when_it_is_opened(tmp_path: Path) -> None:
@@ -11,3 +13,17 @@ def test_folders_that_hold_nothing_any_more_go_when_it_is_opened(tmp_path: Path)
     (tmp_path / "devboxes" / "noted" / "request.json").write_text("{}")
     Journal(tmp_path / "devboxes").open()
     assert [path.name for path in (tmp_path / "devboxes").iterdir()] == ["noted"]
+
+
+def test_the_variables_of_a_devbox_are_noted_while_it_should_run_and_no_longer(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "devboxes")
+    journal.open()
+    request = StartRequest(id="dbx_1", image="host", env={"TOKEN": "a-secret-value"})
+    running = Entry(request, "img_1", should_run=True)
+    journal.write(running)
+    assert journal.read("dbx_1") == running
+    journal.write(replace(running, should_run=False))
+    ended = journal.read("dbx_1")
+    assert ended is not None
+    assert (ended.should_run, ended.request.image, dict(ended.request.env)) == (False, "host", {})
+    assert "a-secret-value" not in (tmp_path / "devboxes" / "dbx_1" / "request.json").read_text()

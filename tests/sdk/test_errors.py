@@ -103,12 +103,9 @@ def test_a_link_that_was_changed_is_forbidden(client: Runloop) -> None:
 
 def test_what_comes_later_answers_501_with_its_name(client: Runloop, box: str) -> None:
     calls: dict[str, Callable[[], object]] = {
-        "gateway tokens": lambda: client.devboxes.create_gateway_token(box, gateway="g", secret="s"),
         "MCP tokens": lambda: client.devboxes.create_mcp_token(box, mcp_config="m", secret="s"),
         "evictions": lambda: list(client.devboxes.watch_evictions()),
         "axons": lambda: client.axons.create(),
-        "network policies": lambda: client.network_policies.list(),
-        "gateway configs": lambda: client.gateway_configs.list(),
         "MCP configs": lambda: client.mcp_configs.list(),
         "restricted keys": lambda: client.restricted_keys.create(),
     }

@@ -183,10 +183,8 @@ def test_the_end_of_the_entrypoint_ends_the_devbox(client: Runloop) -> None:
 @pytest.mark.parametrize(
     ("request_", "feature"),
     [
-        ({"gateways": {"A": {"gateway": "g", "secret": "s"}}}, "gateways"),
         ({"mcp": {"A": {"mcp_config": "g", "secret": "s"}}}, "mcp"),
         ({"mounts": [{"type": "broker_mount", "axon_id": "axn_x"}]}, "broker_mount"),
-        ({"launch_parameters": {"network_policy_id": "np_x"}}, "network_policy_id"),
     ],
 )
 def test_what_comes_later_is_refused_by_name(client: Runloop, request_: Any, feature: str) -> None:

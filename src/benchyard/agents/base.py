@@ -7,7 +7,7 @@ what is scored; how its program ended says whether it worked at all.
 
 import signal as signals
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
@@ -37,6 +37,18 @@ class ModelAccess:
     """`http://127.0.0.1:PORT/PROVIDER`: what a provider has at the root of its own address follows."""
     token: str = field(repr=False)
     provider: str
+    """One of those that everybody knows, or what an upstream of the server's own is called."""
+    model: str
+    """As the provider calls it."""
+    variable: str | None = None
+    """What the key was given as: an agent may speak otherwise with another kind of key."""
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model, and who is asked for it."""
+
+    provider: str
     model: str
     """As the provider calls it."""
 
@@ -53,6 +65,8 @@ class Task:
     model: str | None = None
     access: ModelAccess | None = None
     """None where the agent asks no model through the gateway."""
+    is_online: bool = False
+    """Whether its devbox may reach anything; else its provider must not look things up for it either."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
 
@@ -92,12 +106,27 @@ class Agent(ABC, Generic[C]):
 
     name: str
     Config: ClassVar[type[Model]]
+    default_version: ClassVar[str | None] = None
+    """What is run where nobody asks for another version; None for one that has no versions."""
+    keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Provider -> the variables that hold a key for it, any of which will do; none if it asks no model."""
 
     def __init__(self, config: C) -> None:
         self.config = config
 
     def check(self, model: str | None) -> None:
         """Raise UsageError where it cannot work with this model; asked when a job is made."""
+
+    def choose(self, model: str | None, upstreams: Collection[str] = ()) -> ModelChoice | None:
+        """Who is asked for this model, where upstreams of the server's own have these names.
+
+        None for an agent that asks no model through the gateway. Raises UsageError with the choices.
+        """
+        return None
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        """Results of tool calls by the call's id, for those that no request carries any more."""
+        return {}
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
         """Folders of the host that its devbox must show; raises an error that says what to do."""

@@ -23,6 +23,12 @@ def kwargs_of(name: str) -> frozenset[str] | None:
     return frozenset(registry.load(_ROOM, name).Config.model_fields) if name in names() else None
 
 
+def keys_of(name: str) -> Mapping[str, tuple[str, ...]]:
+    """Provider -> the variables any of which holds a key for it; none for one that asks no model."""
+    found: Mapping[str, tuple[str, ...]] = registry.load(_ROOM, name).keys if name in names() else {}
+    return found
+
+
 def make(name: str, kwargs: Mapping[str, str]) -> Agent[Any]:
     """The agent of that name; raises UsageError with the kwarg that is wrong, or the names there are."""
     if name not in names():

@@ -17,10 +17,18 @@ Verb = Literal["upload", "download"]
 def signed_link(request: Request, verb: Verb, object_id: str, seconds: int) -> str:
     """A link to this server, reachable where the request came to (or at the public URL of the settings)."""
     services = services_of(request)
-    base = (services.settings.public_url or str(request.base_url)).rstrip("/")
     expires = int(time.time()) + seconds
     signature = _signature(services, verb, object_id, expires)
-    return f"{base}/objects/{verb}/{object_id}?expires={expires}&signature={signature}"
+    return f"{_base(request)}/objects/{verb}/{object_id}?expires={expires}&signature={signature}"
+
+
+def outside_url(request: Request, run_id: str, provider: str) -> str:
+    """Where code outside of a run's devbox reaches its models, by the run's token."""
+    return f"{_base(request)}/gateway/{run_id}/{provider}"
+
+
+def _base(request: Request) -> str:
+    return (services_of(request).settings.public_url or str(request.base_url)).rstrip("/")
 
 
 def _may(verb: Verb, services: Services, id: str, expires: int, signature: str) -> str:

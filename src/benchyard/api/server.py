@@ -27,6 +27,8 @@ from benchyard.api.ssh.opening import SshServer
 from benchyard.api.tls import Tls, open_tls
 from benchyard.devboxes.base import Driver
 from benchyard.engine.engine import open_engine
+from benchyard.engine.gateway_doors import GrantedDoors
+from benchyard.engine.grants import Grants
 from benchyard.engine.journal import Journal
 from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
@@ -72,10 +74,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Everything a server has open, from the database up."""
     async with AsyncExitStack() as stack:
         vault = Vault(settings.data / "secret-key")
-        url = settings.database_url or f"sqlite:///{settings.data / 'benchyard.db'}"
-        store = Store(url)
-        await stack.enter_async_context(claimed(url, settings.data, _give_way))
-        await stack.enter_async_context(store)
+        store = await stack.enter_async_context(_store(settings))
         keys = Keys(store, vault)
         await keys.open(settings.data / "api-key")
         contents = Contents(settings.data / "objects")
@@ -86,6 +85,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         host = Host(settings.data / "host", driver, images)
         await stack.enter_async_context(host)
         metrics = Metrics()
+        gateway = Grants(host, settings.data / "gateway", settings.devbox_lease_seconds)
+        grants = await stack.enter_async_context(gateway)
         tools = Tools(
             settings=settings,
             host=host,
@@ -98,8 +99,10 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             objects=objects,
             builder=await _builder(settings, images, driver),
             trees=driver.trees,
+            doors=GrantedDoors(grants, vault),
+            egress=grants,
         )
-        engine = await stack.enter_async_context(open_engine(tools, store))
+        engine = await stack.enter_async_context(open_engine(tools, store, grants))
         yield Services(
             settings=settings,
             store=store,
@@ -116,6 +119,13 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             leakage=Leakage(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
         )
+
+
+@asynccontextmanager
+async def _store(settings: Settings) -> AsyncIterator[Store]:
+    url = settings.database_url or f"sqlite:///{settings.data / 'benchyard.db'}"
+    async with claimed(url, settings.data, _give_way), Store(url) as store:
+        yield store
 
 
 async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Builder:

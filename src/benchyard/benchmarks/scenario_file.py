@@ -218,6 +218,8 @@ class ScenarioFile(Written):
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
     scoring_network: Literal["none", "host"] | None = None
     scoring_secrets: dict[str, str] | None = None
+    agent_network_policy: ShortText | None = None
+    """The policy of the agent, by id or name; what prepares the devbox has that of the environment."""
     validation_type: ValidationType | None = None
     required_environment_variables: list[EnvName] | None = None
     required_secret_names: list[EnvName] | None = None
@@ -247,4 +249,5 @@ class ScenarioFile(Written):
             nop_score=self.nop_score,
             scoring_network=self.scoring_network,
             scoring_secrets=self.scoring_secrets,
+            agent_network_policy=self.agent_network_policy,
         )

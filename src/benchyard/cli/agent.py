@@ -1,26 +1,18 @@
 """`benchyard agent`: register your own agents, and see which there are."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 import click
 
+from benchyard.cli.agent_list import COLUMNS, listed, told
 from benchyard.cli.agent_sources import Wanted, source_of
 from benchyard.cli.connect import connect
 from benchyard.cli.options import name_values
-from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.render import facts, output_option, pairs, show, show_many, when
 from benchyard.client.client import Client
 from benchyard.errors import NotFound
 from benchyard.models.agents import AgentView
-
-COLUMNS: Mapping[str, Callable[[AgentView], object]] = {
-    "ID": lambda view: view.id,
-    "NAME": lambda view: view.name,
-    "VERSION": lambda view: view.version,
-    "FROM": lambda view: view.source.type if view.source else None,
-    "SOURCE": lambda view: view.source.described() if view.source else None,
-    "AGE": lambda view: age(view.create_time_ms),
-}
 
 
 class Options(TypedDict):
@@ -97,23 +89,23 @@ def register(name: str, output: str, **options: Unpack[Options]) -> None:
 
 
 @agent.command("list")
-@click.option("--public", "is_public", is_flag=True, help="Those that come with the server.")
+@click.option("--public", "is_public", is_flag=True, help="Only those that come with the server.")
 @click.option("--name", help="Only those with this in their names.")
 @output_option
 def list_(is_public: bool, name: str | None, output: str) -> None:
-    """List agents, newest first.
+    """List agents: your own, newest first, and those that come with the server.
+
+    Of those, VERSION is what runs unless another is asked for, and INSTALLED what is on the server already. A
+    key is missing if neither the server has it as a secret nor you have it as a variable.
 
     \b
       benchyard agent list
-      benchyard agent list --public
+      benchyard agent list --public -o json
     """
     with connect() as client:
-        ask = client.agents.list_public if is_public else client.agents.list
-        found = ask(limit=100, name=name) if name else ask(limit=100)
-        none = (
-            "no agents; register one with `benchyard agent register`, or see `benchyard agent list --public`"
-        )
-        show_many(found, output, COLUMNS, none=none)
+        found = listed(client, name, own=not is_public)
+    none = "no agents; register one with `benchyard agent register`, or see `benchyard agent list --public`"
+    show_many(found, output, COLUMNS, none=none)
 
 
 @agent.command("show")
@@ -170,6 +162,8 @@ def _described(view: AgentView) -> str:
             "id": view.id,
             "name": view.name,
             "version": view.version,
+            "installed": ", ".join(view.installed_versions or []),
+            "keys": told(view.keys),
             "from": f"{source.type} {source.described()}" if source else None,
             "setup": "\n".join(source.setup) if source else None,
             "run": view.run_command,

@@ -7,13 +7,14 @@ from typing import TypedDict, Unpack
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.names import snapshot_named
+from benchyard.cli.names import policy_named, snapshot_named
 from benchyard.cli.options import checked_input, local_remote, name_values
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
 from benchyard.client.lifecycle import await_running
 from benchyard.errors import StartFailed, UsageError
 from benchyard.models.devboxes import DevboxRequest, DevboxView
+from benchyard.models.gateway_doors import GatewayRequest
 from benchyard.models.launch import LaunchParameters, Size, UserParameters
 from benchyard.models.mounts import FileMount
 
@@ -31,11 +32,13 @@ class CreateOptions(TypedDict):
     size: str | None
     env: Sequence[str]
     secret: Sequence[str]
+    gateway: Sequence[str]
     metadata: Sequence[str]
     file: Sequence[str]
     launch: Sequence[str]
     user: str | None
     network: str | None
+    network_policy: str | None
     keep_alive: int | None
     wait: bool
     output: str
@@ -55,6 +58,12 @@ class CreateOptions(TypedDict):
 @click.option(
     "--secret", multiple=True, metavar="NAME=SECRET", help="A variable with a secret's value; repeatable."
 )
+@click.option(
+    "--gateway",
+    multiple=True,
+    metavar="PREFIX=CONFIG:SECRET",
+    help="An HTTP API, reached by $PREFIX_URL and $PREFIX without the key; repeatable.",
+)
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option(
     "--file",
@@ -69,6 +78,7 @@ class CreateOptions(TypedDict):
 @click.option(
     "--network", type=click.Choice(["none", "host"]), help="What it can reach; the server's default else."
 )
+@click.option("--network-policy", metavar="ID|NAME", help="What it can reach, as a policy says.")
 @click.option("--keep-alive", type=click.IntRange(min=1), metavar="SECONDS", help="End it after so long.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it runs (the default).")
 @output_option
@@ -87,6 +97,8 @@ def create(**options: Unpack[CreateOptions]) -> None:
     with connect() as client:
         if request.snapshot_id:
             request = request.model_copy(update={"snapshot_id": snapshot_named(client, request.snapshot_id)})
+        if options["network_policy"]:
+            request = _with_policy(request, policy_named(client, options["network_policy"]).id)
         made = client.devboxes.create(request)
         if options["wait"] or others:
             made = _filled(client, made, others)
@@ -106,6 +118,7 @@ def request_from(options: CreateOptions, texts: Sequence[FileMount] = ()) -> Dev
         snapshot_id=options["snapshot"],
         environment_variables=name_values(options["env"], "--env") or None,
         secrets=name_values(options["secret"], "--secret") or None,
+        gateways=_gateways(options["gateway"]),
         metadata=metadata or None,
         mounts=list(texts) or None,
         launch_parameters=LaunchParameters(
@@ -115,6 +128,13 @@ def request_from(options: CreateOptions, texts: Sequence[FileMount] = ()) -> Dev
             user_parameters=_user(options["user"]),
         ),
     )
+
+
+def _with_policy(request: DevboxRequest, policy_id: str) -> DevboxRequest:
+    launch = (request.launch_parameters or LaunchParameters()).model_copy(
+        update={"network_policy_id": policy_id}
+    )
+    return request.model_copy(update={"launch_parameters": launch})
 
 
 def _sorted(files: Sequence[tuple[Path, str]]) -> tuple[list[FileMount], list[tuple[Path, str]]]:
@@ -127,6 +147,16 @@ def _sorted(files: Sequence[tuple[Path, str]]) -> tuple[list[FileMount], list[tu
         except UnicodeDecodeError:
             others.append((local, remote))
     return texts, others
+
+
+def _gateways(given: Sequence[str]) -> dict[str, GatewayRequest] | None:
+    found = {}
+    for prefix, pair in name_values(given, "--gateway").items():
+        config, colon, secret = pair.rpartition(":")
+        if not colon or not config or not secret:
+            raise click.BadParameter(f"{pair!r} is not CONFIG:SECRET", param_hint="--gateway")
+        found[prefix] = GatewayRequest(gateway=config, secret=secret)
+    return found or None
 
 
 def _user(given: str | None) -> UserParameters | None:

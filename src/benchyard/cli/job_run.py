@@ -17,6 +17,7 @@ from benchyard.cli.render import clean, output_option, show
 from benchyard.cli.several import SeveralCommand
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
+from benchyard.models.budgets import Budget
 from benchyard.models.jobs import BenchmarkJobView, JobRequest, JobState
 from benchyard.reports.comparison import labels
 from benchyard.reports.junit import junit
@@ -31,6 +32,8 @@ _PAIRS = {
     "secrets": "--secrets",
     "agent_kwargs": "--agent-kwargs",
     "filter": "--filter",
+    "trial_budget": "--trial-budget",
+    "job_budget": "--job-budget",
 }
 _LISTS = ("agents", "scenarios")
 
@@ -71,6 +74,20 @@ _LISTS = ("agents", "scenarios")
     metavar="KEY=VALUE...",
     help="Only scenarios with this `name` or `id` (* and ? are wild), or this in their metadata.",
 )
+@click.option(
+    "--trial-budget",
+    multiple=True,
+    metavar="usd=N|tokens=N|requests=N...",
+    help="What a trial may use of its model; what the agent left by then is scored.",
+)
+@click.option(
+    "--job-budget",
+    multiple=True,
+    metavar="usd=N|tokens=N|requests=N...",
+    help="What all trials may use together.",
+)
+@click.option("--base-url", metavar="URL", help="Where models are asked, instead of their provider.")
+@click.option("--logprobs", is_flag=True, default=None, help="Keep logprobs and token ids (Chat).")
 @click.option(
     "-f",
     "--file",
@@ -138,6 +155,11 @@ def _short(given: dict[str, Any]) -> Short:
         given[key] = name_values(given[key], option) or None
     for key in _LISTS:
         given[key] = list(given[key]) or None
+    for key in ("trial_budget", "job_budget"):
+        for name in given[key] or {}:
+            if name not in Budget.model_fields:
+                known = ", ".join(Budget.model_fields)
+                raise UsageError(f"{_PAIRS[key]} {name}=...: a budget has {known}")
     with checked_input():
         return Short.model_validate(given)
 

@@ -17,22 +17,12 @@ from typing import Any
 
 import click
 
+from benchyard.agents import catalog
 from benchyard.cli.job_spec import Body
 from benchyard.client.client import Client
 from benchyard.models.secrets import SecretView
 
 PREFIX = "BMJ_"
-_ANY = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY")
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "claude-code": ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"),
-    "codex": ("OPENAI_API_KEY",),
-    "opencode": _ANY,
-    "goose": _ANY,
-    "gemini-cli": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-}
-"""Agent -> the variables it takes a key from."""
-
-_NEED_NONE = ("opencode", "goose")
 _FILE = "job-keys.json"
 _LARGEST_FILE = 1024**2
 
@@ -55,19 +45,16 @@ def _open_keys(agent: Body) -> list[str]:
     stored = environment.get("secrets") or {}
     chosen = {name for name, secret in stored.items() if secret != PREFIX + name}
     given = {*(environment.get("environment_variables") or {}), *chosen}
-    names = KEYS.get(str(agent.get("name")), ())
-    return [] if given & set(names) else list(names)
+    found = catalog.keys_of(str(agent.get("name"))).values()
+    names = list(dict.fromkeys(name for each in found for name in each))
+    return [] if given & set(names) else names
 
 
 def _with(agent: Body, there: set[str]) -> Body:
     names = _open_keys(agent)
     brought = {name: PREFIX + name for name in names if name in there}
     if not brought:
-        if names and agent["name"] not in _NEED_NONE:
-            click.echo(
-                f"benchyard: {agent['name']} has no key: set {' or '.join(names)}, or give --secrets",
-                err=True,
-            )
+        # The server knows whether one is needed, and says which.
         return agent
     environment = agent.get("agent_environment") or {}
     secrets_ = {**(environment.get("secrets") or {}), **brought}

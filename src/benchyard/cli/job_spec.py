@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from benchyard.agents import catalog
 from benchyard.benchmarks.marked import Marked, Place, Written, checked, read, strays, unknown
 from benchyard.errors import UsageError
+from benchyard.models.budgets import Budget
 from benchyard.models.jobs import (
     AgentConfig,
     BenchmarkJobView,
@@ -31,7 +32,8 @@ _SPECS: dict[str, type[BaseModel]] = {
     "scenarios": ScenariosSpec,
     "harbor": HarborSpec,
 }
-_ORCHESTRATOR = ("n_attempts", "n_concurrent_trials", "timeout_multiplier")
+_ORCHESTRATOR = ("n_attempts", "n_concurrent_trials", "timeout_multiplier", "trial_budget", "job_budget")
+_OF_AGENTS = ("base_url", "logprobs")
 _SELECTION = ("limit", "sample", "seed")
 
 
@@ -54,6 +56,10 @@ class Short(Written):
     sample: int | None = None
     seed: int | None = None
     filter: dict[str, str] | None = None
+    trial_budget: dict[str, float] | None = None
+    job_budget: dict[str, float] | None = None
+    base_url: str | None = None
+    logprobs: bool | None = None
 
 
 class JobFile(Short):
@@ -75,6 +81,9 @@ def of_file(path: Path) -> Body:
     _check_spec(marked, file.spec)
     for number, agent in enumerate(file.agents or []):
         _check_known(marked, AgentConfig, agent, ("agents", number))
+    for key in ("trial_budget", "job_budget"):
+        # One that is not understood would be no limit at all.
+        _check_known(marked, Budget, getattr(file, key), (key,))
     body = {"spec": file.spec, "metadata": file.metadata}
     return applied({key: value for key, value in body.items() if value is not None}, file)
 
@@ -162,7 +171,8 @@ def _agent_with(agent: Body, short: Short) -> Body:
     _update(agent, "kwargs", _kwargs_for(str(agent.get("name")), short.agent_kwargs or {}))
     if short.timeout is not None:
         agent["timeout_seconds"] = short.timeout
-    return agent
+    said = {key: getattr(short, key) for key in _OF_AGENTS}
+    return agent | {key: value for key, value in said.items() if value is not None}
 
 
 def _kwargs_for(name: str, given: Body) -> Body:

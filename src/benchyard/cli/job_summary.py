@@ -21,6 +21,7 @@ from benchyard.reports.comparison import Compared, compared, counted_score, labe
 
 SHOWN_DIFFERENCES = 20
 _COST = "cost"
+_PARTS = ("cache", "reasoning")
 _TOKENS = "tokens"
 
 
@@ -203,11 +204,11 @@ def _score(score: float | None) -> str:
 
 
 def _amount(outcome: BenchmarkOutcome, kind: str) -> str:
-    """All that agents tell of cost, or of tokens; those from a cache are among the others."""
+    """All that is known of cost, or of tokens; those from a cache and of thoughts are among the others."""
     found = [
         amount
         for name, amount in outcome.usage.items()
-        if kind in name.lower() and "cache" not in name.lower()
+        if kind in name.lower() and not any(part in name.lower() for part in _PARTS)
     ]
     if not found:
         return ""

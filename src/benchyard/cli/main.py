@@ -21,6 +21,10 @@ COMMANDS = {
     "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
     "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),
     "secret": Entry("benchyard.cli.secret:secret", "Keep values that devboxes get as environment."),
+    "gateway-config": Entry(
+        "benchyard.cli.gateway_config:gateway_config", "Let devboxes use HTTP APIs without seeing the key."
+    ),
+    "network-policy": Entry("benchyard.cli.network_policy:network_policy", "Say what devboxes may reach."),
     "object": Entry("benchyard.cli.object:object_", "Store files on the server."),
     "key": Entry("benchyard.cli.key:key", "Make and revoke API keys."),
     "serve": Entry("benchyard.cli.serve:serve", "Run a server in the foreground."),

@@ -9,6 +9,7 @@ from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.devboxes import DevboxStatus, DevboxView
 from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.network_policies import NetworkPolicyView
 from benchyard.models.scenarios import ScenarioView
 
 SHORTEST_PREFIX = 6
@@ -104,3 +105,13 @@ def one_named(found: Iterable[Thing], name: str, noun: str) -> Thing | None:
 
 def _means(given: str, view: DevboxView) -> bool:
     return view.name == given or (len(given) >= SHORTEST_PREFIX and view.id.startswith(given))
+
+
+def policy_named(client: Client, given: str) -> NetworkPolicyView:
+    """The network policy of that id or name."""
+    for view in client.network_policies.list(search=given, limit=100):
+        if given in (view.id, view.name):
+            return view
+    raise NotFound(
+        f"no network policy has the id or name {given!r}; `benchyard network-policy list` shows all"
+    )

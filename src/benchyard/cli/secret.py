@@ -30,15 +30,18 @@ def secret() -> None:
 @secret.command("set")
 @click.argument("name")
 @click.option("--value", help="The value; others on this machine may see it while this runs.")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the value from standard input, never ask.")
 @output_option
-def set_(name: str, value: str | None, output: str) -> None:
+def set_(name: str, value: str | None, from_stdin: bool, output: str) -> None:
     """Make a secret, or change its value; asks for the value, or reads it from a pipe.
 
     \b
       benchyard secret set GITHUB_TOKEN
-      pass show github | benchyard secret set GITHUB_TOKEN
+      pass show github | benchyard secret set GITHUB_TOKEN --stdin
     """
-    given = value if value is not None else _asked(name)
+    if value is not None and from_stdin:
+        raise UsageError("give --value or --stdin, not both")
+    given = value if value is not None else _asked(name, from_stdin=from_stdin)
     if not given:
         raise UsageError("the value is empty; nothing was changed")
     with connect() as client:
@@ -74,8 +77,8 @@ def delete(names: Sequence[str]) -> None:
             click.echo(f"{name}  deleted")
 
 
-def _asked(name: str) -> str:
-    if sys.stdin.isatty():
+def _asked(name: str, *, from_stdin: bool) -> str:
+    if sys.stdin.isatty() and not from_stdin:
         prompted: str = click.prompt(f"value of {name}", hide_input=True, err=True)
         return prompted
     return sys.stdin.read().removesuffix("\n")

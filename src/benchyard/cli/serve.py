@@ -1,6 +1,7 @@
 """`benchyard serve`: run the server."""
 
 import os
+import re
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -19,7 +20,10 @@ Examples:
   benchyard serve --port 443 --tls-self-signed --domain api.example.test
   benchyard serve --database-url postgresql://user@db/benchyard
   benchyard serve --driver fake --devbox-network host
+  benchyard serve --upstream vllm=http://10.0.0.5:8000,no-key
 """
+
+_UPSTREAM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Rare(TypedDict):
@@ -47,6 +51,7 @@ class Rare(TypedDict):
     cpu_overcommit: float
     memory_overcommit: float
     ssh_port: int | None
+    upstream: tuple[str, ...]
 
 
 @click.command(epilog=_EXAMPLES)
@@ -219,6 +224,13 @@ class Rare(TypedDict):
     type=click.IntRange(0, 65535),
     help="Speak ssh on this port too; 0 takes a free one. Behind TLS, and for `devbox ssh`, none is needed.",
 )
+@click.option(
+    "--upstream",
+    multiple=True,
+    metavar="NAME=URL[,no-key]",
+    help="Where the gateway passes requests for models on to: for anthropic, openai or google instead of "
+    "their own address, or a name of your own as in `--agent opencode:NAME/MODEL`. Repeatable.",
+)
 @click.option("--open-metrics", is_flag=True, help="Show /metrics without a key.")
 def serve(
     host: str,
@@ -266,6 +278,7 @@ def serve(
         cpu_overcommit=rare["cpu_overcommit"],
         memory_overcommit=rare["memory_overcommit"],
         ssh_port=rare["ssh_port"],
+        **upstreams(rare["upstream"]),
         git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )
     uvloop.run(run(settings))
@@ -277,6 +290,28 @@ def _warn_of_plain_text(host: str) -> None:
         "give --tls-cert or --tls-self-signed, or put a TLS proxy in front of it",
         err=True,
     )
+
+
+class _Upstreams(TypedDict):
+    upstreams: dict[str, str]
+    keyless_upstreams: frozenset[str]
+
+
+def upstreams(given: tuple[str, ...]) -> _Upstreams:
+    """`NAME=URL[,no-key]`, each as settings have it."""
+    found: dict[str, str] = {}
+    keyless = set()
+    for each in given:
+        name, equals, rest = each.partition("=")
+        url, _, more = rest.partition(",")
+        if not equals or not _UPSTREAM.fullmatch(name) or more not in ("", "no-key"):
+            raise click.BadParameter(
+                f"{each!r} must look like NAME=URL or NAME=URL,no-key; names have a-z, 0-9, . _ -",
+                param_hint="--upstream",
+            )
+        found[name] = url
+        keyless |= {name} if more else set()
+    return {"upstreams": found, "keyless_upstreams": frozenset(keyless)}
 
 
 def _parsed(options: tuple[str, ...]) -> dict[str, str]:

@@ -13,11 +13,13 @@ from benchyard.client.core import Request, Server, Steps, fetch
 from benchyard.client.devboxes import Devboxes
 from benchyard.client.executions import Executions
 from benchyard.client.files import Files
+from benchyard.client.gateway_configs import GatewayConfigs
 from benchyard.client.images import Images
 from benchyard.client.jobs import Jobs
 from benchyard.client.keys import Keys
 from benchyard.client.locate import find_server
 from benchyard.client.logs import Logs
+from benchyard.client.network_policies import NetworkPolicies
 from benchyard.client.objects import Objects
 from benchyard.client.pty import Pty
 from benchyard.client.scenarios import Scenarios
@@ -42,10 +44,12 @@ class Nouns(Group[S], Generic[S]):
         self.devboxes: Devboxes[S] = Devboxes(session)
         self.executions: Executions[S] = Executions(session)
         self.files: Files[S] = Files(session)
+        self.gateway_configs: GatewayConfigs[S] = GatewayConfigs(session)
         self.images: Images[S] = Images(session)
         self.jobs: Jobs[S] = Jobs(session)
         self.keys: Keys[S] = Keys(session)
         self.logs: Logs[S] = Logs(session)
+        self.network_policies: NetworkPolicies[S] = NetworkPolicies(session)
         self.objects: Objects[S] = Objects(session)
         self.pty: Pty[S] = Pty(session)
         self.scenarios: Scenarios[S] = Scenarios(session)

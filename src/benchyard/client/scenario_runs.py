@@ -11,9 +11,10 @@ from benchyard.client.files import download
 from benchyard.client.listing import Listed, listing
 from benchyard.client.verbs import Group, S, call
 from benchyard.client.waiting import insist
-from benchyard.client.wanted import RunPageFields, ScenarioRunFields, body_of
+from benchyard.client.wanted import RunGatewayFields, RunPageFields, ScenarioRunFields, body_of
 from benchyard.errors import Conflict
 from benchyard.models.objects import ObjectRequest
+from benchyard.models.run_gateways import RunGatewayView
 from benchyard.models.runs import RescoreRequest, RunState, RunWaitRequest, ScenarioRunView
 
 Trajectory = Mapping[str, Any]
@@ -86,6 +87,14 @@ class ScenarioRuns(Group[S]):
     def download_logs(self, id: str, path: Place) -> Steps[int]:
         """Write its logs to a file, as a zip without folders; returns the size."""
         return (yield from download_logs(id, path))
+
+    @call
+    def open_gateway(self, id: str, **fields: Unpack[RunGatewayFields]) -> Steps[RunGatewayView]:
+        """Let code of your own ask a model by a token, metered and recorded with the run.
+
+        `url` is for code in the devbox, `outside_url` for code anywhere else.
+        """
+        return (yield from open_gateway(id, fields))
 
     @call
     def upload_trace(
@@ -182,6 +191,12 @@ def complete(id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
 def cancel(id: str) -> Steps[ScenarioRunView]:
     """End a run without a score."""
     return (yield from fetch(Request("POST", at("/v1/scenarios/runs/{}/cancel", id)), ScenarioRunView))
+
+
+def open_gateway(id: str, fields: RunGatewayFields) -> Steps[RunGatewayView]:
+    """Open a run's way to a model."""
+    path = at("/v1/scenarios/runs/{}/open_gateway", id)
+    return (yield from fetch(Request("POST", path, json=body_of(fields)), RunGatewayView))
 
 
 def download_logs(id: str, path: Place) -> Steps[int]:

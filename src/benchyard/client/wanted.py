@@ -10,6 +10,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchyard.errors import UsageError
 from benchyard.models.agents import AgentSource
+from benchyard.models.budgets import Budget
+from benchyard.models.gateway_configs import AuthMechanism, CustomHeader
 from benchyard.models.jobs import Spec
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import (
@@ -96,6 +98,29 @@ class AgentFields(NewAgentFields, total=False):
     source: AgentSource | Loose | None
 
 
+class _GatewayExtras(TypedDict, total=False):
+    """What a gateway config may have."""
+
+    custom_headers: Sequence[CustomHeader | Loose] | None
+    description: str | None
+
+
+class GatewayFields(_GatewayExtras, total=False):
+    """A new gateway config."""
+
+    name: Required[str]
+    endpoint: Required[str]
+    auth_mechanism: Required[AuthMechanism | Loose]
+
+
+class GatewayChanges(_GatewayExtras, total=False):
+    """What is to be different about a gateway config; None leaves as it is, an empty value clears."""
+
+    name: str | None
+    endpoint: str | None
+    auth_mechanism: AuthMechanism | Loose | None
+
+
 class RunOptions(TypedDict, total=False):
     """What any run may have; `run_profile` holds `env_vars`, `secrets`, `launch_parameters`, `mounts`."""
 
@@ -108,6 +133,16 @@ class ScenarioRunOptions(RunOptions, total=False):
     """What the run of a scenario may have."""
 
     benchmark_run_id: str | None
+
+
+class RunGatewayFields(TypedDict, total=False):
+    """What code of a run may ask: a model, whose name may tell the provider, or the provider itself."""
+
+    model: str | None
+    provider: str | None
+    secret: str | None
+    budget: Budget | Loose | None
+    logprobs: bool
 
 
 class ScenarioRunFields(ScenarioRunOptions, total=False):
@@ -138,6 +173,12 @@ class NamedPageFields(PageFields, total=False):
     """Which page of a listing of what has names."""
 
     name: str
+
+
+class GatewayPageFields(NamedPageFields, total=False):
+    """Which gateway configs; a name need not be whole."""
+
+    id: str
 
 
 class AgentPageFields(NamedPageFields, total=False):

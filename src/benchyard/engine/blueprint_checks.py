@@ -85,12 +85,12 @@ def _check_service(service: Service) -> None:
 
 def _check_launch(request: BlueprintRequest) -> None:
     launch = request.launch_parameters or LaunchParameters()
-    for feature, value in (
-        ("network_policy_id", request.network_policy_id),
-        ("launch_parameters.network_policy_id", launch.network_policy_id),
-    ):
-        if value:
-            raise NotYet(f"{feature} is not served yet", feature=feature)
+    if request.network_policy_id:
+        raise NotYet(
+            "network_policy_id, a policy for the build itself, is not served yet; for the devboxes of a "
+            "blueprint give launch_parameters.network_policy_id",
+            feature="network_policy_id",
+        )
     resources(launch)
     check_launch(launch)
     names = [service.name for service in request.services or []]

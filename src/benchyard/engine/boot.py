@@ -4,12 +4,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from benchyard.devboxes.base import Capability, Network, Shown
-from benchyard.engine import services
+from benchyard.devboxes.base import Capability, Shown
+from benchyard.engine import egress, services
 from benchyard.engine.agents.commands import put_into_path
+from benchyard.engine.doors import open_doors, with_open_doors
+from benchyard.engine.given_secrets import note_given
 from benchyard.engine.homes import home_of
 from benchyard.engine.journal import now_ms
-from benchyard.engine.launch import network
 from benchyard.engine.mounts import put
 from benchyard.engine.setup import entrypoint_id, launch_id, run_step
 from benchyard.engine.sizes import resources
@@ -42,7 +43,9 @@ async def boot(tools: Tools, devbox_id: str, agents: AgentShelf) -> Move:
     try:
         devbox = await agents.provided(devbox)
         request = await until_kept(partial(start_request, tools, devbox))
+        await note_given(tools, devbox, [request.env[name] for name in devbox.secrets])
         await tools.host.start(request)
+        await egress.open_door(tools, devbox)
     except InstallFailed as error:
         tools.note(devbox_id, "setup_commands", error.message, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=error.message)
@@ -80,14 +83,15 @@ async def start_request(tools: Tools, devbox: Devbox) -> StartRequest:
     launch = devbox.launch_parameters
     secrets = {name: await tools.secrets.value(secret) for name, secret in devbox.secrets.items()}
     user = launch.user_parameters
+    plan = egress.planned(tools, devbox)
     return StartRequest(
         id=devbox.id,
         image=devbox.image,
-        network=network(devbox.metadata, Network(tools.settings.devbox_network)),
+        network=plan.network,
         limits=resources(launch).limits(),
         user=user.username if user else DEFAULT_USER,
         uid=user.uid if user else None,
-        env={**devbox.environment_variables, **secrets},
+        env={**plan.variables(), **devbox.environment_variables, **secrets},
         mounts=shown_in(devbox),
     )
 
@@ -111,12 +115,25 @@ async def _prepare(tools: Tools, devbox: Devbox, request: StartRequest) -> str |
     for index, mount in enumerate(devbox.mounts):
         if failure := await put(tools, devbox, index, mount):
             return failure
-    for step in (put_into_path, _working_directory, _launch):
+    for step in (_doors, put_into_path, _working_directory, _launch):
         if failure := await step(tools, devbox, request):
             return failure
+    await egress.begin_agent_phase(tools, devbox)
     await _remember_start(tools, devbox, request.user)
     if devbox.entrypoint:
         await tools.host.exec(devbox.id, ExecRequest(id=entrypoint_id(devbox), command=devbox.entrypoint))
+    return None
+
+
+async def _doors(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:
+    """Open its ways to HTTP APIs, before any command that may use them."""
+    if not devbox.doors:
+        return None
+    try:
+        doors = await open_doors(tools.opener, tools.host, devbox)
+    except BenchyardError as error:
+        return _tolerated(tools, devbox, f"a gateway could not be opened: {error.message}")
+    await until_kept(partial(tools.roster.change, devbox.id, partial(with_open_doors, doors)))
     return None
 
 

@@ -6,10 +6,15 @@ from typing import Self
 from benchyard.devboxes.base import Network
 from benchyard.engine.agents.registry import Agents
 from benchyard.engine.asked import Asked
+from benchyard.engine.doors import check_gateways
+from benchyard.engine.egress import check_egress, check_phases
+from benchyard.engine.gateway_configs import GatewayConfigs
+from benchyard.engine.given_secrets import sealed_values
 from benchyard.engine.journal import now_ms
 from benchyard.engine.keeper import Keeper
 from benchyard.engine.launch import all_mounts, check_launch, check_request, network
 from benchyard.engine.lifecycle import Lifecycle
+from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.origins import Origins, chosen, merged
 from benchyard.engine.services import require_services
 from benchyard.engine.sizes import resources
@@ -27,6 +32,7 @@ from benchyard.models.devboxes import (
     StateTransition,
     WaitRequest,
 )
+from benchyard.models.gateway_doors import GatewayDoor
 from benchyard.models.mounts import AgentMount, CodeMount, Mount, ObjectMount
 
 __all__ = ["Asked", "Devboxes"]
@@ -38,11 +44,20 @@ HOLD_WAIT_SECONDS = 30.0
 class Devboxes:
     """All devboxes of this server. Use as an async context manager."""
 
-    def __init__(self, tools: Tools, origins: Origins, agents: Agents) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        origins: Origins,
+        agents: Agents,
+        gateways: GatewayConfigs,
+        policies: NetworkPolicies,
+    ) -> None:
         self.records = tools.roster.records
         self._tools = tools
         self._origins = origins
         self._agents = agents
+        self._gateways = gateways
+        self._policies = policies
         self._lifecycle = Lifecycle(tools, agents)
         self._keeper = Keeper(tools, self._lifecycle)
 
@@ -156,11 +171,16 @@ class Devboxes:
         given = all_mounts(request)
         mounts = [await self._checked(mount) for mount in given if not isinstance(mount, AgentMount)]
         agents = [await self._agents.mounted(mount) for mount in given if isinstance(mount, AgentMount)]
-        await self._check_secrets(request)
+        doors = await self._doors(asked, request)
+        values = sealed_values(self._tools.vault, await self._secrets(request))
         origin = await self._origins.find(request)
         launch = merged(origin.launch, request.launch_parameters)
         resources(launch)
         check_launch(launch)
+        egress = await self._policies.egress(launch.network_policy_id)
+        purpose = await self._policies.of_agent(asked.purpose)
+        check_egress(self._tools, request, egress)
+        check_phases(self._tools, purpose)
         beside = chosen(launch, origin.services)
         if beside:
             require_services(self._tools)
@@ -178,22 +198,33 @@ class Devboxes:
             tunnel=new_tunnel(request.tunnel, launch, now) if request.tunnel else None,
             environment_variables=request.environment_variables or {},
             secrets=request.secrets or {},
+            given=values,
             entrypoint=request.entrypoint or None,
             mounts=mounts,
             agents=agents,
+            doors=doors,
             services=beside,
             state_transitions=[StateTransition(status=DevboxStatus.PROVISIONING, transition_time_ms=now)],
             initiator_type=asked.initiator,
             initiator_id=asked.run_id or asked.scorer_id or asked.key_id,
-            purpose=asked.purpose,
+            purpose=purpose,
+            egress=egress,
         )
 
-    async def _check_secrets(self, request: DevboxRequest) -> None:
-        for secret in (request.secrets or {}).values():
-            try:
-                await self._tools.secrets.value(secret)
-            except NotFound as error:
-                raise UsageError(error.message, field="secrets") from error
+    async def _doors(self, asked: Asked, request: DevboxRequest) -> list[GatewayDoor]:
+        wanted = request.gateways or {}
+        check_gateways(wanted, {**(request.environment_variables or {}), **(request.secrets or {})})
+        doors = await self._gateways.doors(asked.id, wanted)
+        for door in doors:
+            # What cannot be sent is refused now, not when the devbox comes up.
+            await self._tools.opener.upstream(door)
+        return doors
+
+    async def _secrets(self, request: DevboxRequest) -> list[str]:
+        try:
+            return [await self._tools.secrets.value(secret) for secret in (request.secrets or {}).values()]
+        except NotFound as error:
+            raise UsageError(error.message, field="secrets") from error
 
     async def _checked(self, mount: Mount) -> Mount:
         if isinstance(mount, ObjectMount):

@@ -13,16 +13,24 @@ from benchyard.engine.definitions.shipped import Shipped
 from benchyard.engine.devboxes import Devboxes
 from benchyard.engine.executions import Executions
 from benchyard.engine.files import Files
+from benchyard.engine.gateway_configs import GatewayConfigs
+from benchyard.engine.gateway_tokens import GatewayTokens
+from benchyard.engine.grants import Grants
 from benchyard.engine.jobs.jobs import Jobs
 from benchyard.engine.jobs.opening import Needs, make_jobs
 from benchyard.engine.library import Library
 from benchyard.engine.logs import Logs
+from benchyard.engine.model_keys import ModelKeys
+from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.origins import Origins
 from benchyard.engine.pty import Ptys
+from benchyard.engine.reopening import reopen
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.logs import RunLogs
-from benchyard.engine.runs.scenario_runs import Records, ScenarioRuns
+from benchyard.engine.runs.scenario_runs import Means, Records, ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
+from benchyard.engine.runs.spending import Spending
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.runs.trials import ScorerTrials
 from benchyard.engine.shelf import Shelf
@@ -31,13 +39,17 @@ from benchyard.engine.ssh import SshKeys
 from benchyard.engine.tools import Tools
 from benchyard.engine.transfers import Transfers
 from benchyard.engine.tunnels import Tunnels
+from benchyard.engine.upstreams import Upstreams
 from benchyard.hosts.kits import KitFolders
 from benchyard.models.agents import RegisteredAgent
 from benchyard.models.benchmarks import Benchmark
 from benchyard.models.blueprints import Blueprint
+from benchyard.models.gateway_configs import GatewayConfig
+from benchyard.models.network_policies import NetworkPolicy
 from benchyard.models.runs import BenchmarkRun, ScenarioRun
 from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot
+from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 
 
@@ -67,29 +79,33 @@ class Engine:
     scorer_trials: ScorerTrials
     jobs: Jobs
     agents: Agents
+    gateway_configs: GatewayConfigs
+    gateway_tokens: GatewayTokens
+    network_policies: NetworkPolicies
+    run_gateways: RunGateways
 
 
 @asynccontextmanager
-async def open_engine(tools: Tools, store: Store) -> AsyncIterator[Engine]:
+async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterator[Engine]:
     """Take up what an earlier server left, and let go of it in order at the end."""
     snapshots = store.collection("snapshots", Snapshot)
     blueprints = store.collection("blueprints", Blueprint)
     origins = Origins(tools, snapshots, blueprints)
     kits = KitFolders(tools.settings.data / "kits")
     agents = Agents(tools, store.collection("agents", RegisteredAgent), kits)
-    async with Devboxes(tools, origins, agents) as devboxes:
+    configs = GatewayConfigs(store.collection("gateway_configs", GatewayConfig), tools.secrets)
+    policies = NetworkPolicies(store.collection("network_policies", NetworkPolicy))
+    async with Devboxes(tools, origins, agents, configs, policies) as devboxes:
         library = Library(tools)
         taken = Snapshots(tools, snapshots)
         scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
         scenarios = Scenarios(_scenarios(store), scorers, origins)
         benchmarks = Benchmarks(store.collection("benchmarks", Benchmark), scenarios)
-        records = Records(
-            store.live("scenario_runs", ScenarioRun), store.collection("benchmark_runs", BenchmarkRun)
-        )
+        records = _records(store)
         scoring = Scoring(tools, scorers, kits)
-        runs = ScenarioRuns(tools, records, scenarios, devboxes, scoring)
+        gateways = _gateways(tools, grants, records.scenario_runs, scenarios)
+        runs = ScenarioRuns(tools, records, scenarios, Means(devboxes, scoring, gateways))
         benchmark_runs = BenchmarkRuns(tools, records.benchmark_runs, benchmarks, runs)
-        traces = Traces(tools, runs)
         engine = Engine(
             devboxes=devboxes,
             executions=Executions(tools, devboxes),
@@ -109,16 +125,20 @@ async def open_engine(tools: Tools, store: Store) -> AsyncIterator[Engine]:
             scenario_runs=runs,
             benchmark_runs=benchmark_runs,
             run_logs=RunLogs(tools, runs),
-            traces=traces,
+            traces=gateways.spending.traces,
             scorer_trials=ScorerTrials(tools, devboxes, scorers),
-            jobs=make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, traces, agents)),
+            jobs=make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, gateways, agents)),
             agents=agents,
+            gateway_configs=configs,
+            run_gateways=gateways,
+            gateway_tokens=GatewayTokens(tools, devboxes, configs),
+            network_policies=policies,
         )
-        await _take_up(engine)
+        await _take_up(engine, tools)
         yield engine
 
 
-async def _take_up(engine: Engine) -> None:
+async def _take_up(engine: Engine, tools: Tools) -> None:
     """Go on with what an earlier server left; jobs last, since they use all the others."""
     await engine.snapshots.open()
     await engine.blueprints.open()
@@ -127,8 +147,21 @@ async def _take_up(engine: Engine) -> None:
     await engine.scenario_runs.open()
     await engine.benchmark_runs.open()
     await engine.agents.open()
+    await engine.gateway_configs.open()
     await Shipped(engine.scorers, engine.scenarios, engine.benchmarks).open()
+    await reopen(tools)
     await engine.jobs.open()
+
+
+def _records(store: Store) -> Records:
+    return Records(store.live("scenario_runs", ScenarioRun), store.collection("benchmark_runs", BenchmarkRun))
+
+
+def _gateways(
+    tools: Tools, grants: Grants, runs: Collection[ScenarioRun], scenarios: Scenarios
+) -> RunGateways:
+    spending = Spending(grants, runs, Traces(tools, runs))
+    return RunGateways(tools, spending, ModelKeys(Upstreams(tools.settings), tools.secrets), scenarios)
 
 
 def _scenarios(store: Store) -> Shelves:

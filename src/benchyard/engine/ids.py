@@ -2,6 +2,8 @@
 
 import secrets
 
+from benchyard.store.vault import Vault
+
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH = 21
 
@@ -14,6 +16,11 @@ def id_from_bytes(prefix: str, source: bytes) -> str:
         number, rest = divmod(number, len(_LETTERS))
         letters.append(_LETTERS[rest])
     return prefix + "".join(letters)
+
+
+def account_id(vault: Vault) -> str:
+    """The id of the account that owns everything on a server."""
+    return id_from_bytes("acc_", vault.derive("account"))
 
 
 def random_id(prefix: str) -> str:

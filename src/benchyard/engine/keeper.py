@@ -8,7 +8,7 @@ from functools import partial
 from typing import get_args
 
 from benchyard.devboxes.base import DevboxEnded, Event
-from benchyard.engine import services
+from benchyard.engine import egress, services
 from benchyard.engine.journal import now_ms
 from benchyard.engine.lifecycle import Lifecycle
 from benchyard.engine.lifetimes import alive_since_ms, is_idle, seconds_left
@@ -55,6 +55,9 @@ class Keeper:
             elif devbox.status is _S.RUNNING and devbox.id not in running:
                 detail = "the devbox was gone when the server started again"
                 await self._lifecycle.end(devbox.id, _failure("health_check_failed", detail))
+            elif devbox.status is _S.RUNNING and devbox.egress is not None:
+                # Who serves it may have been started anew, too.
+                self._tools.work.start(f"egress/{devbox.id}", partial(egress.open_door, self._tools, devbox))
         left = running | self._tools.host.with_disk()
         # A devbox whose record cannot be read is kept: who repairs the record finds it as it was.
         live = await self._tools.roster.records.ids({"status": LIVE})

@@ -13,6 +13,10 @@ from benchyard.models.mounts import BrokerMount, CodeMount, FileMount, Mount
 
 NETWORK_KEY = "benchyard.network"
 NETWORKS = tuple(network.value for network in Network)
+INSTEAD_OF_MCP = (
+    "run the MCP server in the devbox, or reach one that speaks HTTP through a gateway config "
+    "(`benchyard gateway-config create`)"
+)
 MOST_PATH = 4096
 MAX_FILE_MOUNT_BYTES = 16 * 1024**2
 MAX_TOKEN_CHARACTERS = 4096
@@ -81,15 +85,8 @@ def host_architecture() -> str:
 
 
 def _check_features(request: DevboxRequest) -> None:
-    launch = request.launch_parameters or LaunchParameters()
-    asked = {
-        "gateways": request.gateways,
-        "mcp": request.mcp,
-        "launch_parameters.network_policy_id": launch.network_policy_id,
-    }
-    for feature, value in asked.items():
-        if value:
-            raise NotYet(f"{feature} is not served yet", feature=feature)
+    if request.mcp:
+        raise NotYet(f"mcp is not served: {INSTEAD_OF_MCP}", feature="mcp")
 
 
 def check_launch(launch: LaunchParameters) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from benchyard.engine import services
+from benchyard.engine import egress, services
 from benchyard.engine.agents.registry import Agents
 from benchyard.engine.boot import PRISTINE, after_boot, boot
 from benchyard.engine.journal import now_ms
@@ -111,6 +111,9 @@ class Lifecycle:
         try:
             await services.stop(self._tools, devbox_id, keep_disk=True)
             await self._tools.host.stop(devbox_id, keep_disk=True)
+            await egress.close_door(self._tools, devbox_id)
+            # Whoever serves them would keep a network that is gone; they are opened anew when it is resumed.
+            await self._tools.doors.close(devbox_id)
         except BenchyardError as error:
             failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)
             await until_kept(partial(self.end, devbox_id, failure))
@@ -142,8 +145,10 @@ class Lifecycle:
             try:
                 await services.stop(self._tools, devbox_id, keep_disk=False)
                 await self._tools.host.stop(devbox_id, keep_disk=False)
+                await egress.close_door(self._tools, devbox_id)
                 with contextlib.suppress(NotFound):
                     await self._tools.images.remove(devbox_id + PRISTINE)
+                await self._tools.doors.close(devbox_id)
             except (BenchyardError, OSError) as error:
                 _log.warning("devbox %s could not be cleared away, will try again: %s", devbox_id, error)
                 await asyncio.sleep(RELEASE_SECONDS)

@@ -59,7 +59,11 @@ class Secrets:
         """Secrets, newest first."""
         return await self._records.page(query)
 
+    async def find(self, given: str) -> Secret:
+        """The secret of that name or id; raises NotFound."""
+        by_id = await self._records.find(given) if given.startswith(SECRET_PREFIX) else None
+        return by_id or await self.get(given)
+
     async def value(self, name: str) -> str:
         """The value of one secret, by its name or id; raises NotFound."""
-        by_id = await self._records.find(name) if name.startswith(SECRET_PREFIX) else None
-        return self._vault.open((by_id or await self.get(name)).sealed)
+        return self._vault.open((await self.find(name)).sealed)

@@ -1,5 +1,6 @@
 """Commands the engine itself runs in a devbox, as executions whose ids tell what they are for."""
 
+from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.tools import Tools
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.models.devboxes import Devbox
@@ -42,6 +43,8 @@ async def run_step(tools: Tools, devbox_id: str, request: ExecRequest) -> str | 
     if state.exit_status == 0:
         return None
     error, _ = await tools.host.tail(devbox_id, state.id, "stderr", 5)
+    # Before it is cut: half of a secret is one too.
+    error = (await scrubber_of(tools, devbox_id)).text(error)
     said = f": {error.strip()[-500:]}" if error.strip() else ""
     hint = f" ({state.hint})" if state.hint else ""
     return f"{request.command[:200]!r} ended with {state.exit_status}{hint}{said}"

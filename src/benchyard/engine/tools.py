@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from benchyard.devboxes.base import Trees
 from benchyard.devboxes.trees import LocalTrees
+from benchyard.engine.doors import GatewayDoors, NoDoors, Opener
+from benchyard.engine.egress_gate import EgressGate
 from benchyard.engine.journal import Journal, now_ms
 from benchyard.engine.objects import Objects
 from benchyard.engine.roster import Roster
@@ -35,6 +37,14 @@ class Tools:
     secrets: Secrets
     objects: Objects
     trees: Trees = field(default_factory=LocalTrees)
+    doors: GatewayDoors = field(default_factory=NoDoors)
+    egress: EgressGate | None = None
+    """Who lets devboxes reach what is on an allow-list; None where nobody does."""
+
+    @property
+    def opener(self) -> Opener:
+        """Opens doors with the secrets of this server."""
+        return Opener(self.doors, self.secrets, self.vault)
 
     def note(self, devbox_id: str, source: LogSource, message: str, *, level: str = "info") -> None:
         """Write a line into a devbox's log."""

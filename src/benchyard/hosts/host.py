@@ -27,6 +27,7 @@ from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
 from benchyard.hosts import output, watch
 from benchyard.hosts.defaults import Defaults
 from benchyard.hosts.devbox import Devbox, Ties
+from benchyard.hosts.doors import Doors
 from benchyard.hosts.events import Events
 from benchyard.hosts.journal import Entry, Journal
 from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
@@ -62,7 +63,8 @@ class Host:
         self._executions_started = 0
         self._ties = Ties(driver, self._spawn, self._execution_ended, self._execution_started)
         self._defaults = Defaults(driver, images)
-        self.rooms = Rooms(HostTies(driver, images, self._devbox, self._lock, self._image))
+        self.doors = Doors(driver, self._devbox)
+        self.rooms = Rooms(HostTies(driver, images, self._devbox, self._lock, self._image, self._journal))
         self._users_in_images: set[tuple[str, str, int | None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -259,14 +261,12 @@ class Host:
     async def executions(self, devbox_id: str) -> list[ExecutionState]:
         """All executions of a devbox, oldest first."""
         devbox = self._devbox(devbox_id)
-        found = await devbox.executions.all()
-        return [execution.state(devbox_id, devbox.spec.limits) for execution in found]
+        return [one.state(devbox_id, devbox.spec.limits) for one in await devbox.executions.all()]
 
     def under_way(self, devbox_id: str) -> list[ExecutionState]:
         """The executions of a running devbox that have not completed; no others are looked at."""
         devbox = self._devbox(devbox_id)
-        active = devbox.executions.active.values()
-        return [execution.state(devbox_id, devbox.spec.limits) for execution in active]
+        return [one.state(devbox_id, devbox.spec.limits) for one in devbox.executions.active.values()]
 
     async def wait(self, devbox_id: str, execution_id: str, timeout: float) -> ExecutionState:
         """Wait until it has completed or the time is over; returns the state then."""

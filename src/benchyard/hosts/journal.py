@@ -67,8 +67,10 @@ class Journal:
         """Note a devbox, and whether it should run."""
         folder = self.folder(entry.request.id)
         folder.mkdir(mode=0o700, exist_ok=True)
+        # Its variables may be secrets: what has ended, or rests, needs none until it is started anew.
+        env = {**entry.request.env} if entry.should_run else {}
         # Not `asdict`, which copies everything below too.
-        request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": {**entry.request.env}}
+        request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
         request["mounts"] = [vars(each) for each in entry.request.mounts]
         write_whole(folder / "request.json", {**vars(entry), "request": request})
 

@@ -104,6 +104,8 @@ class _Scene:
         if f"BENCHYARD_BUILDER={self._data}/images/" in environment:
             return "a build of a server that is gone"
         line = _text(f"/proc/{pid}/cmdline")
+        if "benchyard.gateway" in line and f"{self._data}/gateway" in line:
+            return None if self._living or self._server else "a gateway that nobody needs"
         return "holds no devbox" if "keeper.main()" in line and f"{self._devboxes}/" in line else None
 
     def _is_warden(self, pid: int) -> bool:

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchyard.devboxes.base import Capability, Driver, Kill, Process
@@ -12,7 +12,7 @@ from benchyard.hosts import answers, changes
 from benchyard.hosts.answers import Carried
 from benchyard.hosts.changes import Changes
 from benchyard.hosts.devbox import Devbox
-from benchyard.hosts.journal import Entry
+from benchyard.hosts.journal import Entry, Journal
 from benchyard.images.store import Image, ImageStore
 
 _PATIENCE_SECONDS = 15.0
@@ -29,6 +29,7 @@ class HostTies:
     lock: Callable[[str], asyncio.Lock]
     image: Callable[[Entry], Awaitable[Image]]
     """What a devbox was started from."""
+    journal: Journal
 
 
 @dataclass
@@ -53,6 +54,14 @@ class Rooms:
             with contextlib.suppress(NotFound):
                 found |= {each.source for each in self._ties.devbox(devbox_id).entry.request.mounts}
         return found
+
+    def give(self, devbox_id: str, env: Mapping[str, str]) -> None:
+        """Set variables for every command from now on, as if the devbox had been started with them."""
+        devbox = self._ties.devbox(devbox_id)
+        request = replace(devbox.entry.request, env={**devbox.entry.request.env, **env})
+        if request != devbox.entry.request:
+            devbox.entry = replace(devbox.entry, request=request)
+            self._ties.journal.write(devbox.entry)
 
     async def mark(self, devbox_id: str) -> bool:
         """Remember the devbox's disk as it is, for `changed`; False if it holds too much to be exact."""

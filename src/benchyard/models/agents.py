@@ -154,6 +154,10 @@ class AgentView(Model):
     source: AgentSource | None = None
     run_command: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
+    installed_versions: list[str] | None = None
+    """Of a public one: those that are on the server already; `version` is the one that is run by default."""
+    keys: dict[str, list[str]] | None = None
+    """Of a public one: provider -> the variables any of which holds a key for it."""
 
 
 class AgentListView(Model):

@@ -7,8 +7,10 @@ from pydantic import Field
 
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireFloat
 from benchyard.models.blueprints import Service
+from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest, GatewaySpec
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount, Mount
+from benchyard.models.network_policies import Egress
 from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
 
 
@@ -47,7 +49,7 @@ class DevboxRequest(Model):
     mounts: list[Mount] | None = None
     file_mounts: dict[str, str] | None = None
     code_mounts: list[CodeMount] | None = None
-    gateways: dict[str, Any] | None = None
+    gateways: dict[str, GatewayRequest] | None = None
     mcp: dict[str, Any] | None = None
     tunnel: TunnelRequest | None = None
 
@@ -86,6 +88,10 @@ class DevboxPurpose(Model):
     """How what is done in it will be scored: what it looks like at the start is kept accordingly."""
     shown: dict[str, str] = Field(default_factory=dict)
     """Path inside -> folder of the host that is shown there, read-only."""
+    agent_network_policy: str | None = None
+    """What it may reach once it is prepared, by the id or name of a policy."""
+    agent_egress: Egress | None = None
+    """That policy as it was when the devbox was made; it is the devbox's own once that is prepared."""
 
 
 class MountedAgent(Model):
@@ -103,7 +109,7 @@ class MountedAgent(Model):
 
 
 class Devbox(Record):
-    """A devbox as it is kept; secret values and tokens are never part of it."""
+    """A devbox as it is kept; secret values and tokens are part of it only sealed."""
 
     status: DevboxStatus = DevboxStatus.PROVISIONING
     name: str | None = None
@@ -130,8 +136,20 @@ class Devbox(Record):
     initiator_id: str | None = None
     tunnel: Tunnel | None = None
     purpose: DevboxPurpose | None = None
+    egress: Egress | None = None
+    """What its network policy said when it was made; later changes are for later devboxes."""
     ssh_keys: list[str] = Field(default_factory=list)
     """The public halves of the keys that open it by ssh."""
+    given: str | None = Field(default=None, repr=False)
+    """The values of its secrets, sealed: they are taken out of what it says, whatever became of them."""
+    doors: list[GatewayDoor] = Field(default_factory=list)
+    """The HTTP APIs that it reaches through the gateway."""
+
+    @property
+    def gateway_specs(self) -> dict[str, GatewaySpec] | None:
+        """The gateways that it was made with, by the prefix of their variables."""
+        made_with = [each for each in self.doors if each.prefix]
+        return {str(each.prefix): GatewaySpec.model_validate(each.model_dump()) for each in made_with} or None
 
     def columns(self) -> Columns:
         """Found by name, status, and what it was made from."""
@@ -161,6 +179,7 @@ class DevboxView(Model):
     initiator_type: InitiatorType = "api"
     initiator_id: str | None = None
     tunnel: TunnelView | None = None
+    gateway_specs: dict[str, GatewaySpec] | None = None
 
 
 class DevboxListView(Model):

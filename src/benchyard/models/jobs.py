@@ -6,16 +6,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from benchyard.models.agents import AgentChoice
-from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat, WireInt
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireInt
+from benchyard.models.budgets import Budget
+from benchyard.models.orchestration import OrchestratorConfig, Seconds
 from benchyard.models.runs import BenchmarkRunState
 from benchyard.models.trials import EndedBy, FailureReason, OutcomeState, TrialState, TrialView
 
 MOST_TRIALS = 100_000
 MOST_AGENTS = 100
-MOST_ATTEMPTS = 1_000
-MOST_CONCURRENT = 10_000
-MOST_SECONDS = 30 * 24 * 3600
-RETRIES_DEFAULT = 2
 HARBOR_BYTES = 256 * 1024
 MOST_REQUESTS = 50
 JOB_KEY = "benchyard.job"
@@ -43,7 +41,6 @@ Variables = dict[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")],
     Annotated[str, StringConstraints(max_length=128 * 1024, pattern=r"^[^\x00]*$")],
 ]
-Seconds = Annotated[WireFloat, Field(gt=0, le=MOST_SECONDS)]
 
 
 class AgentEnvironment(Model):
@@ -66,6 +63,10 @@ class AgentConfig(Model):
     agent_environment: AgentEnvironment | None = None
     version: Label | None = None
     """An extension: which version of the agent; the newest when it is not said."""
+    base_url: Label | None = None
+    """An extension: where its model is asked, instead of where the server would."""
+    logprobs: WireBool | None = None
+    """An extension: whether the gateway asks for logprobs and token ids too, and keeps them."""
 
     @property
     def label(self) -> str:
@@ -73,39 +74,6 @@ class AgentConfig(Model):
         version = f"@{self.version}" if self.version else ""
         model = f":{self.model_name}" if self.model_name else ""
         return f"{self.name}{version}{model}"
-
-
-class OrchestratorConfig(Model):
-    """How a job is carried out; from `max_retries` on these are extensions."""
-
-    n_concurrent_trials: Annotated[WireInt, Field(ge=1, le=MOST_CONCURRENT)] | None = None
-    n_attempts: Annotated[WireInt, Field(ge=0, le=MOST_ATTEMPTS)] | None = None
-    timeout_multiplier: Annotated[WireFloat, Field(gt=0, le=1000)] | None = None
-    quiet: WireBool | None = None
-    max_retries: Annotated[WireInt, Field(ge=0, le=20)] | None = None
-    """How often a trial is begun again after a failure of the infrastructure."""
-    deadline_seconds: Seconds | None = None
-    """Of the whole job."""
-
-    @property
-    def attempts(self) -> int:
-        """How often each agent tries each scenario."""
-        return self.n_attempts or 1
-
-    @property
-    def concurrency(self) -> int:
-        """How many trials of the job may run at the same time."""
-        return self.n_concurrent_trials or 1
-
-    @property
-    def multiplier(self) -> float:
-        """What every limit of time is multiplied by."""
-        return self.timeout_multiplier or 1.0
-
-    @property
-    def retries(self) -> int:
-        """How often the infrastructure may fail a trial before that is its result."""
-        return RETRIES_DEFAULT if self.max_retries is None else self.max_retries
 
 
 class Selection(Model):
@@ -221,6 +189,8 @@ class Job(Record):
     end_time_ms: int | None = None
     deadline_ms: int | None = None
     failure_reason: str | None = None
+    spent: Budget = Field(default_factory=Budget)
+    """Of its budget, what had been used when it was begun again; dollars are None where that is not known."""
     rescoring: Rescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
     requests: list[str] = Field(default_factory=list)

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field, StringConstraints
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import Mount
+from benchyard.models.run_gateways import RunGateway
 from benchyard.models.scenarios import Isolation, Scenario, ScenarioView
 
 
@@ -150,11 +151,14 @@ class TamperReport(Model):
     """Why something is unknown."""
 
 
+TraceKind = Literal["file", "atif"]
+
+
 class Trace(Model):
     """A file that was uploaded with a run."""
 
     name: str
-    kind: Literal["file", "atif"] = "file"
+    kind: TraceKind = "file"
     object_id: str
     size_bytes: int
 
@@ -163,7 +167,7 @@ class TraceRequest(Model):
     """A file for a run: a stored object, or a trajectory right here."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
-    kind: Literal["file", "atif"] = "file"
+    kind: TraceKind = "file"
     object_id: str | None = None
     trajectory: dict[str, Any] | None = None
 
@@ -237,6 +241,8 @@ class ScenarioRun(Record):
     traces: list[Trace] = Field(default_factory=list)
     usage: dict[str, float] = Field(default_factory=dict)
     """Tokens and cost, when they are known."""
+    gateway: RunGateway | None = None
+    """What of models code of the user's own may ask; a trial's agent has a way of its own."""
     scorer_multiplier: float = 1.0
     """What the time of its scorers is multiplied by: the job's, where it is a trial's."""
 
@@ -268,6 +274,7 @@ class ScenarioRun(Record):
             rescoring=self.rescoring,
             rescoring_failure=self.rescoring_failure,
             traces=self.traces,
+            usage=self.usage or None,
             earlier_results=self.earlier_results if scenario else None,
             scenario=scenario.view() if scenario else None,
         )
@@ -298,6 +305,8 @@ class ScenarioRunView(Model):
     rescoring: Rescoring | None = None
     rescoring_failure: str | None = None
     traces: list[Trace] = Field(default_factory=list)
+    usage: dict[str, float] | None = None
+    """What was spent on models, once no more can be."""
     earlier_results: list[ContractResult] | None = None
     scenario: ScenarioView | None = None
 

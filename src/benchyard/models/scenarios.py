@@ -9,6 +9,7 @@ from benchyard.models.base import (
     Metadata,
     Model,
     Record,
+    ShortText,
     WireFloat,
     WireInt,
 )
@@ -92,6 +93,8 @@ class ScoringRules(Model):
     """What scorers can reach."""
     scoring_secrets: dict[str, str] | None = None
     """Environment variable -> name of a secret that scorers get."""
+    agent_network_policy: ShortText | None = None
+    """The network policy, by id or name, from when the devbox is prepared: setup has what the devbox has."""
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
     """The time an agent has in a job, unless the job gives it less."""
 
@@ -102,6 +105,7 @@ RULES_IN_METADATA = {
     "benchyard.nop_score": "nop_score",
     "benchyard.scoring_network": "scoring_network",
     "benchyard.scoring_secrets": "scoring_secrets",
+    "benchyard.agent_network_policy": "agent_network_policy",
     "benchyard.agent_timeout_sec": "agent_timeout_sec",
 }
 """Metadata key -> the rule that it gives, for clients that cannot send the field."""

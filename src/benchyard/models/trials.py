@@ -32,6 +32,9 @@ AGENTS_OWN = frozenset({"agent", "timeout", "budget"})
 EndedBy = Literal["timeout", "budget"]
 """What ended the agent before it ended itself; what it left was scored all the same."""
 
+TrialNetwork = Literal["none", "gateway", "allow-list", "open"]
+"""What a trial's devbox could reach: nothing, the gateway only, what a policy lists too, or anything."""
+
 PASSED = 1.0
 
 
@@ -80,6 +83,7 @@ class Trial(Record):
     """How many before it in this place the infrastructure failed, one after the other."""
     scenario_run_id: str | None = None
     devbox_id: str | None = None
+    network: TrialNetwork | None = None
     score: float | None = None
     ended_by: EndedBy | None = None
     exit_status: int | None = None
@@ -150,6 +154,8 @@ class TrialView(Model):
     is_superseded: bool
     scenario_run_id: str | None = None
     devbox_id: str | None = None
+    network: TrialNetwork | None = None
+    """What its devbox could reach; None until it is there."""
     score: float | None = None
     ended_by: EndedBy | None = None
     exit_status: int | None = None

@@ -184,9 +184,15 @@ def _run_id(job: Job, agent: int) -> str:
 def _usage(trials: Iterable[Trial]) -> dict[str, float]:
     """All that was spent, on trials that do not count any more too."""
     found: dict[str, float] = defaultdict(float)
+    is_whole = True
     for each in trials:
         for name, amount in each.usage.items():
             found[name] += amount
+        if each.usage.get("model_calls") and "cost_usd" not in each.usage:
+            is_whole = False
+    if not is_whole:
+        # A sum that leaves out what is not known would be taken for the whole.
+        found.pop("cost_usd", None)
     return dict(found)
 
 

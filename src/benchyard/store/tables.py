@@ -51,6 +51,8 @@ TABLES = {
         _noun("benchmark_jobs"),
         _noun("trials"),
         _noun("agents"),
+        _noun("gateway_configs", unique_name=True),
+        _noun("network_policies", unique_name=True),
     )
 }
 

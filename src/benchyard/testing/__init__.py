@@ -1,1 +1,1 @@
-"""Contract suites that authors of extensions run against their own work."""
+"""For tests: contract suites that authors of extensions run, a real server, a model that plays scripts."""

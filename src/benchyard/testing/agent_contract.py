@@ -12,7 +12,7 @@ import pytest
 
 from benchyard import registry
 from benchyard.agents import catalog
-from benchyard.agents.base import LOGS_FOLDER, PROMPT_FILE, Agent, Ended, Task, contract_env
+from benchyard.agents.base import LOGS_FOLDER, PROMPT_FILE, Agent, Ended, ModelAccess, Task, contract_env
 from benchyard.devboxes.base import Capability, Driver, Shown, Stdin
 from benchyard.errors import UsageError
 from benchyard.hosts.kits import KitFolders, Kits
@@ -45,6 +45,17 @@ def scenario(**changes: Any) -> ScenarioView:
     return ScenarioView.model_validate({**fields, **changes})
 
 
+def access(**changes: Any) -> ModelAccess:
+    """A way to a model, for agents that ask for one; nothing listens there."""
+    fields = {
+        "url": "http://127.0.0.1:9/anthropic",
+        "token": "token-of-the-trial",
+        "provider": "anthropic",
+        "model": "a model/of 'ours'",
+    }
+    return ModelAccess(**{**fields, **changes})
+
+
 def task(**changes: Any) -> Task:
     """A task of that scenario, for a user without rights."""
     fields = {
@@ -53,6 +64,7 @@ def task(**changes: Any) -> Task:
         "scenario": scenario(),
         "user": _USER,
         "model": "a model/of 'ours'",
+        "access": access(),
     }
     return Task(**{**fields, **changes})
 
@@ -112,7 +124,7 @@ class AgentContract(Makes):
     @contract()
     async def test_it_tells_failure_from_success(self, yard: Yard) -> None:
         agent = await self.agent(_kits(yard))
-        assert agent.judge(Ended(0)) is None
+        assert agent.judge(Ended(0, calls=1)) is None
         reason = agent.judge(Ended(3, stderr_tail="warning\nno such model\n\n", hint="more memory"))
         assert reason is not None
         assert all(each in reason for each in ("3", "no such model", "more memory"))
@@ -142,8 +154,14 @@ class AgentContract(Makes):
         )
         await yard.driver.control(devbox, command.id, Stdin(STATEMENT.encode(), close=True))
         result = await yard.finish(command)
-        tail = result.stderr.decode(errors="replace")
-        return devbox, Ended(result.status.exit_status, result.status.signal, stderr_tail=tail)
+        ended = Ended(
+            result.status.exit_status,
+            result.status.signal,
+            stderr_tail=result.stderr.decode(errors="replace"),
+            stdout_tail=result.stdout.decode(errors="replace"),
+            calls=1,
+        )
+        return devbox, ended
 
 
 def _kits(yard: Yard) -> Kits:

@@ -14,6 +14,7 @@ from benchyard.testing.change_contract import ChangeContract
 from benchyard.testing.command_contract import CommandContract
 from benchyard.testing.connect_contract import ConnectContract
 from benchyard.testing.devbox_contract import DevboxContract
+from benchyard.testing.door_contract import DoorContract
 from benchyard.testing.file_contract import FileContract
 from benchyard.testing.inside_contract import InsideContract
 from benchyard.testing.mount_contract import MountContract
@@ -27,6 +28,7 @@ class DriverContract(
     CommandContract,
     ConnectContract,
     DevboxContract,
+    DoorContract,
     FileContract,
     InsideContract,
     MountContract,

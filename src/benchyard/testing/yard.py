@@ -207,9 +207,12 @@ def processes_with(text: str) -> list[int]:
     return [pid for pid in _pids() if text.encode() in _read(f"/proc/{pid}/cmdline")]
 
 
-def holders(folder: Path) -> list[int]:
-    """The processes, our own left out, that name `folder` in their command line, mounts or open files."""
-    return [pid for pid in _pids() if pid != os.getpid() and _holds(pid, str(folder))]
+def holders(place: Path | str) -> list[int]:
+    """The processes, our own left out, that name a folder in their command line, mounts or open files.
+
+    Or a socket, as `socket:[INODE]`.
+    """
+    return [pid for pid in _pids() if pid != os.getpid() and _holds(pid, str(place))]
 
 
 def _holds(pid: int, path: str) -> bool:

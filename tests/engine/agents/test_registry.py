@@ -58,7 +58,7 @@ def test_what_is_not_there_is_answered_with_what_is(tmp_path: Path) -> None:
         await registered(engine, "agt_1", version="1.0")
         await registered(engine, "agt_3", name="silent", run_command=None)
         assert "did you mean 'mine'" in await refused(engine, "mien")
-        assert "command, nop, oracle, silent, mine" in await refused(engine, "x" * 9000)
+        assert "opencode, oracle, silent, mine" in await refused(engine, "x" * 9000)
         assert "did you mean '1.0'" in await refused(engine, "mine", version="1.00")
         assert "no versions" in await refused(engine, "oracle", version="1")
         assert "agt_none" in await refused(engine, "mine", agent_id="agt_none")

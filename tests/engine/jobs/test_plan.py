@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from benchyard.engine.jobs.plan import again, places, planned, selected, trial_id
 from benchyard.errors import UsageError
-from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, OrchestratorConfig, Selection
+from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, Selection
+from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.scenarios import InputContext, Scenario, ScoringContract, ScoringFunction
 from benchyard.models.trials import FailureReason
 

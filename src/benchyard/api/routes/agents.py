@@ -58,7 +58,7 @@ async def devbox_counts(services: ServicesDep) -> AgentDevboxCountsView:
 @router.get("/{id}", response_model_exclude_none=True)
 async def retrieve(id: str, services: ServicesDep) -> AgentView:
     """Look an agent up."""
-    return (await services.engine.agents.known.get(id)).view()
+    return (await services.engine.agents.views([await services.engine.agents.known.get(id)]))[0]
 
 
 @router.post("/{id}/delete")
@@ -71,5 +71,5 @@ async def delete(id: str, services: ServicesDep) -> dict[str, Any]:
 async def _page(services: Services, query: Query, whose: Where, version: str | None) -> AgentListView:
     narrowed = replace(query, where={**query.where, **whose})
     page = await services.engine.agents.known.page(narrowed, version)
-    agents = [agent.view() for agent in page.items]
+    agents = await services.engine.agents.views(page.items)
     return AgentListView(agents=agents, has_more=page.has_more, total_count=page.total_count)

@@ -4,28 +4,31 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter
 
+from benchyard.engine.launch import INSTEAD_OF_MCP
 from benchyard.errors import NotYet
 
 router = APIRouter(include_in_schema=False)
 
 _VERBS = ["GET", "POST", "DELETE"]
 _PATHS = {
-    "/v1/devboxes/{id}/create_gateway_token": "gateway tokens",
     "/v1/devboxes/{id}/create_mcp_token": "MCP tokens",
     "/v1/devboxes/evictions/watch": "devbox evictions",
     "/v1/restricted_keys": "restricted keys",
 }
 _ROOMS = {
     "axons": "axons",
-    "network-policies": "network policies",
-    "gateway-configs": "gateway configs",
     "mcp-configs": "MCP configs",
 }
 
+_INSTEAD = {"MCP tokens": INSTEAD_OF_MCP, "MCP configs": INSTEAD_OF_MCP}
+"""What to do meanwhile, by feature."""
+
 
 def _not_yet(feature: str) -> Callable[[], Awaitable[None]]:
+    instead = f"; {_INSTEAD[feature]}" if feature in _INSTEAD else ""
+
     async def answer() -> None:
-        raise NotYet(f"not served yet: {feature}", feature=feature)
+        raise NotYet(f"not served yet: {feature}{instead}", feature=feature)
 
     return answer
 

@@ -7,10 +7,12 @@ from benchyard.api.archives import ZIP, archive_response
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.holding import bytes_stream, held
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.links import outside_url
 from benchyard.api.pages import NamedQuery, narrowed
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.engine.runs.scenario_runs import RUN_PREFIX
+from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
 from benchyard.models.runs import (
     RescoreRequest,
     RunListView,
@@ -95,6 +97,21 @@ async def download_logs(id: str, services: ServicesDep) -> Response:
     """Get the logs of a run as a zip without folders."""
     run = await services.engine.scenario_runs.get(id)
     return await archive_response(services, services.engine.run_logs.packed([run]), ZIP)
+
+
+@router.post("/runs/{id}/open_gateway", response_model_exclude_none=True)
+async def open_gateway(
+    id: str, request: Request, services: ServicesDep, body: RunGatewayRequest
+) -> RunGatewayView:
+    """Let code of one's own ask a model, metered and recorded with the run (an extension)."""
+    opened = await services.engine.run_gateways.open(id, body)
+    return RunGatewayView(
+        url=opened.url,
+        outside_url=outside_url(request, id, opened.choice.provider),
+        token=opened.token,
+        provider=opened.choice.provider,
+        model=opened.choice.model or None,
+    )
 
 
 @router.post("/runs/{id}/traces", response_model_exclude_none=True)

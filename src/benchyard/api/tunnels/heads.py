@@ -68,7 +68,7 @@ def request_head(asked: Asked, is_our_key: Callable[[str], bool]) -> h11.Request
     """The request as the program inside gets it; raises h11.LocalProtocolError if it cannot be written."""
     headers = [
         (name, value)
-        for name, value in _passing(asked.headers, _OURS)
+        for name, value in passing(asked.headers, _OURS)
         if not (name == b"authorization" and is_our_key(_bearer(value)))
         and not (asked.address.prefix and name in _OF_OUR_ADDRESS)
     ]
@@ -94,7 +94,7 @@ def answer_headers(asked: Asked, answer: h11.Response) -> list[Header]:
         raise h11.RemoteProtocolError("an answer that is not one")
     has_coding = any(name == b"transfer-encoding" for name, _ in given)
     dropped = frozenset([b"content-length"]) if has_coding or answer.status_code in _BODILESS else frozenset()
-    headers = list(_passing(given, dropped))
+    headers = list(passing(given, dropped))
     if asked.address.prefix:
         headers = [(name, value) for name, value in headers if name not in _OF_OUR_ADDRESS]
         headers.append((b"content-security-policy", SANDBOX))
@@ -110,7 +110,8 @@ def switch_head(answer: h11.InformationalResponse) -> bytes:
     return b"\r\n".join([b"HTTP/1.1 101 Switching Protocols", *lines, b"", b""])
 
 
-def _passing(headers: Iterable[Header], dropped: frozenset[bytes]) -> Iterable[Header]:
+def passing(headers: Iterable[Header], dropped: frozenset[bytes]) -> Iterable[Header]:
+    """Headers without those that concern one hop only, and without these."""
     kept = list(headers)
     named = {token for name, value in kept if name == b"connection" for token in _tokens(value)}
     left_out = _ONE_HOP | dropped | named

@@ -8,7 +8,8 @@ from benchyard.client.devbox import Devbox
 from benchyard.client.scenario_runs import Place, Trajectory
 from benchyard.client.sdk.walking import everything
 from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import StatePageFields
+from benchyard.client.wanted import RunGatewayFields, StatePageFields
+from benchyard.models.run_gateways import RunGatewayView
 from benchyard.models.runs import BenchmarkRunView, ContractResult, ScenarioRunView
 
 
@@ -81,6 +82,14 @@ class ScenarioRun(Group[S]):
     def download_logs(self, file: Place) -> Steps[int]:
         """Write its logs to a file, as a zip without folders; returns the size."""
         return (yield from scenario_runs.download_logs(self.id, file))
+
+    @call
+    def open_gateway(self, **fields: Unpack[RunGatewayFields]) -> Steps[RunGatewayView]:
+        """Let code of your own ask a model by a token, metered and recorded with the run.
+
+        `url` is for code in the devbox, `outside_url` for code anywhere else.
+        """
+        return (yield from scenario_runs.open_gateway(self.id, fields))
 
     @call
     def upload_trace(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from benchyard.devboxes.box import connecting, opening, processes, roster, supervisor, wire
 from benchyard.devboxes.box.custody import GRACE_SECONDS, Custody
+from benchyard.devboxes.box.doors import Doors
 
 _LONGEST_POLL_MS = 2**31 - 1
 _OPEN_SECONDS = 20.0
@@ -50,6 +51,7 @@ class Agent:
         self.supervisors: dict[int, Custody] = {}
         self.commands: dict[str, Custody] = {}
         self.openings: dict[int, _Opening] = {}
+        self.doors = Doors()
         self.spare: Custody | None = None
         self.spare_until = time.monotonic() + _SPARE_SECONDS
 
@@ -148,7 +150,7 @@ class Agent:
             self._forward(connection, message)
         elif operation in ("open", "processes"):
             self._look(connection, message)
-        elif operation in ("connect", "network", "root"):
+        elif operation in ("connect", "listen", "network", "root"):
             self._connect(connection, message)
         elif operation == "list":
             self._send(connection, {"seq": message["seq"], "commands": list(self.commands)})
@@ -196,6 +198,7 @@ class Agent:
         if pid == 0:
             mine.close()
             self.listener.close()
+            self.doors.close()
             for other in self.connections.values():
                 other.close()
             for held in self.supervisors.values():
@@ -325,10 +328,12 @@ class Agent:
 
     def _connect(self, connection: socket.socket, message: dict[str, Any]) -> None:
         try:
-            if message["op"] != "connect":
-                connecting.share(connection, message)
-            else:
+            if message["op"] == "connect":
                 connecting.answer(connection, message)
+            elif message["op"] == "listen":
+                self.doors.answer(connection, message)
+            else:
+                connecting.share(connection, message)
         except OSError:
             # The host is gone, which the next poll tells.
             return
@@ -350,6 +355,7 @@ class Agent:
             due = time.monotonic() + _OPEN_SECONDS
             self.openings[pid] = _Opening(connection, message["seq"], due)
             return
+        self.doors.close()
         if message["op"] == "processes":
             roster.answer(connection, message, first=first, ours=ours)
         opening.answer(connection, message, can_change_user=self.can_change_user)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchyard.devboxes.inside import MOST_PROCESSES, MOST_WATCHED, Inside, Process, Watch
+from benchyard.devboxes.parts import connecting
 from benchyard.devboxes.parts.running import Running
 from benchyard.devboxes.parts.watching import Watcher
 from benchyard.errors import DevboxError, StillWaiting
@@ -34,6 +35,9 @@ class AskingInside(Inside):
 
     async def kill_all(self, devbox_id: str) -> None:
         await self._ask(devbox_id, {"op": "kill_all"})
+
+    async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
+        return await connecting.listen(self._get(devbox_id).ask, devbox_id, port)
 
     async def watch(self, devbox_id: str, paths: Sequence[str]) -> Watch | None:
         if len(paths) > MOST_WATCHED:

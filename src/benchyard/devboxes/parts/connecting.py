@@ -1,4 +1,4 @@
-"""The host's half of a connection into a devbox: its first process begins it, here it is waited for."""
+"""The host's half of connections into a devbox, which its first process begins, and of doors out of it."""
 
 import asyncio
 import errno
@@ -7,10 +7,21 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from benchyard.devboxes.box import doors
 from benchyard.devboxes.box.connecting import LOOPBACK
-from benchyard.errors import DevboxError, NotFound, StillWaiting, UsageError
+from benchyard.errors import (
+    BenchyardError,
+    Conflict,
+    DevboxError,
+    Forbidden,
+    NotFound,
+    StillWaiting,
+    TooMany,
+    UsageError,
+)
 
 PATIENCE_SECONDS = 10.0
+_DOOR_SECONDS = 30.0
 _LARGEST_PORT = 65_535
 
 Ask = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], list[int]]]]
@@ -67,3 +78,46 @@ async def _writable(descriptor: int) -> None:
         os.close(descriptor)
         raise
     loop.remove_writer(descriptor)
+
+
+async def listen(ask: Ask, devbox_id: str, port: int) -> tuple[int, int]:
+    """A descriptor of a door and its port, or the error that says why there is none."""
+    if not 0 <= port <= _LARGEST_PORT:
+        raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}, or 0 for a free one")
+    try:
+        async with asyncio.timeout(_DOOR_SECONDS):
+            reply, descriptors = await ask({"op": "listen", "port": port})
+    except TimeoutError as error:
+        raise StillWaiting(
+            f"devbox {devbox_id} opened no door in {_DOOR_SECONDS:.0f} s; it may stand still for a snapshot",
+            port=port,
+        ) from error
+    if not reply["ok"]:
+        raise _no_door(reply["errno"], devbox_id, port)
+    return _checked(descriptors[0], devbox_id, port)
+
+
+def _no_door(number: int, devbox_id: str, port: int) -> BenchyardError:
+    if number == errno.EADDRINUSE:
+        return Conflict(
+            f"port {port} of devbox {devbox_id} is taken by a program there, or no port is free; "
+            "end that program, or ask for another port",
+            port=port,
+        )
+    if number == errno.EMFILE:
+        return TooMany(f"devbox {devbox_id} has {doors.MOST} doors, which is the most it can have", port=port)
+    if number == errno.EACCES:
+        return Forbidden(
+            f"devbox {devbox_id} may not listen on port {port}; ask for one above 1023", port=port
+        )
+    return DevboxError(f"devbox {devbox_id} opened no door on port {port}: {os.strerror(number)}", port=port)
+
+
+def _checked(descriptor: int, devbox_id: str, port: int) -> tuple[int, int]:
+    """What came out of the devbox, if it is what was asked for: a socket that listens on its loopback."""
+    with socket.socket(fileno=descriptor) as door:
+        address, found = door.getsockname()
+        listens = bool(door.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+        if not listens or address != LOOPBACK[4][1] or port not in (0, found):
+            raise DevboxError(f"devbox {devbox_id} sent a socket that is not the door on port {port}")
+        return door.detach(), found

@@ -4,6 +4,7 @@ A loader looks for libraries in places that belong to whoever made the system it
 written in the programs, the libraries and the loader itself, and are changed here, in their bytes.
 """
 
+import mmap
 import os
 import re
 import struct
@@ -35,6 +36,9 @@ _CACHE_FLAGS = {62: 0x0303, 183: 0x0A03}
 """Machine -> how a library for it is marked in a cache: x86-64 and aarch64."""
 
 
+Content = bytes | mmap.mmap
+
+
 class _Part(NamedTuple):
     """One entry of a program's table."""
 
@@ -63,6 +67,14 @@ def loader(content: bytes) -> str | None:
     for part in _parts(content):
         if part.type == _INTERPRETER:
             return os.fsdecode(content[part.offset : part.offset + part.size].rstrip(b"\0"))
+    return None
+
+
+def loader_place(content: Content) -> tuple[int, int] | None:
+    """Where in a program the path of its loader is, and how many bytes it may have; None if it names none."""
+    for part in _parts(content):
+        if part.type == _INTERPRETER:
+            return part.offset, part.size
     return None
 
 
@@ -160,7 +172,7 @@ def _in_dev(folder: re.Match[bytes]) -> bytes:
     return b"/dev".ljust(len(folder[0]), b"/")
 
 
-def _parts(content: bytes) -> Iterator[_Part]:
+def _parts(content: Content) -> Iterator[_Part]:
     start, size, count = (int.from_bytes(content[at : at + width], "little") for at, width in _PROGRAM_TABLE)
     for at in range(start, start + size * count, max(size, _SMALLEST_PART)):
         kind, _flags, offset, address, _physical, length = struct.unpack_from("<IIQQQQ", content, at)

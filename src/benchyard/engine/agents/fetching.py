@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchyard.agents.packages import Package
 from benchyard.engine.mounts import CREDENTIALS
 from benchyard.models.agents import AgentSource, GitSource, NpmSource, PipSource
 
@@ -15,7 +16,7 @@ command -v npm >/dev/null || {
     exit 127
 }
 npm install --global --prefix "$PWD" --cache "$(mktemp -d)" --no-fund --no-audit --no-update-notifier \
-    --no-progress --loglevel error -- "$BY_SPEC" &&
+    --no-progress --loglevel error -- "$BY_SPEC" ${BY_MORE:-} &&
 mkdir -p bin && ln -sfn -- "$BY_NODE" bin/node
 """
 _PIP = """\
@@ -24,7 +25,7 @@ printf 'home = %s\\ninclude-system-site-packages = false\\nversion = %s\\n' "$BY
     > pyvenv.cfg &&
 ln -sfn -- "$BY_PYTHON" bin/python3 && ln -sfn python3 bin/python &&
 UV_CACHE_DIR=$(mktemp -d) "$BY_UV" pip install --python "$PWD/bin/python3" --link-mode copy --no-progress \
-    --color never --no-python-downloads --compile-bytecode -- "$BY_SPEC"
+    --color never --no-python-downloads --compile-bytecode -- "$BY_SPEC" ${BY_MORE:-}
 """
 _GIT = (
     f"git -c credential.helper= -c credential.helper={shlex.quote(CREDENTIALS)} "
@@ -37,6 +38,8 @@ for BY_REF in "$BY_WANTED" "v$BY_WANTED"; do
 done
 true
 """
+
+_UNKNOWN = ("code ETARGET", "code E404", "there is no version of", "No matching distribution")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,20 @@ def steps(source: AgentSource, version: str | None) -> list[Step]:
     if source.pip:
         return [_pip(source.pip, version)]
     return _git(source.git, version) if source.git else []
+
+
+def package_steps(package: Package) -> list[Step]:
+    """What is run for a public agent: nothing of its own, since what we take of it needs no scripts."""
+    env = {"BY_SPEC": package.spec, "BY_MORE": " ".join(package.more)}
+    env |= {"npm_config_ignore_scripts": "true", "npm_config_omit": "optional"}
+    script = _PIP if package.type == "pip" else _NPM
+    steps = [Step(f"{package.type} install {package.spec}", script, env)]
+    return steps + [Step(f"$ {command}", command) for command in package.setup]
+
+
+def is_unknown_version(said: str) -> bool:
+    """Whether what npm or pip said is that there is no such version."""
+    return any(each in said for each in _UNKNOWN)
 
 
 def _npm(source: NpmSource, version: str | None) -> Step:

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchyard.agents.registered import Installed
 from benchyard.devboxes.base import Capability, Limits, Network, Shown, Stdin
 from benchyard.devboxes.trees import unpack_plain
-from benchyard.engine.agents import fetching, indexes
+from benchyard.engine.agents import fetching, indexes, loaders, public
 from benchyard.engine.agents.runtimes import Runtime, runtime_of
 from benchyard.engine.boot import DEFAULT_USER
 from benchyard.engine.build_steps import end_devbox
@@ -35,6 +35,7 @@ from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.agents import RegisteredAgent
 from benchyard.models.devboxes import Devbox
 from benchyard.models.mounts import ObjectMount
+from benchyard.scorers import programs
 
 FOLDER = "/opt/benchyard/agents"
 """Where agents are shown in devboxes, each in a folder of its own."""
@@ -66,6 +67,8 @@ class Installer:
         target = f"{FOLDER}/{record.id}"
         # What it runs with is part of it: its links lead there.
         key = f"agent {_LAYOUT} {record.id} {' '.join(kit.target for kit in runtime.kits)}"
+        if package := public.package_of(record):
+            key += f" {package}"
 
         async def fill(folder: Path) -> None:
             async with self._turns:
@@ -128,8 +131,19 @@ class _Installation:
             await self._fetch()
             await self._set_up()
             await self._keep(folder)
+            await asyncio.to_thread(self._finish, folder)
         finally:
             await uninterrupted(end_devbox(self.tools, self.devbox_id))
+
+    def _finish(self, folder: Path) -> None:
+        """Make the programs of a public agent start in any image, and note which one it is (blocks)."""
+        package = public.package_of(self.record)
+        for program in package.programs if package else ():
+            try:
+                loaders.use(folder / program, f"{self.runtime.kits[0].target}/{programs.LOADER}")
+            except InstallFailed as error:
+                raise self.failed(error.message) from error
+        public.note(folder, self.record)
 
     def _start_request(self) -> StartRequest:
         settings = self.tools.settings
@@ -169,7 +183,9 @@ class _Installation:
         if source.object:
             await self._unpack(source.object.object_id)
             return
-        for step in fetching.steps(source, self.record.version):
+        package = public.package_of(self.record)
+        steps = fetching.package_steps(package) if package else fetching.steps(source, self.record.version)
+        for step in steps:
             secret = {fetching.TOKEN: self.token} if step.takes_token and self.token else {}
             await self._shell(step.title, step.command, {**self.env, **step.env}, secret)
 
@@ -219,8 +235,16 @@ class _Installation:
             await host.control(self.devbox_id, state.id, Stdin(given.encode(), close=True))
         state = await completed(self.tools, state)
         if state.exit_status != 0:
-            raise self.failed(f"{title[:200]!r} ended with {state.exit_status}{await self._said(state)}")
+            said = await self._said(state)
+            raise self.failed(f"{self._explained(said)}{title[:200]!r} ended with {state.exit_status}{said}")
         return state
+
+    def _explained(self, said: str) -> str:
+        """In our own words where a version is not there, which is the mistake that people make."""
+        package = public.package_of(self.record)
+        if package is None or not fetching.is_unknown_version(said):
+            return ""
+        return f"the registry has no version {package.version} of {package.name}; "
 
     async def _said(self, state: ExecutionState) -> str:
         """What to do about it, and the last lines of what was said."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from benchyard.agents import catalog
 from benchyard.agents.registered import FOLDER_NAME, check_kwargs
+from benchyard.engine.agents import public
 from benchyard.engine.asked import Asked
 from benchyard.engine.journal import now_ms
 from benchyard.engine.objects import Objects
@@ -34,7 +35,7 @@ class AgentRecords:
 
     async def publish(self) -> None:
         """Let those that come with us be listed, and no others that once did."""
-        wanted = {f"{AGENT_PREFIX}public_{name}": name for name in catalog.names()}
+        wanted = {f"{public.PREFIX}{name}": name for name in catalog.names()}
         known = await self.records.ids(PUBLIC)
         for id in known - set(wanted):
             await self.records.delete(id)
@@ -117,11 +118,11 @@ class AgentRecords:
         if agent_id is None and name in catalog.names():
             return _ours(name, version, kwargs)
         found = await (self.named(name, agent_id) if agent_id else self._version(name, version))
+        if found.is_public and found.name == name:
+            return _ours(name, version, kwargs)
         if found.name != name or (version not in (None, LATEST) and found.version != version):
             known = f"{found.name}@{found.version}" if found.version else found.name
             raise UsageError(f"agent {found.id} is {known}; give its own name and version, or no agent_id")
-        if found.is_public:
-            return _ours(name, version, kwargs)
         if found.run_command is None:
             raise UsageError(
                 f"agent {found.name!r} was registered without a command to run it; register it again with "
@@ -161,10 +162,7 @@ class AgentRecords:
 
 
 def _ours(name: str, version: str | None, kwargs: Mapping[str, str]) -> AgentChoice:
-    if version not in (None, LATEST):
-        raise UsageError(f"agent {name!r} comes with the server and has no versions to choose from")
-    catalog.make(name, kwargs)
-    return AgentChoice(name=name, kwargs=dict(kwargs))
+    return public.chosen(name, None if version == LATEST else version, kwargs)
 
 
 def _content(record: RegisteredAgent) -> tuple[object, ...]:

@@ -3,14 +3,16 @@
 import asyncio
 import posixpath
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from benchyard.agents import catalog, placeholders
 from benchyard.agents.base import Agent
+from benchyard.agents.public import PublishedAgent
 from benchyard.agents.registered import Installed, OwnAgent, OwnConfig
 from benchyard.devboxes.base import Capability, Shown
+from benchyard.engine.agents import public
 from benchyard.engine.agents.installing import Installer
 from benchyard.engine.agents.records import AgentRecords
 from benchyard.engine.launch import MAX_TOKEN_CHARACTERS
@@ -18,7 +20,7 @@ from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, InstallFailed, NotSupported, UsageError, from_os
 from benchyard.hosts.kits import Kit, KitFolders
-from benchyard.models.agents import AgentChoice, AgentDevboxCountsView, RegisteredAgent
+from benchyard.models.agents import AgentChoice, AgentDevboxCountsView, AgentView, RegisteredAgent
 from benchyard.models.devboxes import Devbox, MountedAgent
 from benchyard.models.mounts import AgentMount
 from benchyard.store.collection import Collection
@@ -45,20 +47,36 @@ class Agents:
         """What a job shall run; raises UsageError with the agents, versions or kwargs there are."""
         return await self.known.resolve(name, agent_id, version, kwargs)
 
-    async def check(self, choice: AgentChoice, model: str | None) -> None:
-        """Raise UsageError where an agent cannot be run with this model; nothing is installed for it."""
+    async def check(self, choice: AgentChoice, model: str | None) -> Agent[Any] | None:
+        """The agent, if it comes with us; raises UsageError where it cannot be run with this model.
+
+        Nothing is installed for it. Of the models of one that asks through the gateway nothing is said: whose
+        they are depends on the upstreams of the server.
+        """
         if choice.agent_id is None:
-            catalog.make(choice.name, choice.kwargs).check(model)
-            return
+            agent = catalog.make(choice.name, choice.kwargs)
+            if isinstance(agent, PublishedAgent):
+                public.record(choice)
+            else:
+                agent.check(model)
+            return agent
         record = await self.known.get(choice.agent_id)
         if record.run_command is None:
             raise UsageError(f"agent {record.name!r} was registered without a command to run it")
         placeholders.check_model(record.run_command, model)
+        return None
+
+    async def views(self, records: Sequence[RegisteredAgent]) -> list[AgentView]:
+        """Agents as the wire shows them."""
+        versions = await asyncio.to_thread(public.installed, self._tools.settings.data / "kits")
+        return [public.view(record, versions) for record in records]
 
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
         """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
+            if isinstance(agent, PublishedAgent) and (made := public.record(choice)):
+                agent.installed = await self.installed(made)
             return agent, self._shown(await agent.kits(self._kits))
         record = await self.known.get(choice.agent_id)
         if record.run_command is None:

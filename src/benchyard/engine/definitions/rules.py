@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from benchyard.errors import UsageError
 from benchyard.models.scenarios import RULES_IN_METADATA, ScoringContract, ScoringRules
 
-_WORDS = frozenset({"benchyard.scoring", "benchyard.scoring_network"})
+_WORDS = frozenset({"benchyard.scoring", "benchyard.scoring_network", "benchyard.agent_network_policy"})
 """Keys whose value is a word; the others hold JSON."""
 _WEIGHTS_OFF = 1e-6
 

@@ -12,8 +12,8 @@ from benchyard.engine.jobs.casting import AgentSource
 from benchyard.engine.jobs.harbor import HarborDataset, HarborJob, parse
 from benchyard.engine.jobs.plan import check_size, selected
 from benchyard.engine.journal import now_ms
+from benchyard.engine.model_keys import ModelKeys
 from benchyard.engine.runs.profiles import check_gates
-from benchyard.engine.secrets import Secrets
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import AgentChoice
 from benchyard.models.benchmarks import Benchmark
@@ -26,9 +26,9 @@ from benchyard.models.jobs import (
     JobRequest,
     JobSource,
     JobSpec,
-    OrchestratorConfig,
     ScenariosSpec,
 )
+from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
 
@@ -53,12 +53,12 @@ class Asking:
     """Makes jobs of requests."""
 
     def __init__(
-        self, benchmarks: Benchmarks, scenarios: Scenarios, agents: AgentSource, secrets: Secrets
+        self, benchmarks: Benchmarks, scenarios: Scenarios, agents: AgentSource, keys: ModelKeys
     ) -> None:
         self._benchmarks = benchmarks
         self._scenarios = scenarios
         self._agents = agents
-        self._secrets = secrets
+        self._keys = keys
 
     async def job(self, asked: Asked, request: JobRequest) -> Job:
         """The job that is asked for; raises UsageError naming what is wrong with it."""
@@ -93,7 +93,9 @@ class Asking:
     async def _choice(self, config: AgentConfig) -> AgentChoice:
         given = config.name, config.agent_id, config.version, config.kwargs or {}
         choice = await self._agents.resolve(*given)
-        await self._agents.check(choice, config.model_name)
+        agent = await self._agents.check(choice, config.model_name)
+        if agent is not None:
+            await self._keys.route(agent, config)
         return choice
 
     async def _wish(self, request: JobRequest) -> _Wish:
@@ -172,7 +174,7 @@ class Asking:
         environment = config.agent_environment or AgentEnvironment()
         for name in (environment.secrets or {}).values():
             try:
-                await self._secrets.value(name)
+                await self._keys.secrets.value(name)
             except NotFound as error:
                 raise UsageError(error.message, field="agent_environment.secrets") from error
         profile = RunProfile(env_vars=environment.environment_variables, secrets=environment.secrets)

@@ -8,7 +8,8 @@ from benchyard.devboxes.base import Shown
 from benchyard.engine.definitions.scenarios import Scenarios
 from benchyard.engine.jobs.failures import TrialFailed
 from benchyard.engine.jobs.way import Cast
-from benchyard.errors import NotFound
+from benchyard.engine.model_keys import ModelKeys
+from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import AgentChoice
 from benchyard.models.jobs import Job
 from benchyard.models.scenarios import Scenario
@@ -23,8 +24,8 @@ class AgentSource(Protocol):
     ) -> AgentChoice:
         """Which agent is meant; raises UsageError with those there are."""
 
-    async def check(self, choice: AgentChoice, model: str | None) -> None:
-        """Raise UsageError where an agent cannot be run with this model."""
+    async def check(self, choice: AgentChoice, model: str | None) -> Agent[Any] | None:
+        """The agent, if it comes with us; raises UsageError where it cannot be run with this model."""
 
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
         """An agent that can be used at once, and what its devbox must show; installed if it was not."""
@@ -33,9 +34,10 @@ class AgentSource(Protocol):
 class Casting:
     """Finds the cast of trials."""
 
-    def __init__(self, scenarios: Scenarios, agents: AgentSource) -> None:
+    def __init__(self, scenarios: Scenarios, agents: AgentSource, keys: ModelKeys) -> None:
         self._scenarios = scenarios
         self._agents = agents
+        self._keys = keys
 
     async def install(self, job: Job) -> None:
         """Make every agent of a job ready; raises an error that says what to do."""
@@ -51,7 +53,12 @@ class Casting:
         except NotFound as error:
             told = f"agent {choice.name!r} ({choice.agent_id}) was deleted while the job ran"
             raise TrialFailed("infrastructure", "AgentGone", told) from error
-        return Cast(job, scenario, agent, shown)
+        try:
+            route = await self._keys.route(agent, job.spec.agent_configs[trial.agent])
+        except UsageError as error:
+            # It was there when the job was made.
+            raise TrialFailed("infrastructure", "SecretGone", error.message) from error
+        return Cast(job, scenario, agent, shown, route)
 
     async def scenario(self, id: str, revision: int) -> Scenario:
         """A scenario as it was when its job began."""

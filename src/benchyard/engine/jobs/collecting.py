@@ -1,21 +1,19 @@
 """What an agent left in its folder of logs, kept with the run: its trajectory, and what else lies there."""
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
 
 from benchyard.agents.base import TRAJECTORY
 from benchyard.engine.descriptors import read_all
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.ids import id_from_bytes
-from benchyard.engine.jobs.way import Way
-from benchyard.engine.runs.traces import RUN_KEY, check_atif
+from benchyard.engine.jobs.way import Way, scrubber
+from benchyard.engine.runs.traces import check_atif
+from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.setup import completed
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.hosts.host import ExecRequest
-from benchyard.models.objects import ObjectRequest, ObjectState
-from benchyard.models.runs import TraceRequest
+from benchyard.models.runs import TraceKind
 
 MOST_FILES = 50
 MOST_FILE_BYTES = 32 * 1024**2
@@ -31,11 +29,13 @@ _log = logging.getLogger(__name__)
 async def collect(way: Way) -> None:
     """Keep the agent's logs; what cannot be kept is told in the server's log, and the trial goes on."""
     left = MOST_BYTES
+    clean = await scrubber(way)
     for path in (await _paths(way))[:MOST_FILES]:
         try:
-            left -= await _keep(way, path, min(left, MOST_FILE_BYTES))
+            left -= await _keep(way, path, min(left, MOST_FILE_BYTES), clean)
         except (BenchyardError, OSError) as error:
-            _log.warning("trial %s: %s of the agent's logs is not kept: %s", way.trial.id, path, error)
+            told = clean.text(f"{path} of the agent's logs is not kept: {error}")
+            _log.warning("trial %s: %s", way.trial.id, told)
 
 
 async def _paths(way: Way) -> list[str]:
@@ -56,26 +56,17 @@ async def _paths(way: Way) -> list[str]:
     return sorted(found, key=lambda path: (path != TRAJECTORY, path))
 
 
-async def _keep(way: Way, path: str, most: int) -> int:
-    """Keep one file as a trace of the run; returns its size. The same again changes nothing."""
-    tools, run_id = way.desk.tools, str(way.trial.scenario_run_id)
-    name = _name(path.removeprefix(way.task().logs_folder).strip("/"))
+async def _keep(way: Way, path: str, most: int, clean: Scrubber) -> int:
+    """Keep one file, without secrets, as a trace of the run; its size. The same again changes nothing."""
+    tools = way.desk.tools
+    name = _name(clean.text(path.removeprefix(way.task().logs_folder).strip("/")))
     content = await read_all(await tools.host.open_read(way.the_devbox.id, path, way.user), path, most)
     if not content:
         return 0
-    object_id = id_from_bytes(_OBJECT_PREFIX, tools.vault.derive("trial-logs", f"{run_id}/{name}"))
-
-    async def pieces() -> AsyncIterator[bytes]:
-        yield content
-
-    wanted = ObjectRequest(name=name, content_type="binary", metadata={RUN_KEY: run_id})
-    stored = await tools.objects.create(object_id, wanted, None)
-    if stored.state == ObjectState.UPLOADING:
-        await tools.objects.upload(stored.id, pieces())
-        await tools.objects.complete(stored.id)
+    content = await asyncio.to_thread(clean.data, content)
     is_atif = path == TRAJECTORY and _is_atif(content)
-    request = TraceRequest(name=name, kind="atif" if is_atif else "file", object_id=object_id)
-    await way.desk.traces.add(run_id, Asked(object_id), request)
+    kind: TraceKind = "atif" if is_atif else "file"
+    await way.desk.traces.keep(str(way.trial.scenario_run_id), name, content, kind)
     return len(content)
 
 

@@ -3,7 +3,10 @@
 import contextlib
 from functools import partial
 
+from benchyard.agents import catalog
+from benchyard.engine.jobs.access import Access
 from benchyard.engine.jobs.active import Active
+from benchyard.engine.jobs.ledger import Ledger
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.work import until_kept
@@ -23,12 +26,17 @@ _UNFINISHED = [each.value for each in RunState if each not in ENDED_RUNS]
 class Ending:
     """Ends what belongs to trials and jobs; everything here may be done twice."""
 
-    def __init__(self, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns) -> None:
+    def __init__(
+        self, ledger: Ledger, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns, access: Access
+    ) -> None:
+        self._ledger = ledger
         self._runs = runs
         self._benchmark_runs = benchmark_runs
+        self.access = access
 
     async def tear_down(self, trial: Trial) -> None:
-        """End the scenario run of a trial that has ended, and its devbox."""
+        """End the scenario run of a trial that has ended, its devbox, and its way to a model."""
+        await self.access.end(trial)
         if trial.scenario_run_id is None:
             return
         reason = trial.failure.exception_message if trial.failure else None
@@ -78,7 +86,9 @@ class Ending:
                 await until_kept(partial(self._benchmark_runs.conclude, run_id, state, None))
 
     async def close(self, active: Active) -> None:
-        """End the benchmark runs of a job that is over."""
+        """End the benchmark runs of a job that is over, and let go of what was kept for its budget."""
+        if any(catalog.keys_of(choice.name) for choice in active.job.choices if choice.agent_id is None):
+            await self.access.forget(await self._ledger.trials.all({"parent": active.job.id}))
         is_whole = active.job.state not in (JobState.CANCELLED, JobState.TIMEOUT, JobState.FAILED)
         for agent, run_id in enumerate(active.job.benchmark_run_ids):
             is_done = is_whole or active.is_agent_over(agent)

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs import remains
+from benchyard.engine.jobs.access import spent_by
 from benchyard.engine.jobs.asking import Asking
 from benchyard.engine.jobs.casting import Casting
 from benchyard.engine.jobs.ending import Ending
@@ -85,6 +86,7 @@ class Jobs:
                 self._office.scheduler.add(job, trials)
         await remains.clear(self._ledger, self._office.ending, self._benchmark_runs)
         await self._office.rescorings.open()
+        await self._office.ending.access.clear(self._office.scheduler.trials(), self._tools.host.running())
         self._office.scheduler.open()
 
     async def create(self, asked: Asked, request: JobRequest) -> Job:
@@ -139,6 +141,8 @@ class Jobs:
                 active.job = active.job.asked(request_id)
             if stopped := await self._office.scheduler.stop(id, JobState.CANCELLED):
                 return stopped
+            # Its time may have been over in the same moment.
+            await self._office.scheduler.settle(id)
             # Nobody has it in hand then: not its plan, and not the scheduler.
             job = await self.records.get(id)
             if job.state in ENDED_JOBS:
@@ -201,13 +205,13 @@ class Jobs:
             counting = [each for each in trials if not each.is_superseded]
             chosen = [each for each in counting if wanted.is_chosen(each)]
             waiting = [each for each in counting if not each.has_ended]
-            if not chosen and not (waiting and wanted.waiting):
+            never = [] if wanted.waiting else [each for each in waiting if not _is_retry(each)]
+            if not chosen and len(never) == len(waiting):
                 raise Conflict(f"job {id} {wanted.otherwise}")
-            if not wanted.waiting:
-                never = (self._ledger.trial(canceled(each, _NEVER)) for each in waiting)
-                await asyncio.gather(*never)
+            await asyncio.gather(*(self._ledger.trial(canceled(each, _NEVER)) for each in never))
             # Together, so that thousands are kept in a few transactions.
             await asyncio.gather(*(self._replace(job, each) for each in chosen))
+            job = job.model_copy(update={"spent": spent_by(trials)})
             job = await self._under_way(job, JobState.QUEUED, request_id)
             self._office.scheduler.add(job, await self._ledger.trials.all({"parent": id}))
             return job
@@ -294,6 +298,11 @@ class Jobs:
 def _cut(name: str) -> str:
     """As much of a name as is kept of it."""
     return name[:1024].encode()[:MOST_NAME_BYTES].decode(errors="ignore")
+
+
+def _is_retry(trial: Trial) -> bool:
+    """Whether a user's retry made it: what it replaced is not chosen again, if that retry was cut short."""
+    return trial.retry > 0 and trial.n_lost == 0
 
 
 def _require_rest(job: Job) -> None:

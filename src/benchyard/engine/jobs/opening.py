@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from benchyard.engine.definitions.benchmarks import Benchmarks
+from benchyard.engine.jobs.access import Access
 from benchyard.engine.jobs.asking import Asking
 from benchyard.engine.jobs.capacity import Capacity
 from benchyard.engine.jobs.casting import AgentSource, Casting
@@ -13,8 +14,8 @@ from benchyard.engine.jobs.rescoring import Rescorings
 from benchyard.engine.jobs.scheduler import Scheduler
 from benchyard.engine.jobs.way import Desk
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.runs.traces import Traces
 from benchyard.engine.tools import Tools
 from benchyard.hosts.machine import this_machine
 from benchyard.store.database import Store
@@ -27,19 +28,21 @@ class Needs:
     benchmarks: Benchmarks
     runs: ScenarioRuns
     benchmark_runs: BenchmarkRuns
-    traces: Traces
+    gateways: RunGateways
     agents: AgentSource
 
 
 def make_jobs(tools: Tools, store: Store, needs: Needs) -> Jobs:
     """The jobs of this server; `open` takes up what an earlier one left."""
     ledger = Ledger(store, tools.work)
-    casting = Casting(needs.runs.scenarios, needs.agents)
-    ending = Ending(needs.runs, needs.benchmark_runs)
-    desk = Desk(tools, needs.runs, needs.traces, ledger)
+    spending, keys = needs.gateways.spending, needs.gateways.keys
+    access = Access(spending, keys, tools.vault)
+    casting = Casting(needs.runs.scenarios, needs.agents, keys)
+    ending = Ending(ledger, needs.runs, needs.benchmark_runs, access)
+    desk = Desk(tools, needs.runs, spending.traces, ledger, access)
     capacity = Capacity(this_machine(), tools.settings)
     office = Office(
-        asking=Asking(needs.benchmarks, needs.runs.scenarios, needs.agents, tools.secrets),
+        asking=Asking(needs.benchmarks, needs.runs.scenarios, needs.agents, keys),
         casting=casting,
         scheduler=Scheduler(desk, casting, capacity, ending),
         ending=ending,

@@ -35,7 +35,8 @@ async def end(job: Job, trials: Iterable[Trial], ledger: Ledger, ending: Ending)
         # That it was begun, and with which run, may not have been noted with it.
         run_id = runs.get(trial.id, trial.scenario_run_id)
         if not trial.has_ended and (trial.start_time_ms is not None or run_id is not None):
-            over = canceled(trial.model_copy(update={"scenario_run_id": run_id}), failure)
+            begun = trial.model_copy(update={"scenario_run_id": run_id})
+            over = canceled(await ending.access.settled(begun), failure)
             await until_kept(partial(ledger.trial, over))
             await ending.tear_down(over)
             found.append(over)

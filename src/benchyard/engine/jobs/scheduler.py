@@ -53,7 +53,11 @@ class Scheduler:
 
     def counts(self) -> Counter[TrialState]:
         """How many trials of jobs that are not over there are in each state."""
-        return Counter(trial.state for active in self._active.values() for trial in active.trials.values())
+        return Counter(trial.state for trial in self.trials())
+
+    def trials(self) -> list[Trial]:
+        """All trials of jobs that are not over."""
+        return [trial for active in self._active.values() for trial in active.trials.values()]
 
     def add(self, job: Job, trials: list[Trial]) -> None:
         """Look after a job from now on."""
@@ -106,7 +110,7 @@ class Scheduler:
         self._capacity.give_back(trial.id)
         if not trial.has_ended:
             failure = TrialFailed("cancelled", "Cancelled", f"the job was {_word(active.job.state)}")
-            trial = canceled(trial, failure)
+            trial = canceled(await self._desk.access.settled(trial), failure)
             active.put(trial)
             await until_kept(partial(self._desk.ledger.trial, trial))
         await self._ending.tear_down(trial)
@@ -177,6 +181,8 @@ class Scheduler:
             _log.exception("trial %s failed", trial.id)
             mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
             ended = failed(active.trials[trial.place], mistake)
+        # What it spent is spent, also where it failed before that was asked for.
+        ended = await self._desk.access.settled(ended)
         active.put(ended)
         await self._keep(active, ended)
         await self._ending.tear_down(ended)

@@ -4,13 +4,15 @@ import asyncio
 from functools import partial
 
 from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
-from benchyard.engine.build_log import Mask
 from benchyard.engine.descriptors import write_pieces
 from benchyard.engine.devboxes import Asked
+from benchyard.engine.egress import planned
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.collecting import collect
 from benchyard.engine.jobs.failures import TrialFailed, of_devbox, of_error, of_output, of_setup
-from benchyard.engine.jobs.way import Way
+from benchyard.engine.jobs.spending import ringing, settle
+from benchyard.engine.jobs.way import Way, scrubber
+from benchyard.engine.model_keys import other_secrets
 from benchyard.engine.runs.scenario_runs import RUN_PREFIX
 from benchyard.engine.runs.starting import Start
 from benchyard.engine.setup import completed, run_step
@@ -32,6 +34,7 @@ _SETUP_EXECUTION = "agent-setup"
 _GRACE_SECONDS = 30.0
 """After the bell: the devbox itself ends the agent's commands; if it does not, we do."""
 _TAIL_LINES = 20
+_STDOUT_BYTES = 64 * 1024
 
 _MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3:" "$2"'
 
@@ -42,6 +45,11 @@ def agent_seconds(way: Way) -> float:
     asked = way.config.timeout_seconds
     limits = [each for each in (own, asked) if each is not None]
     return min(limits, default=AGENT_SECONDS_DEFAULT) * way.multiplier
+
+
+def _waits(way: Way) -> float:
+    """How much longer that may be, if its model's provider lets it wait."""
+    return way.cast.job.orchestrator.waits if way.cast.route else 0.0
 
 
 async def provision(way: Way) -> None:
@@ -58,6 +66,7 @@ async def provision(way: Way) -> None:
     way.devbox = await desk.tools.roster.wait(way.run.devbox_id, _is_up, PROVISION_SECONDS * way.multiplier)
     if way.devbox.status in BOOTING:
         raise TrialFailed("infrastructure", "ProvisionTimeout", "the devbox did not come up in time")
+    way.note(network=planned(desk.tools, way.devbox).word(asks_models=way.cast.route is not None))
     if way.is_scored:
         await _recall(way)
     elif way.devbox.status in ENDED:
@@ -76,31 +85,18 @@ async def _begun(way: Way, run_id: str) -> ScenarioRun:
 
 async def _check_secrets(way: Way) -> None:
     """Raise TrialFailed for a secret that is gone since the job began: that is not the scenario's failure."""
+    environment = way.config.agent_environment
     try:
-        await _secrets(way)
+        for name in ((environment and environment.secrets) or {}).values():
+            await until_kept(partial(way.desk.tools.secrets.value, name))
     except NotFound as error:
         raise TrialFailed("infrastructure", "SecretGone", error.message) from error
-
-
-async def _secrets(way: Way) -> list[str]:
-    """The values of the secrets that the agent is given; raises NotFound for one that is gone."""
-    environment = way.config.agent_environment
-    names = (environment and environment.secrets) or {}
-    return [await until_kept(partial(way.desk.tools.secrets.value, name)) for name in names.values()]
-
-
-async def _shown(way: Way, told: str) -> str:
-    """What an agent said, for everybody who may see the job: without its secrets."""
-    try:
-        return Mask(await _secrets(way)).hide(told)
-    except NotFound:
-        return "(left out: a secret was deleted meanwhile, and may be in it)"
 
 
 async def _recall(way: Way) -> None:
     """What an earlier server knew of the agent's end, and may not have kept."""
     if state := await _known(way):
-        way.note(exit_status=state.exit_status, ended_by="timeout" if state.timed_out else None)
+        way.note(exit_status=state.exit_status, ended_by="timeout" if state.timed_out else way.trial.ended_by)
 
 
 def _start(way: Way) -> Start:
@@ -108,12 +104,13 @@ def _start(way: Way) -> Start:
     environment = way.config.agent_environment
     scorers = len(way.cast.scenario.scoring_contract.scoring_function_parameters)
     seconds = PROVISION_SECONDS + SETUP_SECONDS + way.cast.scenario.scorer_seconds * scorers
-    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agent_seconds(way) + 2 * seconds * max(1.0, way.multiplier)))
+    agents = agent_seconds(way) + _waits(way)
+    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 2 * seconds * max(1.0, way.multiplier)))
     return Start(
         scenario=way.cast.scenario,
         profile=RunProfile(
             env_vars=dict(environment.environment_variables or {}) if environment else None,
-            secrets=dict(environment.secrets or {}) if environment else None,
+            secrets=other_secrets(way.cast.agent, way.cast.route, environment) or None,
             purpose=f"trial {trial.id} of job {job.id}",
             # A trial ends its devbox itself; this is for the case that nobody is left to do it.
             launch_parameters=LaunchParameters(keep_alive_time_seconds=lifetime),
@@ -132,6 +129,9 @@ def _start(way: Way) -> Start:
 async def set_up(way: Way, launch: Launch) -> None:
     """What the agent finds in its devbox: the prompt, its own files, and a folder for its logs."""
     task, devbox_id = way.task(), way.the_devbox.id
+    if way.cast.route is not None:
+        # Also for an agent that works already: the gateway may have been killed with the server.
+        await way.desk.access.open(way.cast.job, way.trial, devbox_id, way.cast.route, agent_seconds(way))
     if await _known(way) is not None:
         return
     try:
@@ -153,19 +153,28 @@ async def run_agent(way: Way, launch: Launch) -> None:
     task, devbox_id = way.task(), way.the_devbox.id
     isolation = way.cast.scenario.scoring_isolation or "clean"
     seconds = agent_seconds(way)
+    waits = _waits(way)
     request = ExecRequest(
         id=AGENT_EXECUTION,
         command=f"exec < {task.prompt_file}\n{launch.command}",
         env={**contract_env(task), **launch.env},
         cwd=task.working_directory,
-        timeout_seconds=seconds,
+        timeout_seconds=seconds + waits,
         strict=isolation != "live",
     )
-    state = await _known(way) or await way.desk.tools.host.exec(devbox_id, request)
-    state, is_late = await _over(way, state, seconds)
-    if isolation != "live":
-        await _stop_everything(way)
-    await _judge(way, state, is_late=is_late)
+    try:
+        state = await _known(way) or await way.desk.tools.host.exec(devbox_id, request)
+        async with ringing(way, seconds, state) as bell:
+            state, is_late = await _over(way, state, seconds + waits)
+        if isolation != "live":
+            await _stop_everything(way)
+    except (BenchyardError, OSError):
+        # What it spent is spent, whatever became of its devbox.
+        await settle(way)
+        raise
+    printed = await _last_output(way, state)
+    await settle(way, printed)
+    await _judge(way, state, printed, is_late=is_late or bell.rang)
 
 
 async def _known(way: Way) -> ExecutionState | None:
@@ -199,7 +208,7 @@ async def _stop_everything(way: Way) -> None:
                 raise
 
 
-async def _judge(way: Way, state: ExecutionState, *, is_late: bool) -> None:
+async def _judge(way: Way, state: ExecutionState, printed: str, *, is_late: bool) -> None:
     """Note how the agent ended, and collect what it left; raises TrialFailed where it failed."""
     tools, devbox_id = way.desk.tools, way.the_devbox.id
     way.devbox = await _seen(way)
@@ -213,16 +222,31 @@ async def _judge(way: Way, state: ExecutionState, *, is_late: bool) -> None:
     way.note(exit_status=state.exit_status)
     await collect(way)
     error, _ = await tools.host.tail(devbox_id, AGENT_EXECUTION, "stderr", _TAIL_LINES)
-    error = await _shown(way, error)
+    # Before anything is cut off: half of a secret is one too.
+    clean = await scrubber(way)
+    error = clean.text(error)
     ended = Ended(
         exit_status=state.exit_status or 0,
         signal=state.signal,
         timed_out=timed_out,
         hint=state.hint,
         stderr_tail=error,
+        stdout_tail=clean.text(printed),
+        calls=int(way.trial.usage.get("model_calls", 0)),
+        last_error=clean.text(way.last_error) if way.last_error else None,
     )
-    if not timed_out and (reason := way.cast.agent.judge(ended)):
+    if way.trial.ended_by is None and (reason := way.cast.agent.judge(ended)):
         raise TrialFailed("agent", "AgentError", reason)
+
+
+async def _last_output(way: Way, state: ExecutionState) -> str:
+    """The end of what the agent printed, from the beginning of a line."""
+    if way.cast.route is None:
+        return ""
+    start = max(0, state.stdout_bytes - _STDOUT_BYTES)
+    pieces = way.desk.tools.host.output(way.the_devbox.id, AGENT_EXECUTION, "stdout", start, follow=False)
+    text = b"".join([piece async for piece in pieces])[-_STDOUT_BYTES:].decode(errors="replace")
+    return text.partition("\n")[2] if start else text
 
 
 async def score(way: Way) -> ContractResult:
@@ -243,6 +267,8 @@ async def score(way: Way) -> ContractResult:
     told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
     if way.trial.ended_by == "timeout":
         raise TrialFailed("timeout", "AgentTimeoutError", f"the agent's time was over, and {told}")
+    if way.trial.ended_by == "budget":
+        raise TrialFailed("budget", "BudgetExceeded", f"the agent's budget was used up, and {told}")
     raise TrialFailed("scorer", "ScorerError", told)
 
 

@@ -2,7 +2,7 @@
 
 from benchyard.engine.jobs.failures import TrialFailed, of_error
 from benchyard.engine.jobs.stages import lost, provision, run_agent, score, set_up
-from benchyard.engine.jobs.way import Way
+from benchyard.engine.jobs.way import Way, scrubber
 from benchyard.errors import BenchyardError, DevboxGone
 from benchyard.models.trials import Trial, TrialState
 
@@ -23,8 +23,13 @@ async def run_trial(way: Way) -> Trial:
             result = await score(way)
         return way.completed(result)
     except TrialFailed as failure:
-        return way.failed(failure)
+        return way.failed(await _shown(way, failure))
     except DevboxGone as error:
-        return way.failed(await lost(way, error))
+        return way.failed(await _shown(way, await lost(way, error)))
     except (BenchyardError, OSError) as error:
-        return way.failed(of_error(error))
+        return way.failed(await _shown(way, of_error(error)))
+
+
+async def _shown(way: Way, failure: TrialFailed) -> TrialFailed:
+    """A failure for everybody who may see the job: without its secrets."""
+    return TrialFailed(failure.kind, failure.name, (await scrubber(way)).text(failure.message))

@@ -5,14 +5,18 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchyard.agents.base import Agent, Launch, Task
+from benchyard.agents.base import Agent, Launch, ModelAccess, Task
 from benchyard.devboxes.base import Shown
+from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.homes import usual_home
+from benchyard.engine.jobs.access import Access
 from benchyard.engine.jobs.failures import TrialFailed
 from benchyard.engine.jobs.ledger import Ledger
 from benchyard.engine.journal import now_ms
+from benchyard.engine.model_keys import Route
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.traces import Traces
+from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.tools import Tools
 from benchyard.models.devboxes import Devbox
 from benchyard.models.jobs import AgentConfig, Job
@@ -29,6 +33,7 @@ class Desk:
     runs: ScenarioRuns
     traces: Traces
     ledger: Ledger
+    access: Access
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Cast:
     agent: Agent[Any]
     shown: tuple[Shown, ...]
     """What the agent's devbox must show of the host."""
+    route: Route | None = None
+    """Its way to its model; None for an agent that asks none through the gateway."""
 
 
 class Way:
@@ -56,6 +63,8 @@ class Way:
         self.run: ScenarioRun | None = None
         self.devbox: Devbox | None = None
         self.stage_name = ""
+        self.last_error: str | None = None
+        """What the agent's last call of its model failed with."""
 
     @property
     def config(self) -> AgentConfig:
@@ -100,7 +109,13 @@ class Way:
             scenario=scenario.view(),
             user=self.user,
             model=self.config.model_name,
+            access=self._access(),
+            is_online=self.trial.network == "open",
         )
+
+    def _access(self) -> ModelAccess | None:
+        route = self.cast.route
+        return self.desk.access.told(self.trial, self.the_devbox.id, route) if route else None
 
     def launch(self) -> Launch | None:
         """How the agent is started; None where nothing is."""
@@ -129,7 +144,7 @@ class Way:
 
     def completed(self, result: ContractResult) -> Trial:
         """The trial with its score."""
-        usage = self.run.usage if self.run else {}
+        usage = self.trial.usage or (self.run.usage if self.run else {})
         revision = result.scenario_revision
         state = TrialState.COMPLETED
         return self._ended(
@@ -144,6 +159,16 @@ class Way:
         self.trial = trial
         self._on_change(trial)
         return trial
+
+
+async def scrubber(way: Way) -> Scrubber:
+    """What knows the secrets of a trial, those that only the gateway was told too."""
+    environment = way.config.agent_environment
+    names = [*((environment and environment.secrets) or {}).values()]
+    if way.cast.route is not None and way.cast.route.secret is not None:
+        # Nobody has to name it: it may be one that the server keeps for all jobs.
+        names.append(way.cast.route.secret)
+    return await scrubber_of(way.desk.tools, way.trial.devbox_id or "", names)
 
 
 def failed(trial: Trial, failure: TrialFailed, stage: str | None = None) -> Trial:

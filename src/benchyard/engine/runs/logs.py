@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.logs import Logs
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, NotFound
 from benchyard.hosts.host import ExecutionState
 from benchyard.models.executions import LogLine
-from benchyard.models.runs import ScenarioRun
+from benchyard.models.runs import ScenarioRun, Trace
 
 MOST_STREAM_BYTES = 10 * 1024**2
 """Of one command's output; its end is kept."""
@@ -47,37 +49,43 @@ class RunLogs:
 
     async def _pack(self, run: ScenarioRun, writer: "_Writer") -> None:
         scenario = await self._runs.scenario(run)
+        scrubber = await scrubber_of(self._tools, run.devbox_id, (scenario.scoring_secrets or {}).values())
         await writer.add(run, "run.json", run.view(scenario).model_dump_json(indent=2).encode())
         for index, result in enumerate(run.result.scoring_function_results if run.result else []):
             name = f"scorer-{index}-{result.scoring_function_name}.log"
-            await writer.add(run, name, result.output.encode(errors="replace"))
+            await writer.add(run, name, scrubber.text(result.output).encode(errors="replace"))
         try:
             lines = await self._logs.lines(run.devbox_id, None, None)
             states = await self._tools.host.executions(run.devbox_id)
         except NotFound:
             # Outputs of devboxes that ended long ago are not kept.
             lines, states = [], []
-        await writer.add(run, "devbox.log", "".join(_text(line) for line in lines).encode(errors="replace"))
+        await writer.add(
+            run, "devbox.log", "".join(_text(line, scrubber) for line in lines).encode(errors="replace")
+        )
         for state in states:
             for stream, size in (("stdout", state.stdout_bytes), ("stderr", state.stderr_bytes)):
                 if size:
-                    content = await self._output(state, stream, size)
+                    content = await self._output(state, stream, size, scrubber)
                     await writer.add(run, f"{state.id}.{stream}.log", content)
         for trace in run.traces:
-            await self._trace(run, trace.name, trace.object_id, writer)
+            await self._trace(run, trace, writer, scrubber)
         await writer.finish(run)
 
-    async def _output(self, state: ExecutionState, stream: str, size: int) -> bytes:
+    async def _output(self, state: ExecutionState, stream: str, size: int, scrubber: Scrubber) -> bytes:
         start = max(0, size - MOST_STREAM_BYTES)
-        pieces = self._tools.host.output(state.devbox_id, state.id, stream, start, follow=False)
-        return b"".join([piece async for piece in pieces])[:MOST_STREAM_BYTES]
+        # From a little before: a secret may begin there.
+        first = max(0, start - scrubber.longest)
+        pieces = self._tools.host.output(state.devbox_id, state.id, stream, first, follow=False)
+        data = b"".join([piece async for piece in pieces])
+        return (await asyncio.to_thread(scrubber.data, data, start - first))[:MOST_STREAM_BYTES]
 
-    async def _trace(self, run: ScenarioRun, name: str, object_id: str, writer: "_Writer") -> None:
+    async def _trace(self, run: ScenarioRun, trace: Trace, writer: "_Writer", scrubber: Scrubber) -> None:
         try:
-            _, pieces = await self._tools.objects.content(object_id)
-            await writer.stream(run, f"trace-{name}", pieces)
+            _, pieces = await self._tools.objects.content(trace.object_id)
+            await writer.stream(run, f"trace-{trace.name}", scrubber.pieces(pieces))
         except BenchyardError as error:
-            writer.left_out.append(f"trace-{name}: {error.message}")
+            writer.left_out.append(f"trace-{trace.name}: {error.message}")
 
 
 class Packed:
@@ -131,6 +139,7 @@ def _flat(run: ScenarioRun, name: str) -> str:
     return f"{run.id}_{_UNSAFE.sub('-', name)[:150]}"
 
 
-def _text(line: LogLine) -> str:
+def _text(line: LogLine, scrubber: Scrubber) -> str:
     told = line.model_dump(exclude_none=True, exclude={"timestamp_ms"})
+    told |= {name: scrubber.text(told[name]) for name in ("message", "cmd") if name in told}
     return json.dumps({"timestamp_ms": line.timestamp_ms, **told}, ensure_ascii=False) + "\n"

@@ -1,8 +1,9 @@
 """What becomes of a run's record: when its devbox ends, when it is scored, when it cannot be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchyard.engine.journal import now_ms
+from benchyard.engine.scrubbing import Scrubber
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -27,6 +28,37 @@ class Outcome:
     final: FinalState | None = None
     gone: str | None = None
     """Why there is no final state."""
+
+
+def scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
+    """What a scoring led to without secrets: scorers may print them, and agents may call files after them."""
+    result, tamper, text = outcome.result, outcome.tamper, scrubber.text
+    told = [
+        each.model_copy(
+            update={
+                "output": text(each.output),
+                "reason": each.reason and text(each.reason),
+                "facts": {name: text(fact) for name, fact in each.facts.items()},
+            }
+        )
+        for each in result.scoring_function_results
+    ]
+    found: dict[str, object] = {}
+    for name in ("changed_outside", "special_inside"):
+        files = getattr(tamper, name)
+        found[name] = files and [each.model_copy(update={"path": text(each.path)}) for each in files]
+    for name in ("opened_by_scorers", "refused", "notes"):
+        lines = getattr(tamper, name)
+        found[name] = lines and [text(each) for each in lines]
+    left = tamper.processes
+    found["processes"] = left and [
+        each.model_copy(update={"command": text(each.command), "user": text(each.user)}) for each in left
+    ]
+    return replace(
+        outcome,
+        result=result.model_copy(update={"scoring_function_results": told}),
+        tamper=tamper.model_copy(update=found),
+    )
 
 
 def ended(run: ScenarioRun, state: RunState, reason: str | None = None) -> ScenarioRun:

@@ -10,8 +10,9 @@ from benchyard.engine.devboxes import Asked, Devboxes
 from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.board import Board
 from benchyard.engine.runs.finals import CANCELED
+from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.judging import Judging, attempt
-from benchyard.engine.runs.outcomes import after_devbox, ended, failed, scored
+from benchyard.engine.runs.outcomes import Outcome, after_devbox, ended, failed, scored
 from benchyard.engine.runs.rescoring import Rescorings
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.stages import frozen_id
@@ -48,18 +49,27 @@ class Records:
     benchmark_runs: Collection[BenchmarkRun]
 
 
+@dataclass(frozen=True)
+class Means:
+    """What runs are carried out with."""
+
+    devboxes: Devboxes
+    scoring: Scoring
+    gateways: RunGateways
+
+
 class ScenarioRuns:
     """All scenario runs of this server."""
 
-    def __init__(
-        self, tools: Tools, records: Records, scenarios: Scenarios, devboxes: Devboxes, scoring: Scoring
-    ) -> None:
+    def __init__(self, tools: Tools, records: Records, scenarios: Scenarios, means: Means) -> None:
+        devboxes, scoring = means.devboxes, means.scoring
         self.records = records.scenario_runs
         self.board = Board(records.scenario_runs)
         self.scenarios = scenarios
         self._tools = tools
         self._devboxes = devboxes
         self._scoring = scoring
+        self._gateways = means.gateways
         self._starting = Starting(tools, records.benchmark_runs, devboxes, scoring)
         self._judging = Judging(tools, scoring)
         self._rescorings = Rescorings(tools, self.board, scenarios, scoring)
@@ -67,6 +77,7 @@ class ScenarioRuns:
     async def open(self) -> None:
         """Go on with what a stop cut short: scorings begin again, ends are noted and seen to."""
         unfinished = await self.records.all({"status": [each.value for each in _S if each not in ENDED_RUNS]})
+        await self._gateways.take_up(unfinished)
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
         asked = await self._rescorings.asked()
         await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.roster.live()})
@@ -232,6 +243,7 @@ class ScenarioRuns:
         return await self.records.get(id)
 
     async def _end(self, run: ScenarioRun) -> ScenarioRun:
+        run = await self._gateways.end(run)
         with contextlib.suppress(NotFound):
             await self._devboxes.shutdown(run.devbox_id, force=True)
         return run
@@ -247,7 +259,8 @@ class ScenarioRuns:
             while devbox.status not in ENDED:
                 devbox = await self._tools.roster.wait(run.devbox_id, _has_ended, _HOUR)
             await self._tools.work.settle(_scoring_key(id))
-            await until_kept(partial(self.board.change, id, partial(after_devbox, devbox)))
+            run = await until_kept(partial(self.board.change, id, partial(after_devbox, devbox)))
+            await self._gateways.end(run)
 
     def _start_scoring(self, id: str) -> None:
         self._tools.work.start(_scoring_key(id), partial(self._score, id))
@@ -267,10 +280,14 @@ class ScenarioRuns:
         if run.state is not _S.SCORING:
             return
         scenario = await until_kept(partial(self.scenario, run))
-        found = await attempt(partial(self._judging.outcome, run, scenario), id)
+        found = await attempt(partial(self._outcome, run, scenario), id)
         outcome = failed(run, scenario, found) if isinstance(found, str) else found
         now = await until_kept(partial(self.board.change, id, partial(scored, run.scorings, outcome)))
         await self._scoring.finals.settle(run, now)
+
+    async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
+        """What the scorers make of a run, which asks no more models from then on."""
+        return await self._judging.outcome(await self._gateways.settle(run), scenario)
 
 
 def _scoring_key(run_id: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from benchyard.devboxes.base import Shown
 from benchyard.engine.boot import PRISTINE, SCORING_KIND
 from benchyard.engine.definitions.custom_scorers import CustomScorers
+from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.finals import LIVE, FinalStates, Kept
-from benchyard.engine.runs.outcomes import Outcome
+from benchyard.engine.runs.outcomes import Outcome, scrubbed
 from benchyard.engine.runs.rooms import SCORING_PREFIX
 from benchyard.engine.runs.stages import Apart, Case, Desk, Inside, Stage, mounts_of
 from benchyard.engine.runs.tamper import Findings
@@ -54,7 +55,9 @@ class Scoring:
         async with self._turns:
             results, kept = await self._results(desk)
         tamper = desk.findings.report(case.working_directory)
-        return Outcome(_together(case, results), tamper, kept.state, kept.gone)
+        names = (case.scenario.scoring_secrets or {}).values()
+        scrubber = await scrubber_of(self._tools, case.run.devbox_id, names)
+        return scrubbed(Outcome(_together(case, results), tamper, kept.state, kept.gone), scrubber)
 
     async def _results(self, desk: Desk) -> tuple[list[ScorerResult], Kept]:
         if self._tools.host.pretends:

@@ -1,25 +1,29 @@
 """Files that are uploaded with a run: anything at all, or a trajectory in ATIF."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
 from benchyard.engine.devboxes import Asked
-from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.given_secrets import scrubber_of
+from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.tools import Tools
 from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.models.objects import ObjectRequest, ObjectState
-from benchyard.models.runs import ScenarioRun, Trace, TraceRequest
+from benchyard.models.runs import ScenarioRun, Trace, TraceKind, TraceRequest
+from benchyard.store.collection import Collection
 
 MOST_TRACES = 100
 RUN_KEY = "benchyard.scenario_run"
 """The metadata of a trace's object that tells which run it belongs to."""
 _ATIF = "ATIF-"
+_OBJECT_PREFIX = "obj_"
 
 
 class Traces:
     """The traces of all runs; each is an object of its own."""
 
-    def __init__(self, tools: Tools, runs: ScenarioRuns) -> None:
+    def __init__(self, tools: Tools, runs: Collection[ScenarioRun]) -> None:
         self._tools = tools
         self._runs = runs
 
@@ -29,7 +33,7 @@ class Traces:
         existing = next((each for each in run.traces if each.name == request.name), None)
         if existing is not None and existing.object_id != (request.object_id or asked.id):
             raise Conflict(f"scenario run {run_id} has a trace {request.name!r}; choose another name")
-        trace = existing or await self._trace(run_id, asked, request)
+        trace = existing or await self._trace(run, asked, request)
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             if any(each.name == trace.name for each in run.traces):
@@ -38,21 +42,43 @@ class Traces:
                 raise UsageError(f"a run keeps at most {MOST_TRACES} traces; pack them into one file")
             return run.model_copy(update={"traces": [*run.traces, trace]})
 
-        return await self._runs.records.change(run_id, apply)
+        return await self._runs.change(run_id, apply)
+
+    async def keep(self, run_id: str, name: str, content: bytes, kind: TraceKind) -> None:
+        """Keep something of our own making with a run; the same name again changes nothing."""
+        object_id = self._own_id(run_id, name)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield content
+
+        objects = self._tools.objects
+        wanted = ObjectRequest(name=name, content_type="binary", metadata={RUN_KEY: run_id})
+        stored = await objects.create(object_id, wanted, None)
+        if stored.state == ObjectState.UPLOADING:
+            await objects.upload(stored.id, pieces())
+            await objects.complete(stored.id)
+        await self.add(run_id, Asked(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
+
+    def is_free(self, run: ScenarioRun, name: str) -> bool:
+        """Whether something of our own making can be, or is, kept under a name."""
+        return all(each.object_id == self._own_id(run.id, name) for each in run.traces if each.name == name)
 
     async def content(self, run_id: str, name: str) -> AsyncIterator[bytes]:
-        """The bytes of a trace; raises NotFound."""
+        """The bytes of a trace, without the secrets of the run; raises NotFound."""
         run = await self._runs.get(run_id)
         trace = next((each for each in run.traces if each.name == name), None)
         if trace is None:
             raise NotFound(f"scenario run {run_id} has no trace {name[:200]!r}")
         _, pieces = await self._tools.objects.content(trace.object_id)
-        return pieces
+        return (await scrubber_of(self._tools, run.devbox_id)).pieces(pieces)
 
-    async def _trace(self, run_id: str, asked: Asked, request: TraceRequest) -> Trace:
+    def _own_id(self, run_id: str, name: str) -> str:
+        return id_from_bytes(_OBJECT_PREFIX, self._tools.vault.derive("trial-logs", f"{run_id}/{name}"))
+
+    async def _trace(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> Trace:
         if (request.object_id is None) == (request.trajectory is None):
             raise UsageError("give either object_id or trajectory")
-        object_id = request.object_id or await self._stored(run_id, asked, request)
+        object_id = request.object_id or await self._stored(run, asked, request)
         try:
             stored, _ = await self._tools.objects.content(object_id)
         except NotFound as error:
@@ -61,15 +87,16 @@ class Traces:
             name=request.name, kind=request.kind, object_id=object_id, size_bytes=stored.size_bytes or 0
         )
 
-    async def _stored(self, run_id: str, asked: Asked, request: TraceRequest) -> str:
+    async def _stored(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> str:
         check_atif(request.trajectory)
-        data = json.dumps(request.trajectory).encode()
+        scrubber = await scrubber_of(self._tools, run.devbox_id)
+        data = await asyncio.to_thread(scrubber.data, json.dumps(request.trajectory).encode())
 
         async def pieces() -> AsyncIterator[bytes]:
             yield data
 
         objects = self._tools.objects
-        wanted = ObjectRequest(name=request.name, content_type="text", metadata={RUN_KEY: run_id})
+        wanted = ObjectRequest(name=request.name, content_type="text", metadata={RUN_KEY: run.id})
         stored = await objects.create(asked.id, wanted, asked.request_hash)
         if stored.state == ObjectState.UPLOADING:
             await objects.upload(stored.id, pieces())

@@ -11,12 +11,12 @@ Refusal = Literal["auth", "forbidden", "budget", "too_large", "bad_request", "un
 STATUS: Mapping[Refusal, int] = {
     "auth": 401,
     "forbidden": 403,
-    "budget": 400,
+    "budget": 402,
     "too_large": 413,
     "bad_request": 400,
     "unavailable": 502,
 }
-"""A used-up budget is a 400: every agent takes that as final, where it would try again after a 429."""
+"""A used-up budget is a 402: every agent takes that as final, soon, where it would try again after a 429."""
 
 
 class Dialect(ABC):

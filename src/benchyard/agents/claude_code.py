@@ -1,0 +1,88 @@
+"""Anthropic's Claude Code."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from benchyard.agents import packages, streams
+from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents.packages import Package
+from benchyard.agents.public import PublishedAgent, TurnsConfig
+from benchyard.agents.streams import Event
+
+OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
+"""With this one it says by itself that its token is one of a subscription."""
+
+_KEY = "ANTHROPIC_API_KEY"
+_MODELS = (
+    *("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"),
+    *("ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"),
+)
+"""Every model that it might choose by itself is the one it was given."""
+_COMMAND = """\
+mkdir -p "$state/config" && ln -s {native} "$state/config/projects"
+CLAUDE_CONFIG_DIR="$state/config" {program} -p --verbose --output-format stream-json \
+--permission-mode bypassPermissions --model {model}{turns}{tools} < {prompt}
+"""
+
+
+class ClaudeCodeAgent(PublishedAgent[TurnsConfig]):
+    """Speaks as Anthropic does."""
+
+    name = "claude-code"
+    Config = TurnsConfig
+    default_version = "2.1.325"
+    keys: ClassVar = {"anthropic": (_KEY, OAUTH)}
+
+    @classmethod
+    def package(cls, version: str) -> Package:
+        name = f"@anthropic-ai/claude-code-linux-{packages.machine()}"
+        return Package("npm", name, version, programs=(f"{packages.MODULES}/{name}/claude",))
+
+    def invocation(self, task: Task, access: ModelAccess) -> Launch:
+        turns = self.config.max_turns
+        command = _COMMAND.format(
+            native=self.native(task),
+            program=self.at(
+                f"{packages.MODULES}/@anthropic-ai/claude-code-linux-{packages.machine()}/claude"
+            ),
+            model=shlex.quote(access.model),
+            turns=f" --max-turns {turns}" if turns else "",
+            tools="" if task.is_online else " --disallowedTools WebSearch WebFetch",
+            prompt=shlex.quote(task.prompt_file),
+        )
+        return Launch(command, env=_environment(access))
+
+    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
+        return streams.dig(streams.last(found, "result"), "subtype") == "error_max_turns"
+
+    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+        result = streams.last(found, "result")
+        if result is None or result.get("is_error") is not True:
+            return None
+        return streams.said(result.get("result")) or "it ended with an error that it does not name"
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        found = {}
+        for event in streams.events(stdout_tail):
+            for part in streams.parts(event, "message", "content"):
+                id = part.get("tool_use_id")
+                if part.get("type") == "tool_result" and isinstance(id, str):
+                    found[id] = streams.text_of(part.get("content"))
+        return found
+
+
+def _environment(access: ModelAccess) -> dict[str, str]:
+    env = {
+        "ANTHROPIC_BASE_URL": access.url,
+        OAUTH if access.variable == OAUTH else _KEY: access.token,
+        # It refuses to work as root without questions where nobody says that nothing is at stake.
+        "IS_SANDBOX": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "2",
+        **dict.fromkeys(_MODELS, access.model),
+    }
+    if access.provider != "anthropic":
+        env["CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS"] = "1"
+    return env

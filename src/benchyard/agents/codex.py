@@ -1,0 +1,67 @@
+"""OpenAI's Codex."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import ClassVar
+
+from benchyard.agents import packages, streams
+from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents.packages import Package
+from benchyard.agents.public import PublicConfig, PublishedAgent
+from benchyard.agents.streams import Event
+
+_KEY = "OPENAI_API_KEY"
+_TREES = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-musl"}
+_COMMAND = """\
+mkdir -p "$state/codex" && ln -s {native} "$state/codex/sessions"
+CODEX_HOME="$state/codex" {program} exec --json --skip-git-repo-check \
+--dangerously-bypass-approvals-and-sandbox --disable plugins -m {model} {settings} - < {prompt}
+"""
+
+
+class CodexAgent(PublishedAgent[PublicConfig]):
+    """Speaks as OpenAI's Responses do. How many turns it takes cannot be limited."""
+
+    name = "codex"
+    Config = PublicConfig
+    default_version = "0.166.0"
+    keys: ClassVar = {"openai": (_KEY,)}
+
+    @classmethod
+    def package(cls, version: str) -> Package:
+        # Its programs need no C library; each finds the others beside it.
+        return Package("npm", "@openai/codex", f"{version}-linux-{packages.machine()}")
+
+    def invocation(self, task: Task, access: ModelAccess) -> Launch:
+        tree = f"{packages.MODULES}/@openai/codex/vendor/{_TREES[packages.machine()]}"
+        command = _COMMAND.format(
+            native=self.native(task),
+            program=self.at(f"{tree}/bin/codex"),
+            model=shlex.quote(access.model),
+            settings=" ".join(f"-c {shlex.quote(each)}" for each in _settings(task, access)),
+            prompt=shlex.quote(task.prompt_file),
+        )
+        return Launch(command, env={_KEY: access.token})
+
+    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+        turn = streams.last(found, "turn.failed", "turn.completed")
+        if turn is None or turn.get("type") != "turn.failed":
+            return None
+        return streams.said(turn.get("error")) or "its turn failed"
+
+
+def _settings(task: Task, access: ModelAccess) -> list[str]:
+    """A provider of our own: the one it has speaks by web sockets first, and looks for its key elsewhere."""
+    provider = {
+        "name": '"gateway"',
+        "base_url": json.dumps(f"{access.url}/v1"),
+        "env_key": json.dumps(_KEY),
+        "wire_api": '"responses"',
+        "supports_websockets": "false",
+        "request_max_retries": "2",
+        "stream_max_retries": "2",
+    }
+    table = ",".join(f"{name}={value}" for name, value in provider.items())
+    told = ["model_provider=gateway", "analytics.enabled=false", f"model_providers.gateway={{{table}}}"]
+    return told if task.is_online else [*told, 'web_search="disabled"']

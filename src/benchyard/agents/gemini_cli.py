@@ -1,0 +1,82 @@
+"""Google's Gemini CLI."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from benchyard.agents import packages, streams
+from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents.packages import Package
+from benchyard.agents.public import PublishedAgent, TurnsConfig
+from benchyard.agents.streams import Event
+
+_BUNDLE = f"{packages.MODULES}/@google/gemini-cli/bundle"
+_TURN_LIMIT = 53
+"""The exit status of one that took all its turns."""
+_UNNAMED = "it ended with an error that it does not name"
+_COMMAND = """\
+mkdir -p "$state/.gemini" && ln -s {native} "$state/.gemini/tmp" &&
+printf %s {settings} > "$state/.gemini/settings.json" || exit 1
+GEMINI_CLI_HOME="$state" {node} {program} --yolo -m {model} -o stream-json < {prompt}
+"""
+
+
+class GeminiCliAgent(PublishedAgent[TurnsConfig]):
+    """Speaks as Gemini does."""
+
+    name = "gemini-cli"
+    Config = TurnsConfig
+    default_version = "0.61.0"
+    keys: ClassVar = {"google": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
+
+    @classmethod
+    def package(cls, version: str) -> Package:
+        beside = f"{_BUNDLE}/vendor/ripgrep"
+        program = f"{beside}/rg-linux-{packages.machine()}"
+        # It trusts no other than the one beside it, or one of the system.
+        put = f"mkdir -p {beside} && mv {packages.ripgrep_bin()}/rg {program}"
+        return Package("npm", "@google/gemini-cli", version, more=(packages.ripgrep(),), setup=(put,))
+
+    def invocation(self, task: Task, access: ModelAccess) -> Launch:
+        command = _COMMAND.format(
+            native=self.native(task),
+            settings=shlex.quote(json.dumps(self._settings(task))),
+            node=self.at("bin/node"),
+            program=self.at(f"{_BUNDLE}/gemini.js"),
+            model=shlex.quote(access.model),
+            prompt=shlex.quote(task.prompt_file),
+        )
+        env = {
+            "GEMINI_API_KEY": access.token,
+            "GOOGLE_GEMINI_BASE_URL": access.url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            # Else it starts itself a second time, with more memory than a devbox may have.
+            "GEMINI_CLI_NO_RELAUNCH": "true",
+        }
+        return Launch(command, env=env)
+
+    def _settings(self, task: Task) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            # With an address of its own it would choose a way to log in that it then refuses.
+            "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+            "general": {"enableAutoUpdate": False, "maxAttempts": 3},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+        }
+        if self.config.max_turns:
+            settings["model"] = {"maxSessionTurns": self.config.max_turns}
+        if not task.is_online:
+            settings["tools"] = {"exclude": ["google_web_search", "web_fetch"]}
+        return settings
+
+    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
+        return ended.exit_status == _TURN_LIMIT
+
+    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+        result = streams.last(found, "result")
+        if result is None or result.get("status") != "error":
+            return None
+        told = streams.said(result.get("error"))
+        # An answer of the server in brackets, with what matters in it.
+        return streams.said(told.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED

@@ -1,0 +1,114 @@
+"""Goose, which speaks with every provider."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from benchyard.agents import packages, streams
+from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents.packages import Package
+from benchyard.agents.public import PublishedAgent, TurnsConfig
+from benchyard.agents.streams import Event
+from benchyard.errors import NotSupported
+
+_VARIABLES = {
+    "anthropic": ("ANTHROPIC_HOST", "ANTHROPIC_API_KEY"),
+    "openai": ("OPENAI_HOST", "OPENAI_API_KEY"),
+    "google": ("GOOGLE_HOST", "GOOGLE_API_KEY"),
+}
+_MADE_FOR = "x64"
+_FAILED = "Ran into this error"
+_NO_MONEY = "creditsExhausted"
+_LIMIT = "reached the maximum number of actions"
+_CERTIFICATES = "certificates.pem"
+_SET_UP = f'bin/node -p \'require("tls").rootCertificates.join("\\n")\' > {_CERTIFICATES}'
+_COMMAND = """\
+for file in "${{SSL_CERT_FILE:-}}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
+/etc/ssl/ca-bundle.pem /etc/ssl/cert.pem {certificates}; do
+    [ -s "$file" ] && break
+done
+[ "$file" != {certificates} ] || export SSL_CERT_FILE="$file"
+GOOSE_PATH_ROOT={native} {program} run --quiet --output-format stream-json --no-profile \
+--with-builtin developer{turns} -i {prompt} < /dev/null
+"""
+"""In an image without certificates it does not even start, though it needs none here."""
+
+
+class GooseAgent(PublishedAgent[TurnsConfig]):
+    """Speaks as the provider of its model does. It ends with 0 whatever happens."""
+
+    name = "goose"
+    Config = TurnsConfig
+    default_version = "1.52.0"
+    keys: ClassVar = {
+        "anthropic": ("ANTHROPIC_API_KEY",),
+        "openai": ("OPENAI_API_KEY",),
+        "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    }
+
+    @classmethod
+    def package(cls, version: str) -> Package:
+        if packages.machine() != _MADE_FOR:
+            raise NotSupported("agent 'goose' is published for x86-64 only; run it on such a machine")
+        name = "@aaif/goose-binary-linux-x64"
+        programs = (f"{packages.MODULES}/{name}/bin/goose",)
+        return Package("npm", name, version, setup=(_SET_UP,), programs=programs)
+
+    def invocation(self, task: Task, access: ModelAccess) -> Launch:
+        turns = self.config.max_turns
+        command = _COMMAND.format(
+            native=self.native(task),
+            certificates=self.at(_CERTIFICATES),
+            program=self.at(f"{packages.MODULES}/@aaif/goose-binary-linux-x64/bin/goose"),
+            turns=f" --max-turns {turns}" if turns else "",
+            prompt=shlex.quote(task.prompt_file),
+        )
+        provider = access.provider if access.provider in _VARIABLES else "openai"
+        host, key = _VARIABLES[provider]
+        env = {
+            "GOOSE_PROVIDER": provider,
+            "GOOSE_MODEL": access.model,
+            host: access.url,
+            key: access.token,
+            "GOOSE_MODE": "auto",
+            "GOOSE_DISABLE_KEYRING": "1",
+            # It takes no 1 for this one.
+            "GOOSE_DISABLE_SESSION_NAMING": "true",
+            "GOOSE_TELEMETRY_OFF": "1",
+        }
+        return Launch(command, env=env)
+
+    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
+        return ended.exit_status == 0 and _LIMIT in _own_words(found)
+
+    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+        if error := streams.last(found, "error"):
+            return streams.said(error.get("error") or error) or "it ended with an error that it does not name"
+        words = _own_words(found)
+        if words.startswith(_FAILED):
+            return streams.said(words.partition("\n")[0])
+        for part in _own_message(found):
+            if part.get("notificationType") == _NO_MONEY:
+                return streams.said(part.get("msg")) or _NO_MONEY
+        return f"its last call failed: {ended.last_error}" if ended.last_error else None
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        found = {}
+        for event in streams.events(stdout_tail):
+            for part in streams.parts(event, "message", "content"):
+                id = part.get("id")
+                if part.get("type") == "toolResponse" and isinstance(id, str):
+                    found[id] = streams.text_of(streams.dig(part, "toolResult", "value", "content"))
+        return found
+
+
+def _own_message(found: Sequence[Event]) -> list[Event]:
+    """The parts of what it said itself at last: words of its model say which model they are of."""
+    message = streams.dig(streams.last(found, "message"), "message")
+    if streams.dig(message, "role") != "assistant" or streams.dig(message, "metadata", "inference"):
+        return []
+    return streams.parts(message, "content")
+
+
+def _own_words(found: Sequence[Event]) -> str:
+    return streams.text_of(_own_message(found))

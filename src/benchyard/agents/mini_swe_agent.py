@@ -1,0 +1,68 @@
+"""mini-SWE-agent: a small agent with one tool, a shell."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents.packages import Package
+from benchyard.agents.public import PublishedAgent, TurnsConfig
+from benchyard.agents.streams import Event
+
+_SETTINGS = "/run/benchyard/mini-swe-agent.yaml"
+_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+_LACKING = ("mcp", "orjson", "fastapi")
+"""What its packages use and do not ask for."""
+_TRAJECTORY = "trajectory.json"
+_COMMAND = """\
+MSWEA_GLOBAL_CONFIG_DIR="$state" {python} -I -m minisweagent.run.mini --exit-immediately \
+-c mini.yaml -c {settings} -o {native}/{trajectory} < /dev/null
+"""
+
+
+class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
+    """Speaks as OpenAI's Chat Completions do, or as Anthropic does."""
+
+    name = "mini-swe-agent"
+    Config = TurnsConfig
+    default_version = "2.4.6"
+    keys: ClassVar = {provider: (key,) for provider, key in _KEYS.items()}
+
+    @classmethod
+    def package(cls, version: str) -> Package:
+        return Package("pip", "mini-swe-agent", version, more=_LACKING)
+
+    def invocation(self, task: Task, access: ModelAccess) -> Launch:
+        command = _COMMAND.format(
+            python=self.at("bin/python3"),
+            settings=_SETTINGS,
+            native=self.native(task),
+            trajectory=_TRAJECTORY,
+        )
+        env = {
+            _KEYS.get(access.provider, _KEYS["openai"]): access.token,
+            "MSWEA_CONFIGURED": "true",
+            "MSWEA_SILENT_STARTUP": "1",
+            "MSWEA_COST_TRACKING": "ignore_errors",
+            "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "2",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+        return Launch(command, env=env, files={_SETTINGS: json.dumps(self._settings(task, access)).encode()})
+
+    def _settings(self, task: Task, access: ModelAccess) -> dict[str, Any]:
+        """In a file, which a problem statement of any length fits into."""
+        is_anthropic = access.provider == "anthropic"
+        return {
+            "run": {"task": task.prompt},
+            # The one that asks nobody. Money is counted and limited by the gateway.
+            "agent": {"agent_class": "default", "cost_limit": 0, "step_limit": self.config.max_turns or 0},
+            "model": {
+                "model_name": f"{'anthropic' if is_anthropic else 'openai'}/{access.model}",
+                "model_kwargs": {"api_base": access.url if is_anthropic else f"{access.url}/v1"},
+            },
+        }
+
+    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+        if ended.exit_status == 0 and ended.last_error:
+            return f"its last call failed: {ended.last_error}"
+        return None

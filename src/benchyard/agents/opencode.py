@@ -1,0 +1,101 @@
+"""OpenCode, which speaks with every provider."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from benchyard.agents import packages, streams
+from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents.packages import Package
+from benchyard.agents.public import PublishedAgent, TurnsConfig
+from benchyard.agents.streams import Event
+
+_TOKEN = "BENCHYARD_TOKEN"  # noqa: S105  (a variable's name)
+_OTHER = "gateway"
+"""What it calls an upstream of the server's own, whose name might be that of a provider it knows."""
+_ROOTS = {"anthropic": "v1", "openai": "v1", "google": "v1beta"}
+_OFF = (
+    *("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_DEFAULT_PLUGINS"),
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+)
+_COMMAND = """\
+export XDG_DATA_HOME="$state/data" XDG_CONFIG_HOME="$state/config" XDG_CACHE_HOME="$state/cache" \
+XDG_STATE_HOME="$state/state"
+mkdir -p "$XDG_DATA_HOME" && ln -s {native} "$XDG_DATA_HOME/opencode"
+PATH="$PATH":{ripgrep} {program} run --pure --auto --title benchyard --format json -m {model} < {prompt}
+"""
+
+
+class OpencodeAgent(PublishedAgent[TurnsConfig]):
+    """Speaks as the provider of its model does. Its limit of turns is one that its model is told of."""
+
+    name = "opencode"
+    Config = TurnsConfig
+    default_version = "1.18.33"
+    keys: ClassVar = {
+        "anthropic": ("ANTHROPIC_API_KEY",),
+        "openai": ("OPENAI_API_KEY",),
+        "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    }
+
+    @classmethod
+    def package(cls, version: str) -> Package:
+        name = f"opencode-linux-{packages.machine()}"
+        programs = (f"{packages.MODULES}/{name}/bin/opencode",)
+        return Package("npm", name, version, more=(packages.ripgrep(),), programs=programs)
+
+    def invocation(self, task: Task, access: ModelAccess) -> Launch:
+        provider = access.provider if access.provider in _ROOTS else _OTHER
+        model = f"{provider}/{access.model}"
+        command = _COMMAND.format(
+            native=self.native(task),
+            ripgrep=self.at(packages.ripgrep_bin()),
+            program=self.at(f"{packages.MODULES}/opencode-linux-{packages.machine()}/bin/opencode"),
+            model=shlex.quote(model),
+            prompt=shlex.quote(task.prompt_file),
+        )
+        settings: dict[str, Any] = {
+            "model": model,
+            "small_model": model,
+            "autoupdate": False,
+            "share": "disabled",
+            # Copies of the working directory, which its own logs would be full of.
+            "snapshot": False,
+            "permission": "allow",
+            "provider": {provider: _provider(access)},
+        }
+        if self.config.max_turns:
+            settings["agent"] = {"build": {"steps": self.config.max_turns}}
+        env = {
+            _TOKEN: access.token,
+            "OPENCODE_CONFIG_CONTENT": json.dumps(settings),
+            **dict.fromkeys(_OFF, "1"),
+        }
+        return Launch(command, env=env)
+
+    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+        event = streams.last(found, "error", "step_finish")
+        if event is None or event.get("type") != "error":
+            return None
+        return streams.said(event.get("error")) or "it ended with an error that it does not name"
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        found = {}
+        for event in streams.events(stdout_tail):
+            id = streams.dig(event, "part", "callID")
+            if event.get("type") == "tool_use" and isinstance(id, str):
+                found[id] = streams.text_of(streams.dig(event, "part", "state", "output"))
+        return found
+
+
+def _provider(access: ModelAccess) -> dict[str, Any]:
+    root = _ROOTS.get(access.provider, "v1")
+    provider: dict[str, Any] = {
+        "options": {"baseURL": f"{access.url}/{root}", "apiKey": f"{{env:{_TOKEN}}}"},
+        # One that it has never heard of is taken as it is.
+        "models": {access.model: {}},
+    }
+    if access.provider not in _ROOTS:
+        provider["npm"] = "@ai-sdk/openai-compatible"
+    return provider

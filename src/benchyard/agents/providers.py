@@ -1,0 +1,108 @@
+"""From `[provider/]model` as people type it to who is asked for which model, and with which key."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from benchyard.agents.base import ModelChoice
+from benchyard.errors import UsageError
+
+STANDARD = ("anthropic", "openai", "google")
+"""The providers that every gateway knows the address of."""
+STORED_PREFIX = "BMJ_"
+"""What the names of secrets begin with that were made of a caller's own variables."""
+
+ALIASES = {"gemini": "google"}
+"""Other words for them."""
+_NAMES = {
+    "anthropic": re.compile(r"claude-.+"),
+    "openai": re.compile(r"(?:gpt-.+|o[134](?:-.+)?|codex-.+|chatgpt-.+)"),
+    "google": re.compile(r"gemini-.+"),
+}
+"""How the models of each are called."""
+_MOST_SHOWN = 100
+
+
+def choose(
+    agent: str, offered: Sequence[str], model: str | None, upstreams: Collection[str] = ()
+) -> ModelChoice:
+    """Who is asked for a model; a prefix says so, else its name, else there is only one.
+
+    Raises UsageError that lists the choices as they are typed.
+    """
+    if not model or not model.strip():
+        raise UsageError(f"agent {agent!r} needs a model; name one: {_typed(agent, offered)}")
+    prefix, slash, rest = model.partition("/")
+    if slash and prefix in upstreams:
+        return ModelChoice(prefix, _named(agent, model, rest))
+    provider = ALIASES.get(prefix, prefix)
+    if slash and provider in STANDARD:
+        if provider not in offered:
+            raise UsageError(
+                f"agent {agent!r} cannot ask {provider} for a model; it asks: {_typed(agent, offered)}"
+            )
+        return ModelChoice(provider, _named(agent, model, rest))
+    return ModelChoice(_guessed(agent, offered, model, upstreams), model)
+
+
+def told_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
+    """Who is asked for a model, where that alone tells it: by a prefix, or by its name."""
+    prefix, slash, rest = model.partition("/")
+    provider = prefix if prefix in upstreams else ALIASES.get(prefix, prefix)
+    if slash and rest and provider in (*upstreams, *STANDARD):
+        return ModelChoice(provider, rest)
+    likely = _likely(model)
+    return ModelChoice(likely, model) if likely else None
+
+
+def variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
+    """The variable whose key is used, of those that were given one; raises UsageError that says how to."""
+    for each in variables:
+        if each in given:
+            return each
+    first = variables[0]
+    raise UsageError(
+        f"agent {agent!r} has no key: set {' or '.join(variables)} where you run `benchyard job run`, or "
+        f"keep it on the server with `benchyard secret set {first}` and give --secrets {first}={first}"
+    )
+
+
+def missing(
+    keys: Mapping[str, Sequence[str]], secrets: Collection[str], environment: Collection[str]
+) -> dict[str, list[str]]:
+    """Provider -> the variables any of which would open it, of those that nothing opens yet.
+
+    A key may be a secret of that name, a secret made of the caller's variable, or the variable itself.
+    """
+
+    def is_there(name: str) -> bool:
+        return name in secrets or STORED_PREFIX + name in secrets or name in environment
+
+    return {provider: list(names) for provider, names in keys.items() if not any(map(is_there, names))}
+
+
+def _guessed(agent: str, offered: Sequence[str], model: str, upstreams: Collection[str]) -> str:
+    likely = _likely(model)
+    if likely in offered:
+        return str(likely)
+    if not likely and len(offered) == 1:
+        return offered[0]
+    why = f"is {likely}'s by its name" if likely else "can be anybody's"
+    shown = model[:_MOST_SHOWN]
+    choices = _typed(agent, [*offered, *sorted(upstreams)], shown)
+    raise UsageError(
+        f"model {shown!r} {why}, and agent {agent!r} must know whom to ask; say one of: {choices}"
+    )
+
+
+def _likely(model: str) -> str | None:
+    return next((name for name, called in _NAMES.items() if called.fullmatch(model)), None)
+
+
+def _named(agent: str, given: str, rest: str) -> str:
+    if not rest.strip():
+        raise UsageError(f"{given[:_MOST_SHOWN]!r} names no model; write {agent}:{given[:_MOST_SHOWN]}NAME")
+    return rest
+
+
+def _typed(agent: str, providers: Sequence[str], model: str = "NAME") -> str:
+    return ", ".join(f"{agent}:{each}/{model}" for each in providers)

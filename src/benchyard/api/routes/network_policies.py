@@ -1,0 +1,67 @@
+"""Network policies: create, list, look up, update, delete."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from benchyard.api.deps import ServicesDep
+from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.pages import PageQuery, narrowed
+from benchyard.engine.network_policies import POLICY_PREFIX
+from benchyard.models.network_policies import (
+    NetworkPolicyChange,
+    NetworkPolicyListView,
+    NetworkPolicyRequest,
+    NetworkPolicyView,
+)
+from benchyard.models.pages import Query
+
+router = APIRouter(prefix="/v1/network-policies", tags=["network policies"])
+
+
+async def _wanted(
+    query: PageQuery, id: str | None = None, name: str | None = None, search: str | None = None
+) -> Query:
+    # On the wire a part of a name finds it.
+    return narrowed(replace(query, search=search or name or None), id=id)
+
+
+@router.post("")
+async def create(
+    body: NetworkPolicyRequest, services: ServicesDep, identity: RequestIdentity
+) -> NetworkPolicyView:
+    """Keep a new policy; its name must be one that no other has."""
+    policies = services.engine.network_policies
+    return (await policies.create(identity.new_id(POLICY_PREFIX), body, identity.body_hash)).view()
+
+
+@router.get("")
+async def list_policies(
+    query: Annotated[Query, Depends(_wanted)], services: ServicesDep
+) -> NetworkPolicyListView:
+    """List policies, newest first."""
+    page = await services.engine.network_policies.page(query)
+    return NetworkPolicyListView(
+        network_policies=[each.view() for each in page.items],
+        has_more=page.has_more,
+        total_count=page.total_count,
+    )
+
+
+@router.get("/{id}")
+async def retrieve(id: str, services: ServicesDep) -> NetworkPolicyView:
+    """Look a policy up."""
+    return (await services.engine.network_policies.get(id)).view()
+
+
+@router.post("/{id}")
+async def update(id: str, body: NetworkPolicyChange, services: ServicesDep) -> NetworkPolicyView:
+    """Change what is given, and nothing else; devboxes that there are stay as they are."""
+    return (await services.engine.network_policies.update(id, body)).view()
+
+
+@router.post("/{id}/delete")
+async def delete(id: str, services: ServicesDep) -> NetworkPolicyView:
+    """Forget a policy; devboxes that there are stay as they are."""
+    return (await services.engine.network_policies.delete(id)).view()

@@ -1,0 +1,207 @@
+"""`benchyard gateway-config`: HTTP APIs that devboxes use with a key that they never see."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict, Unpack
+
+import click
+
+from benchyard.cli.connect import connect
+from benchyard.cli.options import checked_input, name_values
+from benchyard.cli.render import age, facts, output_option, show, show_many, when
+from benchyard.client.client import Client
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.gateway_configs import AuthMechanism, CustomHeader, GatewayConfigView
+
+COLUMNS: Mapping[str, Callable[[GatewayConfigView], object]] = {
+    "NAME": lambda view: view.name,
+    "ID": lambda view: view.id,
+    "ENDPOINT": lambda view: view.endpoint,
+    "AUTH": lambda view: described_auth(view.auth_mechanism),
+    "AGE": lambda view: age(view.create_time_ms) if view.account_id else "built-in",
+}
+
+
+class Options(TypedDict):
+    """What `create` and `update` can be given."""
+
+    endpoint: str | None
+    auth: str | None
+    header: Sequence[str]
+    secret_header: Sequence[str]
+    description: str | None
+
+
+@click.group("gateway-config")
+def gateway_config() -> None:
+    """Let devboxes use HTTP APIs without seeing the key.
+
+    \b
+      benchyard gateway-config create tracker --endpoint https://api.example.com --auth bearer
+      benchyard devbox create --gateway TRACKER=tracker:TRACKER_KEY
+    """
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--description", help="What it is for."),
+        click.option(
+            "--secret-header",
+            multiple=True,
+            metavar="NAME=SECRET",
+            help="A header with a secret's value; repeatable.",
+        ),
+        click.option(
+            "--header", multiple=True, metavar="NAME=VALUE", help="A header that is always sent; repeatable."
+        ),
+        click.option(
+            "--auth",
+            metavar="bearer|basic|header:NAME",
+            help="How the key is sent: as a bearer token, as user:password, or in a header of its own.",
+        ),
+        click.option("--endpoint", metavar="URL", help="Where requests go."),
+    ):
+        command = option(command)
+    return command
+
+
+@gateway_config.command()
+@click.argument("name")
+@_options
+@output_option
+def create(name: str, output: str, **options: Unpack[Options]) -> None:
+    """Make a gateway config.
+
+    \b
+      benchyard gateway-config create tracker --endpoint https://api.example.com --auth bearer
+      benchyard gateway-config create search --endpoint https://search.example.com --auth header:X-Api-Key
+    """
+    if options["endpoint"] is None or options["auth"] is None:
+        raise UsageError("a new gateway config needs --endpoint and --auth")
+    with connect() as client:
+        view = client.gateway_configs.create(
+            name=name,
+            endpoint=options["endpoint"],
+            auth_mechanism=_auth(options["auth"]),
+            custom_headers=_headers(options),
+            description=options["description"],
+        )
+    show(view, output, f"{view.name}  {view.id}")
+
+
+@gateway_config.command("list")
+@output_option
+def list_(output: str) -> None:
+    """List gateway configs, newest first, with those that come with the server.
+
+    \b
+      benchyard gateway-config list
+    """
+    with connect() as client:
+        show_many(client.gateway_configs.list(limit=100), output, COLUMNS, none="no gateway configs")
+
+
+@gateway_config.command("show")
+@click.argument("given", metavar="ID|NAME")
+@output_option
+def show_(given: str, output: str) -> None:
+    """Show one gateway config.
+
+    \b
+      benchyard gateway-config show anthropic
+    """
+    with connect() as client:
+        view = config_named(client, given)
+    show(view, output, _described(view))
+
+
+@gateway_config.command()
+@click.argument("given", metavar="ID|NAME")
+@click.option("--name", help="Another name.")
+@click.option("--no-headers", is_flag=True, help="Without the headers that it has.")
+@_options
+@output_option
+def update(given: str, name: str | None, no_headers: bool, output: str, **options: Unpack[Options]) -> None:
+    """Change a gateway config; what is not given stays. Headers replace those that it has.
+
+    \b
+      benchyard gateway-config update tracker --endpoint https://eu.example.com
+    """
+    headers = _headers(options)
+    if no_headers and headers:
+        raise UsageError("--no-headers and new headers contradict each other")
+    with connect() as client:
+        view = client.gateway_configs.update(
+            config_named(client, given).id,
+            name=name,
+            endpoint=options["endpoint"],
+            auth_mechanism=_auth(options["auth"]) if options["auth"] else None,
+            custom_headers=[] if no_headers else headers,
+            description=options["description"],
+        )
+    show(view, output, f"{view.name}  {view.id}")
+
+
+@gateway_config.command()
+@click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
+def delete(given: Sequence[str]) -> None:
+    """Forget gateway configs; devboxes that were given them keep them.
+
+    \b
+      benchyard gateway-config delete tracker
+    """
+    with connect() as client:
+        for found in [config_named(client, each) for each in given]:
+            client.gateway_configs.delete(found.id)
+            click.echo(f"{found.name}  {found.id}  deleted")
+
+
+def config_named(client: Client, given: str) -> GatewayConfigView:
+    """The gateway config of that id or name; raises NotFound."""
+    try:
+        return client.gateway_configs.get(given)
+    except NotFound:
+        for view in client.gateway_configs.list(name=given, limit=100):
+            if view.name == given:
+                return view
+    raise NotFound(
+        f"no gateway config has the id or name {given!r}; `benchyard gateway-config list` shows all"
+    )
+
+
+def described_auth(mechanism: AuthMechanism) -> str:
+    """How a key is sent, as the option takes it."""
+    return f"header:{mechanism.key}" if mechanism.key else mechanism.type
+
+
+def _auth(given: str) -> AuthMechanism:
+    kind, _, key = given.partition(":")
+    with checked_input():
+        return AuthMechanism.model_validate({"type": kind, "key": key or None})
+
+
+def _headers(options: Options) -> list[CustomHeader] | None:
+    plain = name_values(options["header"], "--header")
+    secret = name_values(options["secret_header"], "--secret-header")
+    with checked_input():
+        headers = [CustomHeader(name=name, value=value) for name, value in plain.items()]
+        headers += [CustomHeader(name=name, secret=value) for name, value in secret.items()]
+    return headers or None
+
+
+def _described(view: GatewayConfigView) -> str:
+    headers = [
+        f"{each.name}: {each.value if each.secret is None else f'(secret {each.secret})'}"
+        for each in view.custom_headers or []
+    ]
+    return facts(
+        {
+            "id": view.id,
+            "name": view.name,
+            "endpoint": view.endpoint,
+            "auth": described_auth(view.auth_mechanism),
+            "headers": "\n".join(headers) or None,
+            "description": view.description,
+            "built-in": None if view.account_id else "yes",
+            "created": when(view.create_time_ms),
+        }
+    )

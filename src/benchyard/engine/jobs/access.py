@@ -1,0 +1,118 @@
+"""A trial's way to its model: a door of its devbox, a token worth nothing elsewhere, and what it spent."""
+
+import logging
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from benchyard.agents.base import ModelAccess
+from benchyard.engine.grants import url_of
+from benchyard.engine.jobs.failures import TrialFailed
+from benchyard.engine.journal import now_ms
+from benchyard.engine.model_keys import ModelKeys, Route
+from benchyard.engine.runs.spending import Spending, budget_of, usage_of
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, NotFound
+from benchyard.gateway.grants import Budget, Grant
+from benchyard.models.budgets import Budget as AskedBudget
+from benchyard.models.jobs import Job
+from benchyard.models.trials import Trial
+from benchyard.store.vault import Vault
+
+TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+_SLACK_MS = 3_600_000
+"""How long a token is good for beyond the agent's time, should nobody be there to end it."""
+
+_log = logging.getLogger(__name__)
+
+
+class Access:
+    """Gives trials access to models, and takes it away again."""
+
+    def __init__(self, spending: Spending, keys: ModelKeys, vault: Vault) -> None:
+        self.spending = spending
+        self.grants = spending.grants
+        self._keys = keys
+        self._vault = vault
+
+    def told(self, trial: Trial, devbox_id: str, route: Route) -> ModelAccess:
+        """What the agent is told: the same whenever it is asked for, whether the door is open or not."""
+        url = url_of(devbox_id, route.provider)
+        return ModelAccess(url, self._token(trial), route.provider, route.model, route.variable)
+
+    async def open(self, job: Job, trial: Trial, devbox_id: str, route: Route, seconds: float) -> None:
+        """Open the door for an agent that has so much time; again, it stays open."""
+        config, orchestrator = job.spec.agent_configs[trial.agent], job.orchestrator
+        try:
+            upstream = await until_kept(partial(self._keys.upstream, route, config))
+        except NotFound as error:
+            raise TrialFailed("infrastructure", "SecretGone", error.message) from error
+        grant = Grant(
+            id=trial.id,
+            token=self._token(trial),
+            devbox_id=devbox_id,
+            upstreams={route.provider: upstream},
+            expires_ms=now_ms() + int((seconds + orchestrator.waits) * 1000) + _SLACK_MS,
+            group=job.id,
+            budget=budget_of(orchestrator.trial_budget),
+            group_budget=_left(budget_of(orchestrator.job_budget), job.spent),
+            wait_seconds=orchestrator.waits,
+            logprobs=bool(config.logprobs),
+        )
+        await self.grants.open(grant)
+
+    async def settled(self, trial: Trial) -> Trial:
+        """A trial that is cut short, with what it spent until now; its token dies."""
+        is_told = bool(trial.usage) or not self.grants.records.file(trial.id).exists()
+        if is_told and not self.grants.knows(trial.id):
+            return trial
+        try:
+            return trial.model_copy(update={"usage": usage_of(await self.grants.close(trial.id))})
+        except BenchyardError as error:
+            # A gateway that does not answer lets nobody in either.
+            _log.warning("trial %s: what it spent is not known: %s", trial.id, error)
+            return trial
+
+    async def end(self, trial: Trial) -> None:
+        """The trial is over, however: its token dies with it."""
+        if self.grants.knows(trial.id):
+            await self.settled(trial)
+
+    async def clear(self, trials: Iterable[Trial], running: Collection[str]) -> None:
+        """End what an earlier server left open for other trials than these, or for devboxes that are gone."""
+        await self.grants.clear({trial.id for trial in trials if not trial.has_ended}, running)
+
+    async def forget(self, trials: Iterable[Trial]) -> None:
+        """The job is over: its budget needs no records any more, and runs have their own copies of them."""
+        for trial in trials:
+            try:
+                await self.grants.forget(trial.id)
+            except BenchyardError as error:
+                # The job must not wait for that.
+                _log.warning("trial %s: the record of its calls could not be removed: %s", trial.id, error)
+
+    def _token(self, trial: Trial) -> str:
+        return TOKEN_PREFIX + self._vault.derive("gateway-tokens", trial.id).hex()
+
+
+def _left(budget: Budget, spent: AskedBudget) -> Budget:
+    """What is left of a job's budget; of dollars nobody can count, nothing is."""
+    if spent == AskedBudget():
+        return budget
+    dollars = budget.usd
+    if dollars is not None:
+        dollars = 0.0 if spent.usd is None else max(0.0, dollars - spent.usd)
+    requests = None if budget.requests is None else max(0, budget.requests - (spent.requests or 0))
+    tokens = None if budget.tokens is None else max(0, budget.tokens - (spent.tokens or 0))
+    return Budget(requests, tokens, dollars)
+
+
+def spent_by(trials: Iterable[Trial]) -> AskedBudget:
+    """What trials have used together, of which the gateway keeps no records any more."""
+    used = [trial.usage for trial in trials if trial.usage.get("model_calls")]
+    costs = [each.get("cost_usd") for each in used]
+    known = [cost for cost in costs if cost is not None]
+    return AskedBudget(
+        requests=int(sum(each["model_calls"] for each in used)),
+        tokens=int(sum(each.get("input_tokens", 0) + each.get("output_tokens", 0) for each in used)),
+        usd=sum(known) if len(known) == len(costs) else None,
+    )

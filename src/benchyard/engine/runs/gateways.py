@@ -1,0 +1,215 @@
+"""The way of interactive runs to models: metered, and kept with the run like that of a trial."""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from weakref import WeakValueDictionary
+
+from benchyard.agents.base import ModelChoice
+from benchyard.engine.definitions.scenarios import Scenarios
+from benchyard.engine.grants import url_of
+from benchyard.engine.journal import now_ms
+from benchyard.engine.model_keys import ModelKeys, Route
+from benchyard.engine.runs.spending import Spending, budget_of
+from benchyard.engine.states import BOOTING
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, Unauthorized
+from benchyard.gateway.grants import Grant
+from benchyard.gateway.trajectory.making import About
+from benchyard.models.devboxes import DevboxStatus
+from benchyard.models.jobs import TRIAL_KEY
+from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS
+from benchyard.models.run_gateways import RunGateway, RunGatewayRequest, RunRoute
+from benchyard.models.runs import ENDED_RUNS, RunState, ScenarioRun
+
+TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+AGENT_NAME = "interactive"
+"""What trajectories of such runs call who worked."""
+_PREFIX = "run-"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What code needs to reach a model."""
+
+    url: str
+    token: str
+    choice: ModelChoice
+
+
+class RunGateways:
+    """Opens and closes the ways of runs to models; each run has one grant, which outlives the server."""
+
+    def __init__(self, tools: Tools, spending: Spending, keys: ModelKeys, scenarios: Scenarios) -> None:
+        self._tools = tools
+        self.spending = spending
+        self._grants = spending.grants
+        self._runs = spending.runs
+        self.keys = keys
+        self._scenarios = scenarios
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def open(self, run_id: str, request: RunGatewayRequest) -> Opened:
+        """Let the code of a run ask a provider; the same again changes nothing, another one is added.
+
+        Raises UsageError for a provider or a key that is not there, Conflict where the run is over.
+        """
+        choice = self.keys.choice(request.model, request.provider)
+        route = await self.keys.own_route(choice, request.secret)
+        async with self._lock(run_id):
+            run = await self._runs.get(run_id)
+            _require_open(run)
+            await self._require_running(run.devbox_id)
+            # Noted before it is open: what is open is always known, and so closed in the end.
+            run = await self._runs.change(run_id, partial(_with_route, route, request))
+            await self._let_in(run)
+        return Opened(url_of(run.devbox_id, choice.provider), self._token(run_id), choice)
+
+    async def settle(self, run: ScenarioRun) -> ScenarioRun:
+        """Close the way of a run that is being scored or is over, and keep with it what was spent and said.
+
+        Returns the run as it is then. The same again changes nothing.
+        """
+        if run.gateway is None:
+            return run
+        async with self._lock(run.id):
+            run = await until_kept(partial(self._runs.get, run.id))
+            if run.gateway is not None and run.gateway.is_open:
+                run = await self._close(run, run.gateway)
+                await self._answer(run.devbox_id)
+            if run.state in ENDED_RUNS:
+                await self._grants.forget(_grant_id(run.id))
+        return run
+
+    async def end(self, run: ScenarioRun) -> ScenarioRun:
+        """As `settle`, for a run that is over; what cannot be done now is left to the next server."""
+        try:
+            return await self.settle(run)
+        except BenchyardError as error:
+            _log.warning("scenario run %s: its way to models could not be closed: %s", run.id, error)
+            return run
+
+    async def take_up(self, unfinished: Iterable[ScenarioRun]) -> None:
+        """After a start: know again what is open, and close what belongs to runs that are over."""
+        for run in unfinished:
+            if run.gateway is not None and run.gateway.is_open and run.state is not RunState.SCORING:
+                await self._reopen(run)
+        for grant_id in self._grants.left(_PREFIX):
+            left = await self._runs.find(grant_id.removeprefix(_PREFIX))
+            if left is not None and left.state in ENDED_RUNS:
+                await self.end(left)
+
+    async def connect(self, run_id: str, token: str | None) -> int:
+        """A connection to the gateway for code outside of the devbox: a descriptor, which is the caller's.
+
+        Raises Unauthorized for whoever has not the run's token, Conflict where nothing is open.
+        """
+        if token is None or not hmac.compare_digest(token.encode(), self._token(run_id).encode()):
+            raise Unauthorized("this token opens no models of this run; open_gateway tells which one does")
+        run = await self._runs.get(run_id)
+        if run.gateway is None or not run.gateway.is_open:
+            raise Conflict(f"the way of scenario run {run_id} to models is closed; open_gateway opens it")
+        return await self._grants.connect(run.devbox_id)
+
+    async def _let_in(self, run: ScenarioRun) -> None:
+        access = run.gateway or RunGateway()
+        upstreams = {
+            provider: await self.keys.own_upstream(Route(provider, "", route.variable, route.secret))
+            for provider, route in access.routes.items()
+        }
+        grant = Grant(
+            id=_grant_id(run.id),
+            token=self._token(run.id),
+            devbox_id=run.devbox_id,
+            upstreams=upstreams,
+            expires_ms=now_ms() + KEEP_ALIVE_MAX_SECONDS * 1000,
+            budget=budget_of(access.budget),
+            logprobs=access.logprobs,
+        )
+        await self._grants.open(grant)
+
+    async def _reopen(self, run: ScenarioRun) -> None:
+        try:
+            devbox = await self._tools.roster.get(run.devbox_id)
+            if devbox.status is DevboxStatus.RUNNING:
+                await self._let_in(run)
+        except BenchyardError as error:
+            _log.warning("scenario run %s: its way to models is not open again: %s", run.id, error)
+
+    async def _close(self, run: ScenarioRun, access: RunGateway) -> ScenarioRun:
+        scenario = await until_kept(partial(self._scenarios.at, run.scenario_id, run.scenario_revision))
+        models = sorted({route.model for route in access.routes.values() if route.model})
+        about = About(
+            name=AGENT_NAME,
+            model=models[0] if len(models) == 1 else None,
+            session_id=run.id,
+            prompt=scenario.input_context.problem_statement,
+            extra={"scenario_run_id": run.id, "scenario": scenario.name},
+        )
+        number = self.spending.next_number(run, access.kept)
+        try:
+            await self.spending.settle(run.id, _grant_id(run.id), about, number=number)
+        except NotFound:
+            # It was never used, and the gateway that knew it is gone.
+            _log.info("scenario run %s asked no models", run.id)
+        return await until_kept(partial(self._runs.change, run.id, partial(_closed, number)))
+
+    async def _answer(self, devbox_id: str) -> None:
+        """Let what still runs in a devbox hear that its token has ended."""
+        try:
+            if (await self._tools.roster.get(devbox_id)).status is DevboxStatus.RUNNING:
+                await self._grants.answer(devbox_id)
+        except BenchyardError as error:
+            _log.info("devbox %s is not told that its token has ended: %s", devbox_id, error)
+
+    async def _require_running(self, devbox_id: str) -> None:
+        devbox = await self._tools.roster.get(devbox_id)
+        if devbox.status in BOOTING:
+            raise StillWaiting(f"devbox {devbox_id} is still {devbox.status}; wait until it is running")
+        if devbox.status is not DevboxStatus.RUNNING:
+            raise Conflict(f"devbox {devbox_id} is {devbox.status}; models are asked while it runs")
+
+    def _lock(self, run_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(run_id, asyncio.Lock())
+
+    def _token(self, run_id: str) -> str:
+        return TOKEN_PREFIX + self._tools.vault.derive("run-gateways", run_id).hex()
+
+
+def _grant_id(run_id: str) -> str:
+    return _PREFIX + run_id
+
+
+def _require_open(run: ScenarioRun) -> None:
+    if TRIAL_KEY in run.metadata:
+        raise Conflict(f"scenario run {run.id} belongs to a job, whose agent has its own way to models")
+    if run.state in ENDED_RUNS:
+        raise Conflict(f"scenario run {run.id} is {run.state}; start another")
+    if run.state is RunState.SCORING:
+        raise Conflict(f"scenario run {run.id} is being scored; wait until it is scored")
+
+
+def _with_route(route: Route, request: RunGatewayRequest, run: ScenarioRun) -> ScenarioRun:
+    _require_open(run)
+    known = run.gateway or RunGateway()
+    added = RunRoute(model=route.model or None, variable=route.variable, secret=route.secret)
+    update = {
+        "routes": {**known.routes, route.provider: added},
+        "budget": request.budget or known.budget,
+        "logprobs": request.logprobs or known.logprobs,
+        "is_open": True,
+    }
+    return run.model_copy(update={"gateway": known.model_copy(update=update)})
+
+
+def _closed(number: int, run: ScenarioRun) -> ScenarioRun:
+    if run.gateway is None:
+        return run
+    closed = run.gateway.model_copy(update={"is_open": False, "kept": number})
+    return run.model_copy(update={"gateway": closed})

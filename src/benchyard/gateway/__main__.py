@@ -1,0 +1,26 @@
+"""`python -m benchyard.gateway FOLDER` starts the gateway of a folder, and returns when it listens."""
+
+import argparse
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from benchyard.gateway.process import complain, start
+from benchyard.gateway.protocol import Options
+
+
+def main() -> int:
+    """Start it as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchyard.gateway")
+    parser.add_argument("folder", type=Path)
+    for each in fields(Options):
+        parser.add_argument(f"--{each.name}", type=float, default=each.default)
+    given = vars(parser.parse_args())
+    try:
+        return start(given.pop("folder").absolute(), Options(**given))
+    except OSError as error:
+        return complain(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

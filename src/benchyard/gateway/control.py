@@ -1,0 +1,189 @@
+"""What the server may ask of its gateway: one method per operation, over a socket in its folder."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from benchyard.devboxes.parts.channel import Channel
+from benchyard.errors import BenchyardError, NotFound, UsageError
+from benchyard.gateway import protocol
+from benchyard.gateway.doors import Doors, ModelDoor, listening
+from benchyard.gateway.egress_door import EgressOperations
+from benchyard.gateway.ledger import Ledger
+from benchyard.gateway.proxy import Proxy
+
+Operation = Callable[[dict[str, Any], list[int]], Awaitable[dict[str, Any]]]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Control:
+    """Answers whoever runs as the same user."""
+
+    def __init__(self, ledger: Ledger, doors: Doors, proxy: Proxy) -> None:
+        self._ledger = ledger
+        self._doors = doors
+        self._proxy = proxy
+        self._instance = secrets.token_hex(8)
+        egress = EgressOperations(doors)
+        self._listener: socket.socket | None = None
+        self._channels: set[Channel] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._heard = time.monotonic()
+        self._listening = asyncio.Lock()
+        self.stopped = asyncio.Event()
+        """Set when the server wants this process to end."""
+        self.operations: dict[str, Operation] = {
+            "grant": self._grant,
+            "listen": self._listen,
+            "unlisten": self._unlisten,
+            "connect": self._take,
+            "usage": self._usage,
+            "revoke": self._revoke,
+            "forget": self._forget,
+            "status": self._status,
+            "stop": self._stop,
+            "egress": egress.serve,
+            "end_egress": egress.end,
+        }
+        """By name; other kinds of doors add theirs."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long no server was there."""
+        if self._channels:
+            self._heard = time.monotonic()
+        return time.monotonic() - self._heard
+
+    def open(self, listener: socket.socket) -> None:
+        """Take connections."""
+        self._listener = listener
+        listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(listener.fileno(), self._connect)
+
+    async def close(self) -> None:
+        """Take no more, and finish what was asked for."""
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener.fileno())
+            self._listener.close()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        for channel in list(self._channels):
+            channel.close()
+
+    def _connect(self) -> None:
+        assert self._listener is not None
+        try:
+            connection, _address = self._listener.accept()
+        except OSError:
+            # Whoever it was is gone again, or there is no descriptor left; the next look tells.
+            return
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", told)[1] != os.getuid():
+            connection.close()
+            return
+        spoken: list[Channel] = []
+        channel = Channel(connection, lambda message, given: self._hear(spoken[0], message, given))
+        spoken.append(channel)
+        self._channels.add(channel)
+
+    def _hear(self, channel: Channel, message: dict[str, Any] | None, descriptors: list[int]) -> None:
+        self._heard = time.monotonic()
+        if message is None:
+            self._channels.discard(channel)
+            return
+        task = asyncio.create_task(self._answer(channel, message, descriptors))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, channel: Channel, message: dict[str, Any], descriptors: list[int]) -> None:
+        # Whatever else goes wrong is in the log, and is not waited for.
+        answer: dict[str, Any] = {
+            "ok": False,
+            "code": "internal",
+            "message": "the gateway failed; see its log",
+        }
+        try:
+            operation = self.operations.get(message.get("op", ""))
+            if operation is None:
+                raise UsageError(f"this gateway ({protocol.VERSION}) does not know {message.get('op')!r}")
+            answer = {"ok": True, **await operation(message, descriptors)}
+        except BenchyardError as error:
+            answer = {"ok": False, "code": error.code, "message": error.message}
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            # Without the error's own words: they could show what was sent.
+            words = f"the gateway was asked for what it does not understand ({type(error).__name__})"
+            answer = {"ok": False, "code": "bad_request", "message": words}
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            await _send(channel, {"id": message.get("id"), **answer})
+
+    async def _grant(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        grant = protocol.grant_from_json(message["grant"])
+        spent = await self._ledger.grant(grant)
+        _LOG.info("grant %s for devbox %s", grant.id, grant.devbox_id)
+        return {"spent": protocol.spent_to_json(spent)}
+
+    async def _listen(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        devbox_id, listener = message["devbox_id"], listening(os.dup(descriptors[0]))
+        async with self._listening:
+            # Asked for twice at once, it is the same door, and whoever came in by it stays.
+            if self._doors.has(devbox_id, "models", listener):
+                listener.close()
+                return {}
+            door = ModelDoor(devbox_id, listener, self._proxy)
+            await self._doors.put(devbox_id, "models", listener, door)
+        _LOG.info("listening for devbox %s", devbox_id)
+        return {}
+
+    async def _unlisten(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        await self._doors.close_kind(message["devbox_id"], "models")
+        _LOG.info("no longer listening for devbox %s", message["devbox_id"])
+        return {}
+
+    async def _take(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        door = self._doors.find(message["devbox_id"], "models")
+        if not isinstance(door, ModelDoor):
+            raise NotFound(f"no models are served for devbox {message['devbox_id']}")
+        await door.take(socket.socket(fileno=os.dup(descriptors[0])))
+        return {}
+
+    async def _usage(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        return {"spent": protocol.spent_to_json(await self._ledger.spent(message["grant_id"]))}
+
+    async def _revoke(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        spent = await self._ledger.revoke(message["grant_id"])
+        _LOG.info("grant %s revoked after %d calls", message["grant_id"], spent.calls)
+        return {"spent": protocol.spent_to_json(spent)}
+
+    async def _forget(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        await self._ledger.forget(message["grant_id"])
+        return {}
+
+    async def _status(self, _message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        return {
+            "grants": [account.grant.id for account in self._ledger.accounts() if account.is_live],
+            "holders": {account.grant.id: account.grant.devbox_id for account in self._ledger.accounts()},
+            "devboxes": list(self._doors.devboxes()),
+            "pid": os.getpid(),
+            "version": protocol.VERSION,
+            "instance": self._instance,
+        }
+
+    async def _stop(self, _message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        self.stopped.set()
+        return {}
+
+
+async def _send(channel: Channel, answer: dict[str, Any]) -> None:
+    try:
+        await channel.send(answer)
+    except OSError:
+        _LOG.info("a server went away before it was answered")

@@ -1,0 +1,143 @@
+"""Anthropic's Messages."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from benchyard.gateway.calls import Usage
+from benchyard.gateway.dialects.base import Dialect, Refusal
+from benchyard.gateway.dialects.values import count, fields, is_count, items, parsed, text
+
+MOST_BLOCKS = 10_000
+_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+"""Kind of a delta -> the field of its block, and of itself, that it goes on with."""
+_ERRORS: dict[Refusal, str] = {
+    "auth": "authentication_error",
+    "forbidden": "permission_error",
+    "budget": "invalid_request_error",
+    "too_large": "request_too_large",
+    "bad_request": "invalid_request_error",
+    "unavailable": "api_error",
+}
+
+
+class Anthropic(Dialect):
+    """`POST /v1/messages`."""
+
+    name: ClassVar[str] = "anthropic"
+    shared: ClassVar[tuple[str, ...]] = ("messages", "system", "tools")
+
+    def model(self, path: str, body: Any) -> str | None:
+        return text(fields(body).get("model")) or None
+
+    def streams(self, path: str, body: Any) -> bool:
+        return fields(body).get("stream") is True
+
+    def whole(self, events: Iterable[Any]) -> Any:
+        message = _Message()
+        for event in events:
+            message.take(fields(event))
+        return message.answer()
+
+    def usage(self, response: Any) -> Usage | None:
+        used = fields(fields(response).get("usage"))
+        if not any(is_count(used.get(key)) for key in ("input_tokens", "output_tokens")):
+            return None
+        read = count(used.get("cache_read_input_tokens"))
+        written = count(used.get("cache_creation_input_tokens"))
+        details = fields(used.get("output_tokens_details"))
+        return Usage(
+            input_tokens=count(used.get("input_tokens")) + read + written,
+            output_tokens=count(used.get("output_tokens")),
+            cached_tokens=read,
+            cache_write_tokens=written,
+            reasoning_tokens=count(details.get("thinking_tokens")),
+        )
+
+    def refusal(self, kind: Refusal, message: str) -> Any:
+        return {"type": "error", "error": {"type": _ERRORS[kind], "message": message}}
+
+
+class _Message:
+    """An answer, put together event by event."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._error: Any = None
+
+    def take(self, event: dict[str, Any]) -> None:
+        match event.get("type"):
+            case "message_start":
+                self._message = {**fields(event.get("message"))}
+            case "content_block_start" | "content_block_delta":
+                self._take_block(event)
+            case "message_delta":
+                self._message.update(fields(event.get("delta")))
+                self._add_usage(fields(event.get("usage")))
+                self._message.update({key: event[key] for key in ("context_management",) if key in event})
+            case "error":
+                self._error = event.get("error")
+
+    def answer(self) -> Any:
+        if not self._message and not self._blocks:
+            return None if self._error is None else {"type": "error", "error": self._error}
+        given = {"content": [self._blocks[index].answer() for index in sorted(self._blocks)]}
+        if not self._blocks:
+            given = {"content": items(self._message.get("content"))}
+        if self._error is not None:
+            given["error"] = self._error
+        return {"type": "message", "role": "assistant", **self._message, **given}
+
+    def _take_block(self, event: dict[str, Any]) -> None:
+        index = count(event.get("index"))
+        if index not in self._blocks and len(self._blocks) < MOST_BLOCKS:
+            self._blocks[index] = _Block()
+        block = self._blocks.get(index)
+        if block is None:
+            return
+        if event["type"] == "content_block_start":
+            block.start = {**fields(event.get("content_block"))}
+        else:
+            block.go_on(fields(event.get("delta")))
+
+    def _add_usage(self, used: dict[str, Any]) -> None:
+        """What comes last counts: the numbers are those of the whole message so far."""
+        known = {key: value for key, value in used.items() if value is not None}
+        self._message["usage"] = {**fields(self._message.get("usage")), **known}
+
+
+class _Block:
+    """A block of an answer, put together piece by piece."""
+
+    def __init__(self) -> None:
+        self.start: dict[str, Any] = {}
+        self._pieces: dict[str, list[str]] = {}
+        self._input: list[str] = []
+        self._citations: list[Any] = []
+
+    def go_on(self, delta: dict[str, Any]) -> None:
+        kind = text(delta.get("type"))
+        if kind in _PIECES:
+            self._pieces.setdefault(_PIECES[kind], []).append(text(delta.get(_PIECES[kind])))
+        elif kind == "input_json_delta":
+            self._input.append(text(delta.get("partial_json")))
+        elif kind == "citations_delta":
+            self._citations.append(delta.get("citation"))
+
+    def answer(self) -> dict[str, Any]:
+        block = {"type": "thinking" if "thinking" in self._pieces else "text", **self.start}
+        for name, pieces in self._pieces.items():
+            block[name] = text(block.get(name)) + "".join(pieces)
+        if self._citations:
+            block["citations"] = [*items(block.get("citations")), *self._citations]
+        if written := "".join(self._input):
+            block["input"] = _input(written)
+        return block
+
+
+def _input(written: str) -> Any:
+    """What a tool is called with; as it was written where the stream broke off within it."""
+    try:
+        return parsed(written)
+    except ValueError:
+        return written

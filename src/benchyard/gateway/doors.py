@@ -1,0 +1,145 @@
+"""The sockets that listen in devboxes and are served from here; one of each kind per devbox."""
+
+import asyncio
+import os
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from benchyard.errors import UsageError
+from benchyard.gateway.bodies import Bodies
+from benchyard.gateway.proxy import Proxy
+
+MOST_CONNECTIONS = 512
+"""That a devbox may have open at a door."""
+_CLOSING_SECONDS = 1.0
+
+
+class Door(ABC):
+    """A listening socket that is being served."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Begin to serve."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop serving: the socket is closed, and every connection with it."""
+
+
+class ModelDoor(Door):
+    """Passes calls of models on."""
+
+    def __init__(self, devbox_id: str, listener: socket.socket, proxy: Proxy) -> None:
+        self._devbox_id = devbox_id
+        self._listener = listener
+        self._proxy = proxy
+        self._bodies = Bodies()
+        self._runner: web.ServerRunner | None = None
+
+    async def open(self) -> None:
+        server = _Server(
+            self._serve,
+            handler_cancellation=True,
+            auto_decompress=False,
+            access_log=None,
+            max_field_size=32 * 1024,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSING_SECONDS)
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._listener).start()
+
+    async def take(self, connection: socket.socket) -> None:
+        """Serve one connection that did not come through the socket."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._runner.server, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._listener.close()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await self._proxy.serve(request, self._devbox_id, self._bodies)
+
+
+class _Server(web.Server):
+    """A server that takes so many connections and no more."""
+
+    def connection_made(self, handler: RequestHandler, transport: Any) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+
+
+class Doors:
+    """Every door of this process, by devbox and kind."""
+
+    def __init__(self) -> None:
+        self._doors: dict[tuple[str, str], tuple[int, Door]] = {}
+        self._changing = asyncio.Lock()
+        """Of two that open a door at once, none may be forgotten: it would be served for ever."""
+
+    def has(self, devbox_id: str, kind: str, listener: socket.socket) -> bool:
+        """Whether this very socket is served already, as when a server that was away sends it again."""
+        inode, _door = self._doors.get((devbox_id, kind), (None, None))
+        return inode == os.fstat(listener.fileno()).st_ino
+
+    def find(self, devbox_id: str, kind: str) -> Door | None:
+        """A door that is served."""
+        return self._doors.get((devbox_id, kind), (0, None))[1]
+
+    async def put(self, devbox_id: str, kind: str, listener: socket.socket, door: Door) -> None:
+        """Serve a door in place of the one that a devbox had."""
+        async with self._changing:
+            await self._close(devbox_id, kind)
+            await door.open()
+            self._doors[devbox_id, kind] = (os.fstat(listener.fileno()).st_ino, door)
+
+    async def close(self, devbox_id: str) -> None:
+        """Close what a devbox has; one that has nothing is fine."""
+        for name, kind in [each for each in self._doors if each[0] == devbox_id]:
+            await self.close_kind(name, kind)
+
+    async def close_kind(self, devbox_id: str, kind: str) -> None:
+        """Close one kind of door of a devbox; one that it does not have is fine."""
+        async with self._changing:
+            await self._close(devbox_id, kind)
+
+    async def close_all(self) -> None:
+        """Close every door."""
+        for devbox_id in list(self.devboxes()):
+            await self.close(devbox_id)
+
+    def devboxes(self) -> Iterator[str]:
+        """Whose sockets are served."""
+        yield from dict.fromkeys(devbox_id for devbox_id, _kind in self._doors)
+
+    async def _close(self, devbox_id: str, kind: str) -> None:
+        known = self._doors.pop((devbox_id, kind), None)
+        if known is not None:
+            await known[1].close()
+
+
+def listening(descriptor: int) -> socket.socket:
+    """The listening socket of a descriptor, which is then the socket's; raises UsageError."""
+    try:
+        sock = socket.socket(fileno=descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise UsageError("that is no socket that listens") from error
+    if sock.type != socket.SOCK_STREAM or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        sock.close()
+        raise UsageError("that is no socket that listens")
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,182 @@
+"""One request and its answer: passed on, teed into the record, and counted, however it ends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+
+from benchyard.gateway import headers, logprobs, paths
+from benchyard.gateway.dialects.base import Dialect
+from benchyard.gateway.grants import Upstream
+from benchyard.gateway.ledger import Account, Ledger
+from benchyard.gateway.paths import Target
+from benchyard.gateway.recording import Recorder, Subject
+from benchyard.gateway.refusals import Refused
+from benchyard.gateway.storing import Begun, Ended
+from benchyard.gateway.upstreams import Incoming, Outgoing, Upstreams, address, now_ms
+
+MOST_RECORDED = 64 * 1024 * 1024
+"""Of an answer; what is longer passes whole, and its record says that it was cut."""
+_CUT = f"the answer is longer than {MOST_RECORDED // 1024**2} MiB; its record ends there"
+_GONE = "the agent went away before the answer had ended"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was let in."""
+
+    request: web.BaseRequest
+    target: Target
+    account: Account
+    upstream: Upstream
+    dialect: Dialect | None
+    token: str
+    body: bytes = field(repr=False)
+    """As the agent sent it."""
+    passed: bytes = field(repr=False)
+    """As it is passed on."""
+    added: frozenset[str] = frozenset()
+    """What was added to the body on the agent's behalf, and is kept from it."""
+
+
+@dataclass
+class _Heard:
+    """What came of a request so far."""
+
+    status: int = 0
+    first_byte_ms: int | None = None
+    answer: bytearray = field(default_factory=bytearray)
+    encoding: str | None = None
+    kind: str = ""
+    error: str | None = None
+
+    def take(self, chunk: bytes) -> None:
+        room = MOST_RECORDED - len(self.answer)
+        self.answer += chunk[:room]
+        if len(chunk) > room:
+            self.error = _CUT
+
+
+class Exchange:
+    """How requests that were let in are answered."""
+
+    def __init__(self, ledger: Ledger, upstreams: Upstreams, recorder: Recorder) -> None:
+        self._ledger = ledger
+        self._upstreams = upstreams
+        self._recorder = recorder
+
+    async def run(self, asked: Asked) -> web.StreamResponse:
+        """Pass a request on and its answer back; raises Refused."""
+        task = asyncio.current_task()
+        assert task is not None
+        asked.account.open.add(task)
+        try:
+            await self._recorder.room()
+            if asked.dialect is None:
+                return await self._answered(asked, _outgoing(asked), _Heard())
+            return await self._recorded(asked, asked.dialect)
+        finally:
+            asked.account.open.discard(task)
+
+    async def _recorded(self, asked: Asked, dialect: Dialect) -> web.StreamResponse:
+        account = asked.account
+        number = await self._ledger.admit(account)
+        if isinstance(number, str):
+            raise Refused("budget", number)
+        subject = Subject(account.grant.id, account.grant.group, dialect, asked.upstream.prices)
+        begun = Begun(number, dialect.name, asked.target.route, asked.target.path, now_ms())
+        self._recorder.begin(subject, begun, asked.body, asked.request.headers.get("content-encoding"))
+        heard, outgoing = _Heard(), _outgoing(asked)
+        try:
+            return await self._answered(asked, outgoing, heard)
+        except Refused as refused:
+            heard.error = refused.message
+            raise
+        except (asyncio.CancelledError, ConnectionError):
+            heard.error = account.ended or _GONE
+            raise
+        finally:
+            ended = Ended(
+                number=number,
+                status=heard.status,
+                ended_ms=now_ms(),
+                first_byte_ms=heard.first_byte_ms,
+                answer=bytes(heard.answer),
+                encoding=heard.encoding,
+                kind=heard.kind,
+                waited_ms=outgoing.waited_ms,
+                limited_ms=outgoing.limited_ms,
+                error=heard.error,
+            )
+            account.tally.end(self._recorder.end(subject, ended))
+
+    async def _answered(self, asked: Asked, outgoing: Outgoing, heard: _Heard) -> web.StreamResponse:
+        incoming = await self._upstreams.ask(outgoing)
+        try:
+            return await _passed_back(asked, incoming, heard)
+        finally:
+            # Of an answer that was read to its end, the connection is kept for the next.
+            incoming.response.release()
+
+
+def _outgoing(asked: Asked) -> Outgoing:
+    query = paths.without(asked.target.query, headers.KEY_PARAMETER, asked.token)
+    return Outgoing(
+        account=asked.account,
+        upstream=asked.upstream,
+        method=asked.request.method,
+        url=address(asked.upstream, asked.target.path, query),
+        headers=headers.to_upstream(
+            asked.request.headers, asked.upstream, asked.token, plain=bool(asked.added)
+        ),
+        body=asked.passed,
+    )
+
+
+async def _passed_back(asked: Asked, incoming: Incoming, heard: _Heard) -> web.StreamResponse:
+    upstream = incoming.response
+    heard.status = upstream.status
+    heard.first_byte_ms = now_ms()
+    heard.kind = upstream.headers.get("content-type", "")
+    heard.encoding = upstream.headers.get("content-encoding")
+    answer = web.StreamResponse(status=upstream.status, reason=upstream.reason)
+    answer.headers.extend(headers.to_agent(upstream.headers))
+    stripping = logprobs.stripping(asked.added, heard.kind) if not heard.encoding else None
+    if stripping is not None:
+        answer.headers.popall("Content-Length", None)
+    await answer.prepare(asked.request)
+    try:
+        async for chunk in _chunks(incoming):
+            heard.take(chunk)
+            if passed := stripping.feed(chunk) if stripping else chunk:
+                await answer.write(passed)
+    except _BrokenOff as broken:
+        heard.error = str(broken)
+        # The agent sees what happened: an answer that ends in the middle.
+        if asked.request.transport is not None:
+            asked.request.transport.close()
+        return answer
+    if stripping is not None and (rest := stripping.end()):
+        await answer.write(rest)
+    await answer.write_eof()
+    return answer
+
+
+class _BrokenOff(Exception):
+    """An upstream that did not go on with its answer."""
+
+
+async def _chunks(incoming: Incoming) -> AsyncIterator[bytes]:
+    """The body of an answer, in the pieces in which it comes."""
+    if incoming.begun:
+        yield incoming.begun
+    while True:
+        try:
+            chunk = await incoming.response.content.readany()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _BrokenOff(f"the provider broke off its answer: {type(error).__name__}") from error
+        if not chunk:
+            return
+        yield chunk

@@ -1,0 +1,141 @@
+"""The gateway's process: one per folder, in a session of its own; it ends itself when nobody needs it."""
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import uvloop
+
+from benchyard.devboxes.box import syscalls
+from benchyard.errors import Conflict
+from benchyard.gateway import protocol
+from benchyard.gateway.control import Control
+from benchyard.gateway.doors import Doors
+from benchyard.gateway.ledger import Ledger
+from benchyard.gateway.protocol import Options
+from benchyard.gateway.proxy import Proxy
+from benchyard.gateway.recording import Recorder
+from benchyard.gateway.upstreams import Upstreams
+
+_LOG = logging.getLogger(__name__)
+_LOG_BYTES = 1024 * 1024
+_LOOK_SECONDS = 1.0
+_RINGS = (50_000, 20, 20)
+_SET_DUMPABLE = 4
+
+
+def start(folder: Path, options: Options) -> int:
+    """Start the gateway of a folder in the background; returns its exit status once it listens, or cannot."""
+    os.umask(0o077)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    lock = os.open(folder / protocol.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Conflict.exit_code
+    listener = protocol.bind(folder)
+    # The socket listens from here on: whoever connects waits for the child to answer.
+    if os.fork():
+        return 0
+    os.setsid()
+    _let_go()
+    _serve(folder, options, listener)
+    return 0
+
+
+def _let_go() -> None:
+    """Keep nothing of who started it, and let nobody look into a memory that holds keys."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+    os.close(nothing)
+    syscalls.prctl(_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _serve(folder: Path, options: Options, listener: socket.socket) -> None:
+    recorder = Recorder(folder)
+    ledger = Ledger(recorder)
+    _write_log(folder / protocol.LOG, ledger)
+    _LOG.info("gateway %s begins", protocol.VERSION)
+    # What a request makes is nearly always free of rings, and looking for them costs time.
+    gc.freeze()
+    gc.set_threshold(*_RINGS)
+    try:
+        uvloop.run(_work(options, listener, recorder, ledger))
+    finally:
+        logging.shutdown()
+
+
+async def _work(options: Options, listener: socket.socket, recorder: Recorder, ledger: Ledger) -> None:
+    upstreams, doors = Upstreams(options), Doors()
+    proxy = Proxy(ledger, upstreams, recorder)
+    control = Control(ledger, doors, proxy)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, control.stopped.set)
+    recorder.open()
+    await upstreams.open()
+    control.open(listener)
+    try:
+        await _until_unneeded(control, ledger, options.lease_seconds)
+    finally:
+        await control.close()
+        for account in ledger.accounts():
+            await ledger.end(account, "the gateway was stopped")
+        await doors.close_all()
+        await upstreams.close()
+        await recorder.close()
+        _LOG.info("gateway ends")
+
+
+async def _until_unneeded(control: Control, ledger: Ledger, lease_seconds: float) -> None:
+    """End what has expired, until the server says so or there is neither a grant nor a server."""
+    look = min(_LOOK_SECONDS, lease_seconds)
+    while not control.stopped.is_set():
+        live = False
+        for account in ledger.accounts():
+            if account.is_live:
+                live = True
+            elif account.open:
+                await ledger.end(account, "the token expired")
+        if not live and control.silent_seconds > lease_seconds:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(control.stopped.wait(), look)
+
+
+def _write_log(file: Path, ledger: Ledger) -> None:
+    handler = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=1)
+    handler.setFormatter(_Discreet(ledger))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class _Discreet(logging.Formatter):
+    """Lines without any token or key, whoever wrote them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._ledger = ledger
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        for secret in self._ledger.secrets():
+            line = line.replace(secret, "***")
+        return line
+
+
+def complain(error: OSError) -> int:
+    """Say why it cannot start, to who started it."""
+    sys.stderr.write(f"{error.strerror}: {error.filename}\n")
+    return 1

@@ -1,0 +1,167 @@
+"""Asking upstreams: connections, trust, proxies, and waiting when they say to come back later."""
+
+import ipaddress
+import ssl
+import time
+import urllib.request
+from asyncio import timeout
+from dataclasses import dataclass, field
+
+import aiohttp
+import certifi
+from multidict import CIMultiDict
+from yarl import URL
+
+from benchyard.gateway import waiting
+from benchyard.gateway.grants import Upstream
+from benchyard.gateway.ledger import Account
+from benchyard.gateway.protocol import Options
+from benchyard.gateway.refusals import Refused
+from benchyard.gateway.waiting import Pool
+
+_MOST_HEADER_BYTES = 64 * 1024
+_MOST_REASON_BYTES = 64 * 1024
+_SKIPPED = ("user-agent", "accept", "accept-encoding", "content-type")
+"""What the library would add where the agent sent none."""
+
+
+@dataclass
+class Outgoing:
+    """A request on its way to an upstream."""
+
+    account: Account
+    upstream: Upstream
+    method: str
+    url: URL
+    headers: CIMultiDict[str]
+    body: bytes
+    waited_ms: int = 0
+    limited_ms: int = 0
+
+
+@dataclass
+class Incoming:
+    """An answer whose head has come."""
+
+    response: aiohttp.ClientResponse
+    begun: bytes = field(default=b"", repr=False)
+    """What was read of its body already."""
+
+
+class Upstreams:
+    """All connections to upstreams; opened by `open`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._pools: dict[tuple[str, str | None], Pool] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Be ready to connect."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=_trust()),
+            # Cookies of an answer go to its own devbox and nowhere else.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            max_line_size=_MOST_HEADER_BYTES,
+            max_field_size=_MOST_HEADER_BYTES,
+            timeout=aiohttp.ClientTimeout(
+                total=None,
+                sock_connect=self._options.connect_seconds,
+                sock_read=self._options.first_byte_seconds,
+            ),
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(self, outgoing: Outgoing) -> Incoming:
+        """The upstream's answer, once it is one or there is no more time to wait; raises Refused."""
+        upstream, tally = outgoing.upstream, outgoing.account.tally
+        pool = self._pools.setdefault((upstream.base_url, upstream.key), Pool())
+        while True:
+            if pool.is_waiting:
+                with tally.held() as wait:
+                    await pool.turn()
+                outgoing.waited_ms += wait.waited_ms
+                outgoing.limited_ms += wait.limited_ms
+            incoming = await self._sent(outgoing)
+            if incoming.response.status not in waiting.LIMITED:
+                pool.answered()
+                return incoming
+            if not await _is_worth_waiting(outgoing, incoming, pool):
+                return incoming
+            incoming.response.close()
+
+    async def _sent(self, outgoing: Outgoing) -> Incoming:
+        assert self._session is not None
+        try:
+            async with timeout(self._options.first_byte_seconds + self._options.connect_seconds):
+                response = await self._session.request(
+                    outgoing.method,
+                    outgoing.url,
+                    headers=outgoing.headers,
+                    data=outgoing.body or None,
+                    allow_redirects=False,
+                    skip_auto_headers=_SKIPPED,
+                    proxy=_proxy_for(outgoing.url),
+                )
+        except TimeoutError as error:
+            message = f"the model's provider at {outgoing.url.host} did not answer in time"
+            raise Refused("unavailable", message, 504) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # The message of an error may show a URL, but never a header.
+            message = f"the model's provider at {outgoing.url.host} cannot be reached: {_words(error)}"
+            raise Refused("unavailable", message) from error
+        return Incoming(response)
+
+
+async def _is_worth_waiting(outgoing: Outgoing, incoming: Incoming, pool: Pool) -> bool:
+    """Whether to ask again after an answer that says to wait; reads the beginning of its body."""
+    try:
+        incoming.begun = await incoming.response.content.read(_MOST_REASON_BYTES)
+    except (aiohttp.ClientError, OSError) as error:
+        raise Refused("unavailable", f"the provider broke off its answer: {_words(error)}") from error
+    told = waiting.seconds_told(incoming.response.headers)
+    left = outgoing.account.grant.wait_seconds - outgoing.account.tally.spent.rate_limited_ms / 1000
+    if left <= 0 or waiting.is_final(incoming.begun) or (told is not None and told > left):
+        return False
+    pool.told(told)
+    return True
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _trust() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not context.get_ca_certs():
+        # The system has no bundle of its own, or a folder that is read as needed; these do no harm then.
+        context.load_verify_locations(certifi.where())
+    return context
+
+
+def _proxy_for(url: URL) -> str | None:
+    """The proxy that the server's environment names for an address; none for this machine itself."""
+    host = url.host or ""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if local or urllib.request.proxy_bypass(host):
+        return None
+    return urllib.request.getproxies().get(url.scheme)
+
+
+def address(upstream: Upstream, path: str, query: str) -> URL:
+    """Where a request goes, as it is written: below the upstream's own path."""
+    base = upstream.base_url.rstrip("/")
+    return URL(f"{base}{path}{'?' + query if query else ''}", encoded=True)
+
+
+def now_ms() -> int:
+    """The time of day."""
+    return round(time.time() * 1000)

@@ -1,0 +1,169 @@
+"""Gateway configs: HTTP APIs that devboxes reach through the gateway, with a key that they never see."""
+
+import re
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from benchyard.models.base import Columns, Model, Record
+
+MOST_HEADERS = 8
+"""What the original takes."""
+_NOT_OURS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that say how one connection is used, and so cannot be set from outside of it."""
+_ENDPOINT = re.compile(r"https?://[!-~]+", re.I)
+
+
+def _endpoint(text: str) -> str:
+    """No path of this machine, no password that would be shown, and nothing that a path cannot follow."""
+    problem = PydanticCustomError(
+        "endpoint", "must be an address such as https://api.example.com, without credentials, `?` and `#`"
+    )
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise problem from error
+    if not _ENDPOINT.fullmatch(text) or not parts.hostname or port == 0:
+        raise problem
+    if "@" in parts.netloc or "?" in text or "#" in text or "\\" in text:
+        raise problem
+    return text
+
+
+def _header_name(name: str) -> str:
+    if name.lower() in _NOT_OURS:
+        raise PydanticCustomError("header", "is a header of the connection, which cannot be set")
+    return name
+
+
+GatewayName = Annotated[
+    str,
+    StringConstraints(
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+    ),
+]
+"""What people call a config: not blank, one line."""
+Endpoint = Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_endpoint)]
+HeaderName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$"), AfterValidator(_header_name)
+]
+HeaderValue = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]*$", max_length=8192)]
+Description = Annotated[str, StringConstraints(max_length=4096)]
+
+
+class AuthMechanism(Model):
+    """How the key goes into a request."""
+
+    type: Literal["header", "bearer", "basic"]
+    """`basic` takes a secret of the form `user:password`."""
+    key: HeaderName | None = None
+    """The name of the header, for `header` only."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if (self.type == "header") != (self.key is not None):
+            raise PydanticCustomError("key", "`key` is the name of a header, for type `header` and no other")
+        return self
+
+    @property
+    def header(self) -> str:
+        """The header that the key goes into."""
+        return self.key or "authorization"
+
+
+class CustomHeader(Model):
+    """A header that is set on every request, from a secret or as it is."""
+
+    name: HeaderName
+    secret: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    """By name or id; kept and shown as id."""
+    value: HeaderValue | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if (self.secret is None) == (self.value is None):
+            raise PydanticCustomError("header", "a header needs either `secret` or `value`")
+        return self
+
+
+Headers = Annotated[list[CustomHeader], Field(max_length=MOST_HEADERS)]
+
+
+class GatewayConfigRequest(Model):
+    """The body of a create call."""
+
+    name: GatewayName
+    endpoint: Endpoint
+    auth_mechanism: AuthMechanism
+    custom_headers: Headers | None = None
+    description: Description | None = None
+
+
+class GatewayConfigChange(Model):
+    """The body of an update; None leaves a field as it is, empty clears it."""
+
+    name: GatewayName | None = None
+    endpoint: Endpoint | None = None
+    auth_mechanism: AuthMechanism | None = None
+    custom_headers: Headers | None = None
+    description: Description | None = None
+
+
+class GatewayConfig(Record):
+    """A gateway config as it is kept."""
+
+    name: str
+    endpoint: str
+    auth_mechanism: AuthMechanism
+    custom_headers: list[CustomHeader] = Field(default_factory=list)
+    description: str | None = None
+    is_public: bool = False
+    """Whether it comes with the server."""
+
+    def columns(self) -> Columns:
+        """Found by name, and by whose it is."""
+        return Columns(name=self.name, status="public" if self.is_public else "own")
+
+    def view(self, account_id: str) -> "GatewayConfigView":
+        """As the wire shows it; those that come with the server are nobody's."""
+        view = GatewayConfigView.model_validate(self, from_attributes=True)
+        return view if self.is_public else view.model_copy(update={"account_id": account_id})
+
+
+class GatewayConfigView(Model):
+    """A gateway config as the wire shows it: never a secret's value."""
+
+    id: str
+    name: str
+    endpoint: str
+    auth_mechanism: AuthMechanism
+    create_time_ms: int
+    account_id: str | None = None
+    custom_headers: list[CustomHeader] | None = None
+    description: str | None = None
+
+
+class GatewayConfigListView(Model):
+    """One page of gateway configs."""
+
+    gateway_configs: list[GatewayConfigView]
+    has_more: bool
+    total_count: int | None = None

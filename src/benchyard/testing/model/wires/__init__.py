@@ -1,0 +1,1 @@
+"""The four dialects the scripted model speaks."""

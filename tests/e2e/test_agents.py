@@ -1,0 +1,69 @@
+"""Every public agent, as it comes from its registry, in a devbox that reaches nothing but the gateway."""
+
+import json
+from typing import Any
+
+import pytest
+
+from benchyard.gateway.calls import Usage
+from benchyard.models.trajectories import Trajectory
+from benchyard.testing.model import RunningModel, failing
+from tests.api.devbox import good
+from tests.e2e.agents import ALL, FULL, KEY, AgentYard, Named
+
+SOLVED = ("fix-a-bug",)
+"""What every agent solves in `make test`; `make agents` has all of quickstart."""
+
+
+def outcome(view: dict[str, Any]) -> dict[str, Any]:
+    (found,) = view["benchmark_outcomes"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("named", ALL, ids=str)
+def test_an_agent_solves_scenarios_and_every_token_is_accounted_for(yard: AgentYard, named: Named) -> None:
+    yard.model.reset()
+    job = yard.job(named.config(), names=() if FULL else SOLVED)
+    found = outcome(job.completed())
+    assert found["mean_score"] == 1.0, found
+    spent = yard.model.ledger.total()
+    assert spent.total_tokens > 0
+    usage = found["usage"]
+    told = Usage(int(usage["input_tokens"]), int(usage["output_tokens"]), int(usage["cached_tokens"]))
+    assert told == Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
+    assert usage["model_calls"] == len(yard.model.ledger.calls(titles=True))
+    assert usage["cost_usd"] > 0
+    assert yard.model.ledger.keys() == {KEY}
+
+
+@pytest.mark.parametrize("named", ALL, ids=str)
+def test_what_was_said_is_a_trajectory_with_the_same_totals(yard: AgentYard, named: Named) -> None:
+    yard.model.reset()
+    row = yard.job(named.config(), names=SOLVED).row()
+    content = json.loads(yard.trace(row["scenario_run_id"], "trajectory.json"))
+    trajectory = Trajectory.model_validate(content)
+    spent = yard.model.ledger.total()
+    totals = content["final_metrics"]
+    assert (totals["total_prompt_tokens"], totals["total_completion_tokens"]) == (
+        spent.input_tokens,
+        spent.output_tokens,
+    )
+    assert (content["agent"]["name"], content["agent"]["version"]) == (named.agent, row_version(row, yard))
+    steps = [step for step in trajectory.steps if step.source == "agent"]
+    used = [step for step in steps if step.tool_calls]
+    assert len(used) >= 2, content["steps"]
+    assert all(step.observation and step.observation.results for step in used[:2]), content["steps"]
+
+
+def row_version(row: dict[str, Any], yard: AgentYard) -> str:
+    run = good(yard.api.get(f"/v1/scenarios/runs/{row['scenario_run_id']}"))
+    job = good(yard.api.get(f"/v1/benchmark_jobs/{run['metadata']['benchyard.job']}"))
+    (config,) = job["job_spec"]["agent_configs"]
+    return str(config["version"])
+
+
+@pytest.mark.parametrize("named", ALL, ids=str)
+def test_an_agent_whose_model_is_wrong_gets_nothing(yard: AgentYard, named: Named) -> None:
+    with RunningModel(failing(), key=KEY) as wrong:
+        found = outcome(yard.job(named.config(base_url=wrong.url), names=SOLVED).completed())
+    assert (found["mean_score"], found["unscored"]) == (0.0, 0), found
