@@ -37,13 +37,13 @@ def test_a_list_becomes_rules_and_a_proxy() -> None:
     ]
     plan = plan_of(
         policy(
-            allowed_hostnames=["Example.com", "*.npmjs.org"],
+            allowed_hostnames=["Example.com", "*.packages.example"],
             allowed_cidrs=[{"cidr": "10.12.0.0/16", "ports": ports}, {"cidr": "2001:db8::/32"}],
         )
     )
     assert plan.network is Network.NONE
     assert plan.egress == Rules.of(
-        ["example.com", "*.npmjs.org"],
+        ["example.com", "*.packages.example"],
         [Block.of("10.12.0.0/16", [(443, 443), (8000, 8010)]), Block.of("2001:db8::/32")],
     )
     proxy = f"http://127.0.0.1:{PROXY_PORT}"

@@ -61,8 +61,8 @@ def network_policy() -> None:
     """Say what devboxes may reach.
 
     \b
-      benchyard network-policy create packages --allow-host pypi.org --allow-host '*.pythonhosted.org'
-      benchyard devbox create --network-policy packages
+      benchyard network-policy create git --allow-host github.com --allow-host '*.githubusercontent.com'
+      benchyard devbox create --network-policy git
     """
 
 
@@ -108,7 +108,7 @@ def show_(policy: str, output: str) -> None:
     """Show one policy.
 
     \b
-      benchyard network-policy show packages
+      benchyard network-policy show git
     """
     with connect() as client:
         view = policy_named(client, policy)
@@ -126,7 +126,7 @@ def update(policy: str, name: str | None, output: str, **options: Unpack[Options
     Devboxes that there are keep what the policy said when they were made.
 
     \b
-      benchyard network-policy update packages --allow-host pypi.org --no-allow-gateway
+      benchyard network-policy update git --allow-host github.com --no-allow-gateway
     """
     fields = _fields(options)
     if name is not None:
@@ -142,7 +142,7 @@ def delete(policies: Sequence[str]) -> None:
     """Remove policies; devboxes that there are stay as they are.
 
     \b
-      benchyard network-policy delete packages
+      benchyard network-policy delete git
     """
     with connect() as client:
         for view in [policy_named(client, each) for each in policies]:
