@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from benchyard.store.postgres import PostgresConnections
 from benchyard.testing.container_engine import RunningEngine, missing
 from benchyard.testing.server import RunningServer
 from tests.postgres import running_postgres
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As for whatever is started in the background of a shell: what tests start must not inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
