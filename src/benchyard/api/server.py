@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import json
 import os
 import signal
@@ -169,8 +170,13 @@ async def _serve(services: Services, door: _Door) -> None:
     settings = services.settings
     crowd = Crowd(most_connections(settings.max_connections), settings.client_seconds)
     others = SshBehindTls(services.ssh, door.tls)
+    # What is made here stays: to look for garbage in it takes a part of the time until we listen.
+    gc.disable()
+    app = build_app(services)
+    gc.freeze()
+    gc.enable()
     config = uvicorn.Config(
-        build_app(services),
+        app,
         http=partial(BoundedHttp, crowd=crowd, others=others.take),  # type: ignore[arg-type]
         ws=BoundedSocket,
         lifespan="off",

@@ -23,6 +23,7 @@ from benchyard.models.devboxes import Devbox, DevboxStatus, FailureReason
 TICK_SECONDS = 1.0
 KEEP_SECONDS = 7 * 24 * 3600
 """How long logs and outputs of ended devboxes can be read."""
+_FIRST_CLEAR_SECONDS = 30.0
 CLEAR_SECONDS = 3600.0
 
 _S = DevboxStatus
@@ -78,6 +79,8 @@ class Keeper:
 
     async def clear(self) -> None:
         """Forget the logs and outputs of devboxes that ended long ago, again and again."""
+        # A server that starts has better to do than to look through all that ever was.
+        await asyncio.sleep(_FIRST_CLEAR_SECONDS)
         while True:
             try:
                 for devbox_id in await self._tools.host.forget_old(now_ms() - KEEP_SECONDS * 1000):
