@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.hosts import leaks
+from benchyard.testing.model import Script, solving
 from tests.e2e.agents import ALL, CLAUDE, PATIENCE_SECONDS, AgentYard, Named
 from tests.e2e.test_keys import gateways
 from tests.faults.seeds import SEEDS
@@ -16,6 +17,8 @@ from tests.faults.seeds import SEEDS
 AWAY_SECONDS = 5.0
 CHUNK_SECONDS = 0.4
 """Between two pieces of an answer: long enough to be killed in between."""
+LATENCY_SECONDS = 3.0
+"""Before an answer: not every agent has it in pieces."""
 
 
 @pytest.fixture
@@ -30,6 +33,15 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def slow() -> list[Script]:
+    """What solves quickstart, by a model that takes its time."""
+    found = []
+    for script in solving(names=("quickstart/fix-a-bug",)):
+        steps = [step.model_copy(update={"latency": LATENCY_SECONDS}) for step in script.steps]
+        found.append(script.model_copy(update={"steps": tuple(steps)}))
+    return found
+
+
 def is_speaking(yard: AgentYard) -> bool:
     """Whether the model is in the middle of an answer that is not its first."""
     calls = yard.model.ledger.calls()
@@ -40,7 +52,7 @@ def is_speaking(yard: AgentYard) -> bool:
 def test_an_agent_whose_server_is_killed_in_mid_stream_ends_with_its_score(
     tmp_path: Path, kits: Path, named: Named
 ) -> None:
-    with AgentYard(tmp_path, kits, chunk_delay=CHUNK_SECONDS) as yard:
+    with AgentYard(tmp_path, kits, slow(), chunk_delay=CHUNK_SECONDS) as yard:
         job = yard.job(named.config(), names=("fix-a-bug",))
         wait_until(lambda: is_speaking(yard), "the model to speak")
         yard.server.kill()
@@ -60,7 +72,7 @@ def test_an_agent_whose_server_is_killed_in_mid_stream_ends_with_its_score(
 def test_an_agent_whose_gateway_is_killed_asks_again_and_ends_with_its_score(
     tmp_path: Path, kits: Path
 ) -> None:
-    with AgentYard(tmp_path, kits, chunk_delay=CHUNK_SECONDS) as yard:
+    with AgentYard(tmp_path, kits, slow(), chunk_delay=CHUNK_SECONDS) as yard:
         job = yard.job(CLAUDE.config(), names=("fix-a-bug",))
         wait_until(lambda: is_speaking(yard), "the model to speak")
         for pid in gateways(yard.server.data):
