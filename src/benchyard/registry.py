@@ -18,7 +18,7 @@ from typing import Any
 
 from benchyard.errors import NotFound, NotSupported
 
-_KINDS = {"devboxes": "Driver", "scorers": "Scorer", "agents": "Agent"}
+_KINDS = {"devboxes": "Driver", "scorers": "Scorer", "agents": "Agent", "benchmarks": "Benchmark"}
 """Room -> the contract its extensions implement, which is how their class names end."""
 
 _LONGEST_NAME = 256

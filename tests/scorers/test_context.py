@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import context
-from benchyard.scorers.base import Context, Ran, Room
+from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
 
 LIMIT = 128 * 1024
 ANY_TEXT = st.text(st.characters(), max_size=50)
@@ -31,9 +31,13 @@ class Shelf(Room):
         self.kept[f"/kept/{name}"] = content
         return f"/kept/{name}"
 
-    async def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Ran:
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        raise NotImplementedError
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        raise NotImplementedError
+
+    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
         raise NotImplementedError
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import script
-from benchyard.scorers.base import Context, Ran, Room, Verdict
+from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room, Verdict
 
 
 class Image(Room):
@@ -24,9 +24,13 @@ class Image(Room):
     async def keep(self, name: str, content: bytes) -> str:
         return f"/kept/{name}"
 
-    async def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Ran:
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        raise NotImplementedError
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        raise NotImplementedError
+
+    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
         self.ran.append(argv)
         missing = Ran(127, b"", f"cannot start: {argv[0]}\n".encode())
         return self.shells[argv[0]](argv) if argv[0] in self.shells else missing

@@ -1,7 +1,7 @@
 """From the folder of a scenario to what the wire is asked for."""
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -45,6 +45,10 @@ class Origin:
     kind: str | None = None
     """One of `ORIGINS`; None is the default image."""
     name: str = ""
+    prebuilt: str | None = None
+    """Of a Dockerfile: an image that was built from it, taken instead where it can be had."""
+    on_demand: bool = False
+    """Of a Dockerfile: built when a devbox first needs it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Draft:
     origin: Origin = Origin()
     custom_scorers: dict[str, str] = field(default_factory=dict)
     """Type -> bash script, of those that come with it."""
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
+    """Name -> archive (`models.attachments.packed`) that is stored beside the scenario."""
 
 
 def read(path: Path) -> Draft:

@@ -107,5 +107,7 @@ class OpenFile:
     """Whether what a file that is written held before is gone as soon as it is open."""
     fresh: bool = False
     """Of a file to write: it is made anew, and what had its name is gone, unless that is a directory."""
+    emptied_for: str = ""
+    """Of a fresh file: its folder is made anew first, for this user; whatever had its name is gone."""
     group_of: str = ""
     """Of a fresh file: the user whose group it belongs to, so that a mode can tell that user from others."""

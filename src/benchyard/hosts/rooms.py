@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import os
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchyard.devboxes.base import Capability, Driver, Kill, Process
+from benchyard.devboxes.base import Capability, Driver, Kill, OpenFile, Process
 from benchyard.errors import NotFound, NotSupported, StillWaiting
 from benchyard.hosts import answers, changes
 from benchyard.hosts.answers import Carried
@@ -140,6 +142,13 @@ class Rooms:
             yield opened
         finally:
             opened.paths = watch.close() if watch else None
+
+    async def make_folder(self, devbox_id: str, folder: str, owner: str) -> None:
+        """Make a folder of a running devbox anew, empty, in the place of whatever is there or in its way."""
+        self._ties.devbox(devbox_id).require_running()
+        marker = f"{folder}/.benchyard-{secrets.token_hex(8)}"
+        request = OpenFile(marker, "root", write=True, fresh=True, emptied_for=owner)
+        os.close(await self._ties.driver.open_file(devbox_id, request))
 
     async def answer_image(
         self, source_image_id: str, paths: Sequence[str], pristine_image_id: str, new_image_id: str

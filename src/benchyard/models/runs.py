@@ -97,6 +97,8 @@ class ScorerResult(Model):
     """Why there is no score, when the state is `error`."""
     duration_ms: int = 0
     facts: dict[str, str] = Field(default_factory=dict)
+    rewards: dict[str, float] = Field(default_factory=dict)
+    """Every number the scorer told, by its name; the score is one of them, or made of them."""
 
 
 class ContractResult(Model):

@@ -30,6 +30,7 @@ LongText = Annotated[str, StringConstraints(max_length=1024**2)]
 ScorerName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,256}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
 """What people call a thing: one line, and no control characters in it."""
+AttachmentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_./-]{0,99}$")]
 EnvName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
@@ -76,6 +77,15 @@ class ScoringContractChange(Model):
     scoring_function_parameters: list[ScoringFunction] | None = Field(default=None, max_length=MAX_SCORERS)
 
 
+class CollectCommand(Model):
+    """A command that gathers what is graded; it may fail."""
+
+    command: LongText
+    user: ShortText | None = None
+    """None is the scenario's user."""
+    timeout_sec: WireFloat = Field(default=60, gt=0, le=SCORER_SECONDS_MAX)
+
+
 class ScoringRules(Model):
     """How a scenario is scored, beyond what the wire of the original has (extensions).
 
@@ -87,6 +97,16 @@ class ScoringRules(Model):
         default=None, max_length=100
     )
     """For `answer`: what is taken over from the devbox; absolute, or below the working directory."""
+    answer_excludes: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
+        default=None, max_length=100
+    )
+    """Below the answer paths: what is not taken over, and stays as it was."""
+    scoring_blueprint_id: ShortText | None = None
+    """For `answer`: the blueprint or image that scorers grade in, instead of what the devbox began from."""
+    attachments: dict[AttachmentName, ShortText] | None = Field(default=None, max_length=20)
+    """Name -> id of a stored object, an archive of files that scorers and the reference output need."""
+    collect_commands: list[CollectCommand] | None = Field(default=None, max_length=20)
+    """What runs in the devbox when the work is over, before what is graded is taken."""
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
     """What doing nothing must score; 0 unless it is said."""
     scoring_network: Literal["none", "host"] | None = None
@@ -102,6 +122,10 @@ class ScoringRules(Model):
 RULES_IN_METADATA = {
     "benchyard.scoring": "scoring_isolation",
     "benchyard.answer_paths": "answer_paths",
+    "benchyard.answer_excludes": "answer_excludes",
+    "benchyard.scoring_blueprint_id": "scoring_blueprint_id",
+    "benchyard.attachments": "attachments",
+    "benchyard.collect_commands": "collect_commands",
     "benchyard.nop_score": "nop_score",
     "benchyard.scoring_network": "scoring_network",
     "benchyard.scoring_secrets": "scoring_secrets",

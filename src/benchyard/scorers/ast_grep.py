@@ -7,7 +7,7 @@ from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
 from benchyard.scorers import context, fields, programs, score
-from benchyard.scorers.base import Context, Ran, Room, Scorer, Verdict
+from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
 
 _LAYOUT = 1
 _CONFIG = b"ruleDirs: []\n"
@@ -62,7 +62,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
                 "--",
                 self._place(),
             ),
-            env={**variables, **programs.ALONE},
+            How(env={**variables, **programs.ALONE}),
         )
         return Verdict(self._read(ran), score.output(ran))
 

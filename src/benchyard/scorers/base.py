@@ -6,10 +6,11 @@ kept of a command's output. Nothing that lies in the devbox before can speak for
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
+from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
 
@@ -26,13 +27,30 @@ class Ran:
     exit_status: int
     """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""
     stdout: bytes
-    """Its end (`MOST_OUTPUT_BYTES` at most), of what was written before the command's own process ended."""
+    """Its end (`How.most_output` at most), of what was written before the command's own process ended."""
     stderr: bytes
     timed_out: bool = False
     signal: int | None = None
     """What ended it, when a signal did."""
     truncated: bool = False
     """More was written to stdout than the host keeps: its end is not known."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How a program is run in the room."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """On top of the devbox's own environment."""
+    cwd: str | None = None
+    """None is the working directory."""
+    user: str | None = None
+    """None is the scenario's user."""
+    most_output: int = MOST_OUTPUT_BYTES
+    """So much of the end of its output is told; the host keeps more."""
+
+
+AS_USUAL = How()
 
 
 class Room(ABC):
@@ -57,15 +75,28 @@ class Room(ABC):
         """
 
     @abstractmethod
-    async def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Ran:
-        """Run a program to its end, as the scenario's user, without a login shell.
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        """Make a folder anew, empty, in the place of whatever has its name or is in the way to it.
 
-        `env` comes on top of the devbox's own environment. A directory that is missing ends it with 126.
+        It belongs to this user, to root unless one is named. Raises ScorerFailed where that cannot be.
+        """
+
+    @abstractmethod
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        """What is in a file, read by the host as root; None if there is none. ScorerFailed over the limit."""
+
+    @abstractmethod
+    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+        """Run a program to its end, without a login shell.
+
+        A directory that is missing ends it with 126.
         The time that the scenario gives each scorer is over for all its commands together: what runs then is
         killed with all its descendants, and `timed_out` is set.
         """
+
+
+async def _nothing_attached(name: str) -> bytes:
+    raise ScorerFailed(f"the scenario has no attachment {name!r}, which its scorer needs; import it again")
 
 
 @dataclass(frozen=True)
@@ -76,6 +107,8 @@ class Context:
     """Problem statement, duration, usage and cost when known, path of the trajectory."""
     scripts: Mapping[str, str] = field(default_factory=dict)
     """Type -> bash script of the registered custom scorers that the contract names."""
+    attached: Callable[[str], Awaitable[bytes]] = _nothing_attached
+    """The content of an attachment of the scenario; raises ScorerFailed where it is gone."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +119,8 @@ class Verdict:
     output: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Worth recording: the Python that was used, the revision of a script."""
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Every number by its name, where there are several, or where the score has a name."""
 
 
 class Scorer(ABC, Generic[C]):
@@ -96,14 +131,25 @@ class Scorer(ABC, Generic[C]):
     """
 
     Config: ClassVar[type[Model]]
+    draws: ClassVar[bool] = False
+    """Whether it draws its answer first (`draw`), to grade that in a devbox that is as it was at the start.
+
+    Only for scenarios whose isolation is `answer`: what it draws from has their answer paths, nothing else.
+    """
 
     def __init__(self, config: C, context: Context) -> None:
         self.config = config
         self.context = context
+        self.answer = b""
+        """What was drawn."""
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
         """What must be shown in the room before it opens; raises ScorerFailed with what to do."""
         return ()
+
+    async def draw(self, room: Room) -> bytes:
+        """What was answered, as the room shows it; raises ScorerFailed where that cannot be told."""
+        return b""
 
     @abstractmethod
     async def score(self, room: Room) -> Verdict:

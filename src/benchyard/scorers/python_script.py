@@ -7,7 +7,7 @@ from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model, ShortText
 from benchyard.scorers import context, fields, packages, python_kit, pythons, requirements, score
-from benchyard.scorers.base import Context, Room, Scorer, Verdict
+from benchyard.scorers.base import Context, How, Room, Scorer, Verdict
 
 _MOST_FACT = 4000
 
@@ -81,6 +81,6 @@ class PythonScriptScorer(Scorer[PythonScriptConfig]):
         variables = await context.environment(room, self.context)
         ran = await room.run(
             (self._program, "-I", "-X", "utf8", path),
-            env={**variables, **python_kit.environment(self._python.target)},
+            How(env={**variables, **python_kit.environment(self._python.target)}),
         )
         return Verdict(score.printed(ran), score.output(ran), self._facts)

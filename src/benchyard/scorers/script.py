@@ -5,7 +5,7 @@ from typing import Any
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import context, score
-from benchyard.scorers.base import Context, Ran, Room, Verdict
+from benchyard.scorers.base import Context, How, Ran, Room, Verdict
 
 BASH = "/bin/bash"
 SH = "/bin/sh"
@@ -19,10 +19,10 @@ async def run(
     """Run a script in the working directory; how it ended, and what is worth recording of how it was run."""
     environment = await context.environment(room, about, params)
     path = await room.keep("scorer.sh", text.encode())
-    ran = await room.run((*_COMMANDS[BASH], path), env=environment)
+    ran = await room.run((*_COMMANDS[BASH], path), How(env=environment))
     if await _exists(room, BASH, ran):
         return ran, {}
-    ran = await room.run((*_COMMANDS[SH], path), env=environment)
+    ran = await room.run((*_COMMANDS[SH], path), How(env=environment))
     if await _exists(room, SH, ran):
         return ran, {"shell": SH}
     raise ScorerFailed(

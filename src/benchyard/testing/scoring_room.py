@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from benchyard.devboxes.base import Command, OpenFile, Status, read_status
-from benchyard.errors import ScorerFailed, UsageError
+from benchyard.errors import NotFound, ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit
-from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran, Room
+from benchyard.scorers.base import AS_USUAL, How, Ran, Room
 from benchyard.testing.yard import Yard
 
 _GIVES_UP_SECONDS = 60.0
@@ -55,9 +55,24 @@ class ScoringRoom(Room):
         with os.fdopen(descriptor, "wb") as file:
             await asyncio.to_thread(file.write, content)
 
-    async def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Ran:
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        marker = f"{folder}/.fresh"
+        request = OpenFile(marker, "root", write=True, fresh=True, emptied_for=user or "root")
+        os.close(await self._yard.driver.open_file(self._devbox, request))
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        whole = os.path.normpath(f"{self.working_directory}/{path}" if path[:1] != "/" else path)
+        try:
+            descriptor = await self._yard.driver.open_file(self._devbox, OpenFile(whole, "root"))
+        except NotFound:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            content = await asyncio.to_thread(file.read, limit + 1)
+        if len(content) > limit:
+            raise ScorerFailed(f"{whole} is larger than {limit} bytes")
+        return content
+
+    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
         self._began = self._began or time.monotonic()
         left = self.seconds - (time.monotonic() - self._began)
         if left <= 0:
@@ -65,15 +80,15 @@ class ScoringRoom(Room):
         command = await self._yard.begin(
             self._devbox,
             argv=tuple(argv),
-            user=self.user,
-            cwd=cwd or self.working_directory,
-            env={**self.environment, **(env or {})},
+            user=how.user or self.user,
+            cwd=how.cwd or self.working_directory,
+            env={**self.environment, **how.env},
             timeout_seconds=left,
             **_STRICT,
         )
         async with asyncio.timeout(left + _GIVES_UP_SECONDS):
             status = await _ended(command.folder)
-        return _ran(command.folder, status)
+        return _ran(command.folder, status, how.most_output)
 
 
 async def _ended(folder: Path) -> Status:
@@ -83,22 +98,22 @@ async def _ended(folder: Path) -> Status:
         await asyncio.sleep(0.01)
 
 
-def _ran(folder: Path, status: Status) -> Ran:
+def _ran(folder: Path, status: Status, most: int) -> Ran:
     killed = status.exit_status - 128 if 128 < status.exit_status <= 192 else None
     return Ran(
         status.exit_status,
-        _end(folder / "stdout"),
-        _end(folder / "stderr"),
+        _end(folder / "stdout", most),
+        _end(folder / "stderr", most),
         timed_out=status.timed_out,
         signal=getattr(status, "signal", killed),
         truncated=status.stdout_truncated,
     )
 
 
-def _end(path: Path) -> bytes:
+def _end(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - MOST_OUTPUT_BYTES))
-        return file.read(MOST_OUTPUT_BYTES)
+        file.seek(max(0, path.stat().st_size - most))
+        return file.read(most)
 
 
 async def devbox_with(yard: Yard, kits: Sequence[Kit], **changes: Any) -> str:

@@ -7,7 +7,7 @@ import socket
 import stat
 from typing import Any, NoReturn
 
-from benchyard.devboxes.box import users, wire
+from benchyard.devboxes.box import trees, users, wire
 
 _PARENT_MODE = 0o755
 _MOST_TRIES = 10
@@ -41,14 +41,12 @@ def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
     os.umask(0o022)
     flags = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if message["write"]:
+        if message.get("emptied_for"):
+            _remove_folder(os.path.dirname(path))
         os.makedirs(os.path.dirname(path), _PARENT_MODE, exist_ok=True)
         flags |= os.O_WRONLY | os.O_CREAT
         if message.get("fresh"):
-            group = users.find(message["group_of"]).gid if message.get("group_of") else None
-            descriptor = create_fresh(path, flags, message["mode"])
-            if group is not None and can_change_user:
-                os.fchown(descriptor, -1, group)
-            return descriptor
+            return _open_fresh(message, path, flags, can_change_user=can_change_user)
         descriptor = os.open(path, flags, message["mode"])
     else:
         descriptor = os.open(path, flags | os.O_RDONLY)
@@ -62,6 +60,28 @@ def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
         if message["truncate"]:
             os.ftruncate(descriptor, 0)
     return descriptor
+
+
+def _open_fresh(message: dict[str, Any], path: str, flags: int, *, can_change_user: bool) -> int:
+    """A new file, and who it and a folder made for it belong to."""
+    group = users.find(message["group_of"]).gid if message.get("group_of") else None
+    owner = users.find(message["emptied_for"]) if message.get("emptied_for") else None
+    descriptor = create_fresh(path, flags, message["mode"])
+    if group is not None and can_change_user:
+        os.fchown(descriptor, -1, group)
+    if owner is not None and can_change_user:
+        os.chown(os.path.dirname(path), owner.uid, owner.gid)
+    return descriptor
+
+
+def _remove_folder(folder: str) -> None:
+    """Remove a folder, or what stands in its place or in the place of a folder above it."""
+    above = ""
+    for part in folder.strip("/").split("/")[:-1]:
+        above += f"/{part}"
+        if os.path.lexists(above) and not os.path.isdir(above):
+            os.unlink(above)
+    trees.remove_tree(folder)
 
 
 def create_fresh(path: str, flags: int, mode: int, parent: int | None = None) -> int:

@@ -10,7 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 from benchyard.errors import UsageError
 from benchyard.models.scenarios import RULES_IN_METADATA, ScoringContract, ScoringRules
 
-_WORDS = frozenset({"benchyard.scoring", "benchyard.scoring_network", "benchyard.agent_network_policy"})
+_WORDS = frozenset(
+    {
+        "benchyard.scoring",
+        "benchyard.scoring_network",
+        "benchyard.agent_network_policy",
+        "benchyard.scoring_blueprint_id",
+    }
+)
 """Keys whose value is a word; the others hold JSON."""
 _WEIGHTS_OFF = 1e-6
 
@@ -30,8 +37,9 @@ def rules_from(metadata: Mapping[str, str], own: ScoringRules) -> dict[str, Any]
         place = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"{place}: {first['msg']}", field=place) from error
     found = checked.model_dump(exclude_none=True)
-    for path in found.get("answer_paths", []):
-        check_path(path, "answer_paths")
+    for field in ("answer_paths", "answer_excludes"):
+        for path in found.get(field, []):
+            check_path(path, field)
     if found.get("scoring_isolation") == "answer" and not found.get("answer_paths"):
         raise UsageError(
             "scoring_isolation `answer` needs answer_paths: the files and folders that are the answer",

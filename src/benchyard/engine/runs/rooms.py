@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import posixpath
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
@@ -11,10 +12,10 @@ from benchyard.engine.descriptors import PIECE_BYTES, write_pieces
 from benchyard.engine.homes import home_of
 from benchyard.engine.setup import completed
 from benchyard.engine.tools import Tools
-from benchyard.errors import BenchyardError, ScorerFailed, UsageError
+from benchyard.errors import BenchyardError, NotFound, ScorerFailed, UsageError
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.uninterrupted import uninterrupted
-from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran, Room
+from benchyard.scorers.base import AS_USUAL, How, Ran, Room
 
 SCORING_PREFIX = "scoring-"
 """What the ids of scorers' executions begin with."""
@@ -72,9 +73,28 @@ class DevboxRoom(Room):
         except UsageError as error:
             raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
 
-    async def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Ran:
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        whole = posixpath.normpath(posixpath.join(self.working_directory, folder))
+        self._put.append(whole)
+        try:
+            await self._tools.host.rooms.make_folder(self._place.devbox_id, whole, user or _ROOT)
+        except UsageError as error:
+            raise ScorerFailed(f"{whole[:200]} could not be made anew: {error.message}") from error
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        whole = posixpath.normpath(posixpath.join(self.working_directory, path))
+        try:
+            descriptor = await self._tools.host.open_read(self._place.devbox_id, whole, _ROOT)
+        except NotFound:
+            return None
+        except UsageError as error:
+            raise ScorerFailed(f"{whole[:200]} could not be read: {error.message}") from error
+        content = await asyncio.to_thread(_read, descriptor, limit)
+        if len(content) > limit:
+            raise ScorerFailed(f"{whole[:200]} is larger than {limit} bytes")
+        return content
+
+    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
         left = self._deadline - asyncio.get_running_loop().time()
         if left <= 0:
             return Ran(exit_status=137, stdout=b"", stderr=b"", timed_out=True)
@@ -83,28 +103,28 @@ class DevboxRoom(Room):
             id=f"{SCORING_PREFIX}{self._place.label}-{self._token}-{self._commands}",
             command="",
             argv=tuple(argv),
-            cwd=cwd or self.working_directory,
-            user=self._place.user,
-            env={**self._place.env, **(env or {})},
+            cwd=how.cwd or self.working_directory,
+            user=how.user or self._place.user,
+            env={**self._place.env, **how.env},
             timeout_seconds=left,
             strict=True,
         )
         state = await completed(self._tools, await self._tools.host.exec(self._place.devbox_id, request))
         return Ran(
             exit_status=state.exit_status or 0,
-            stdout=await self._end(state, "stdout", state.stdout_bytes),
-            stderr=await self._end(state, "stderr", state.stderr_bytes),
+            stdout=await self._end(state, "stdout", state.stdout_bytes, how.most_output),
+            stderr=await self._end(state, "stderr", state.stderr_bytes, how.most_output),
             timed_out=state.timed_out,
             signal=state.signal,
             truncated=state.stdout_truncated,
         )
 
-    async def _end(self, state: ExecutionState, stream: str, size: int) -> bytes:
-        start = max(0, size - MOST_OUTPUT_BYTES)
+    async def _end(self, state: ExecutionState, stream: str, size: int, most: int) -> bytes:
+        start = max(0, size - most)
         pieces = self._tools.host.output(state.devbox_id, state.id, stream, start, follow=False)
-        return b"".join([piece async for piece in pieces])[-MOST_OUTPUT_BYTES:]
+        return b"".join([piece async for piece in pieces])[-most:]
 
-    async def clear(self) -> None:
+    async def leave(self) -> None:
         """Take away what was kept and put here, from a devbox that goes on and may be graded again."""
         for at in range(0, max(1, len(self._put)), _REMOVED_AT_ONCE):
             request = ExecRequest(
@@ -128,4 +148,10 @@ async def room_in(tools: Tools, place: Place, *, stays: bool = False) -> AsyncIt
     finally:
         if stays:
             with contextlib.suppress(BenchyardError):
-                await uninterrupted(room.clear())
+                await uninterrupted(room.leave())
+
+
+def _read(descriptor: int, limit: int) -> bytes:
+    """What a file holds, and a byte more than the limit where it holds more."""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(limit + 1)

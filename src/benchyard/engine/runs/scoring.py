@@ -9,14 +9,16 @@ from functools import partial
 from typing import Any
 
 from benchyard.devboxes.base import Shown
+from benchyard.engine.attachments import Attachments
 from benchyard.engine.boot import PRISTINE, SCORING_KIND
 from benchyard.engine.definitions.custom_scorers import CustomScorers
 from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.collecting import collect
 from benchyard.engine.runs.finals import LIVE, FinalStates, Kept
 from benchyard.engine.runs.outcomes import Outcome, scrubbed
 from benchyard.engine.runs.rooms import SCORING_PREFIX
-from benchyard.engine.runs.stages import Apart, Case, Desk, Inside, Stage, mounts_of
+from benchyard.engine.runs.stages import Apart, Case, Desk, Images, Inside, Stage, mounts_of
 from benchyard.engine.runs.tamper import Findings
 from benchyard.engine.setup import PTY_PREFIX, entrypoint_id
 from benchyard.engine.showing import shown_folders
@@ -32,6 +34,7 @@ from benchyard.scorers.base import Context, Scorer
 
 _TRIM_SECONDS = 3600.0
 _ANSWER = "-answer"
+_RESTORED = "-answer-restored"
 _SLACK_SECONDS = 120.0
 """For what goes on around a scorer: making its environment, starting and ending its devbox."""
 
@@ -87,7 +90,7 @@ class Scoring:
 
     async def forget(self, image_id: str) -> None:
         """Remove what a scoring froze, if it is there."""
-        for each in (image_id, _answer_id(image_id)):
+        for each in (image_id, _answer_id(image_id), _restored_id(image_id)):
             with contextlib.suppress(NotFound):
                 await self._tools.images.remove(each)
 
@@ -124,6 +127,8 @@ class Scoring:
             return
         devbox = await self._tools.roster.get(case.devbox.id)
         is_running = devbox.status is DevboxStatus.RUNNING
+        if is_running:
+            await collect(self._tools, case)
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=is_running)
         await desk.findings.freeze(self._tools, devbox.id, case.image_id, case.working_directory)
 
@@ -132,9 +137,9 @@ class Scoring:
         is_cut = False
         try:
             await self._freeze(desk)
-            image = case.image_id if case.isolation == "clean" else await self._answer(desk)
+            images = Images(case.image_id) if case.isolation == "clean" else await self._answer(desk)
             functions = _functions(case.scenario)
-            work = (self._graded(case, each, Apart(desk, image, at)) for at, each in enumerate(functions))
+            work = (self._graded(case, each, Apart(desk, images, at)) for at, each in enumerate(functions))
             results = await asyncio.gather(*work)
             return results, Kept(case.kept) if case.kept else await self.finals.keep(case)
         except asyncio.CancelledError:
@@ -147,20 +152,24 @@ class Scoring:
                 key = f"frozen/{case.image_id}"
                 self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
 
-    async def _answer(self, desk: Desk) -> str:
+    async def _answer(self, desk: Desk) -> Images:
+        """The image with the answer on what the work began from, or on what the scenario is graded in."""
         case = desk.case
-        base = case.working_directory
-        paths = [posixpath.normpath(posixpath.join(base, path)) for path in case.scenario.answer_paths or []]
-        carried = await self._tools.host.rooms.answer_image(
-            case.image_id, paths, case.start_image_id, _answer_id(case.image_id)
-        )
+        base = case.scenario.scoring_blueprint_id or case.start_image_id
+        rooms, answer = self._tools.host.rooms, _answer_id(case.image_id)
+        carried = await rooms.answer_image(case.image_id, _whole(case, "answer_paths"), base, answer)
         desk.findings.refused = list(carried.refused)
-        return _answer_id(case.image_id)
+        if kept := _whole(case, "answer_excludes"):
+            await rooms.answer_image(base, kept, answer, _restored_id(case.image_id))
+            answer = _restored_id(case.image_id)
+        return Images(answer, base)
 
     async def _inside(self, desk: Desk) -> list[ScorerResult]:
         case = desk.case
         devbox = await self._tools.roster.get(case.devbox.id)
-        if devbox.status is not DevboxStatus.RUNNING:
+        if devbox.status is DevboxStatus.RUNNING:
+            await collect(self._tools, case)
+        else:
             raise ScorerFailed(f"a live scenario is scored in its devbox, which is {devbox.status}")
         kept = (entrypoint_id(devbox), PTY_PREFIX, SCORING_PREFIX)
         await self._tools.host.rooms.kill_commands(devbox.id, kept)
@@ -180,9 +189,10 @@ class Scoring:
             async with asyncio.timeout(case.scorer_seconds + _SLACK_SECONDS):
                 scripts = await self._scorers.scripts([function])
                 texts = {name: each.bash_script for name, each in scripts.items()}
-                verdict = await stage.grade(self.scorer(function, Context(case.facts, texts)))
+                attached = Attachments(self._tools.objects, case.scenario).content
+                verdict = await stage.grade(self.scorer(function, Context(case.facts, texts, attached)))
             fields = {"score": verdict.score, "state": "complete", "output": verdict.output}
-            fields["facts"] = dict(verdict.facts)
+            fields |= {"facts": dict(verdict.facts), "rewards": dict(verdict.rewards)}
         except ScorerFailed as error:
             fields |= {"reason": error.message, "output": str(error.details.get("output", ""))}
         except TimeoutError:
@@ -205,6 +215,16 @@ def _functions(scenario: Scenario) -> list[ScoringFunction]:
 
 def _answer_id(image_id: str) -> str:
     return image_id + _ANSWER
+
+
+def _restored_id(image_id: str) -> str:
+    return image_id + _RESTORED
+
+
+def _whole(case: Case, field: str) -> list[str]:
+    """The paths of a rule, absolute."""
+    paths: list[str] = getattr(case.scenario, field) or []
+    return [posixpath.normpath(posixpath.join(case.working_directory, path)) for path in paths]
 
 
 def _together(case: Case, results: list[ScorerResult]) -> ContractResult:

@@ -1,8 +1,9 @@
 """Where one scorer grades: in a fresh devbox from what was frozen, or in the one that was worked in."""
 
+import contextlib
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -131,24 +132,46 @@ class Stage(ABC):
         """Its verdict; raises ScorerFailed."""
 
 
+@dataclass(frozen=True)
+class Images:
+    """What rooms apart from the devbox that was worked in are made from."""
+
+    answer: str
+    """What the work left, or what of it is graded."""
+    base: str | None = None
+    """Without the answer; None where all of what was left is graded."""
+
+
 class Apart(Stage):
     """A fresh devbox from an image, for this scorer alone: none sees what another one left."""
 
-    def __init__(self, desk: Desk, image: str, index: int) -> None:
+    def __init__(self, desk: Desk, images: Images, index: int) -> None:
         self._desk = desk
-        self._image = image
+        self._images = images
         self._index = index
 
     async def grade(self, scorer: Scorer[Any]) -> Verdict:
-        tools = self._desk.tools
         kits = await scorer.kits(self._desk.kits)
+        if not scorer.draws:
+            async with self._room(self._images.answer, kits) as (devbox_id, room):
+                return await self._desk.watched(scorer, devbox_id, room)
+        if self._images.base is None:
+            raise ScorerFailed("this scorer needs scoring_isolation `answer`: it grades a drawn answer alone")
+        async with self._room(self._images.answer, kits) as (_, room):
+            scorer.answer = await scorer.draw(room)
+        async with self._room(self._images.base, kits) as (devbox_id, room):
+            return await self._desk.watched(scorer, devbox_id, room)
+
+    @contextlib.asynccontextmanager
+    async def _room(self, image: str, kits: tuple[Kit, ...]) -> AsyncIterator[tuple[str, Room]]:
+        tools = self._desk.tools
         # Never one that an earlier server began with: that one is being cleared away.
         devbox_id = f"{self._desk.case.image_id}-{self._index}-{secrets.token_hex(4)}"
         try:
-            await tools.host.start(await self._request(devbox_id, kits))
+            await tools.host.start(replace(await self._request(devbox_id, kits), image=image))
             place = await self._desk.room_place(devbox_id, self._index)
             async with room_in(tools, place) as room:
-                return await self._desk.watched(scorer, devbox_id, room)
+                yield devbox_id, room
         finally:
             # Nobody waits for its end: the verdict is there.
             tools.work.start(f"room/{devbox_id}", partial(end_devbox, tools, devbox_id), finish=True)
@@ -161,7 +184,6 @@ class Apart(Stage):
         return replace(
             request,
             id=devbox_id,
-            image=self._image,
             network=Network(case.scenario.scoring_network or Network.NONE),
             mounts=mounts_of(self._desk.tools, kits),
         )

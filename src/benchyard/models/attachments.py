@@ -1,0 +1,56 @@
+"""Archives that are kept beside scenarios: the same files always make the same bytes."""
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from benchyard.errors import UsageError
+
+MOST_PACKED_BYTES = 256 * 1024**2
+"""Of all files of an archive together."""
+_MODES = 0o777
+
+
+@dataclass(frozen=True)
+class PackedFile:
+    """A file in an archive."""
+
+    content: bytes
+    mode: int = 0o644
+
+
+def packed(files: Mapping[str, PackedFile]) -> bytes:
+    """A compressed archive of these files."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(files):
+            about = tarfile.TarInfo(name)
+            about.size = len(files[name].content)
+            about.mode = files[name].mode & _MODES
+            archive.addfile(about, io.BytesIO(files[name].content))
+    return gzip.compress(plain.getvalue(), compresslevel=6, mtime=0)
+
+
+def unpacked(archive: bytes) -> Iterator[tuple[str, PackedFile]]:
+    """The files of an archive, by their paths; raises UsageError for what is none, or too large."""
+    left = MOST_PACKED_BYTES
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
+            for about in opened:
+                left -= about.size
+                if left < 0:
+                    raise UsageError(f"an attachment holds more than {MOST_PACKED_BYTES} bytes")
+                content = opened.extractfile(about) if about.isreg() else None
+                if content is not None:
+                    yield _inner(about.name), PackedFile(content.read(), about.mode & _MODES)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"an attachment is no archive of files: {error}") from error
+
+
+def _inner(name: str) -> str:
+    if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        raise UsageError(f"an attachment has a file outside of itself: {name[:200]!r}")
+    return name
