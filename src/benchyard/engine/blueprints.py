@@ -37,6 +37,8 @@ UPLOAD_SECONDS = 24 * 3600
 FIRST_LOOK_SECONDS = 0.2
 LATER_LOOKS_SECONDS = 10.0
 COLLECT_SECONDS = 60.0
+AGAIN_SECONDS = 600.0
+"""After that long a failed build that is needed is tried again: what it could not reach may be there."""
 
 _S = BlueprintStatus
 _log = logging.getLogger(__name__)
@@ -59,6 +61,9 @@ class Blueprints:
         self._logs.open()
         unfinished = await self.records.all({"status": UNFINISHED})
         for blueprint in sorted(unfinished, key=lambda each: each.create_time_ms):
+            if blueprint.parameters.on_demand:
+                # Whoever needs it asks again.
+                continue
             if blueprint.status is not _S.AWAITING_UPLOAD:
                 await self._set(blueprint.id, status=_S.QUEUED)
             self._start(blueprint.id)
@@ -75,9 +80,27 @@ class Blueprints:
                 raise
             return existing
         blueprint, is_new = await uninterrupted(self.records.insert_once(blueprint))
-        if is_new:
+        if is_new and not blueprint.parameters.on_demand:
             self._start(blueprint.id)
         return blueprint
+
+    async def ready(self, blueprint_id: str) -> None:
+        """See to it that one which is built on demand is built; raises BuildFailed with what to do."""
+        blueprint = await self.records.find(blueprint_id)
+        if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
+            return
+        if blueprint.status is _S.FAILED and _is_over(blueprint):
+            blueprint = await self.records.change(blueprint_id, _begun_anew)
+        if blueprint.status is not _S.FAILED:
+            if blueprint_id not in self._ended:
+                self._start(blueprint_id)
+            await self._ended[blueprint_id].wait()
+            blueprint = await self.records.get(blueprint_id)
+        if blueprint.status is not _S.BUILD_COMPLETE:
+            raise BuildFailed(
+                f"the environment could not be built: {blueprint.error_message or blueprint.status}; "
+                f"see `benchyard blueprint logs {blueprint_id}`"
+            )
 
     async def preview(self, request: BlueprintRequest) -> str:
         """A Dockerfile that describes what would be built; nothing is."""
@@ -271,6 +294,17 @@ def _key(blueprint_id: str) -> str:
 
 def _begun(blueprint: Blueprint) -> Blueprint:
     return blueprint.model_copy(update={"status": _S.PROVISIONING, "attempts": blueprint.attempts + 1})
+
+
+def _begun_anew(blueprint: Blueprint) -> Blueprint:
+    """One whose build failed a while ago, so that it may be tried again."""
+    fields = {"status": _S.QUEUED, "attempts": 0, "failure_reason": None, "error_message": None}
+    return blueprint.model_copy(update=fields) if blueprint.status is _S.FAILED else blueprint
+
+
+def _is_over(blueprint: Blueprint) -> bool:
+    is_old = now_ms() - (blueprint.build_finish_time_ms or 0) > AGAIN_SECONDS * 1000
+    return is_old and blueprint.state != "deleted"
 
 
 def _deleted(blueprint: Blueprint) -> Blueprint:

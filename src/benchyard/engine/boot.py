@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from benchyard.devboxes.base import Capability, Shown
 from benchyard.engine import egress, services
@@ -15,9 +14,10 @@ from benchyard.engine.mounts import put
 from benchyard.engine.setup import entrypoint_id, launch_id, run_step
 from benchyard.engine.sizes import resources
 from benchyard.engine.states import Move, moved
+from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, InstallFailed, from_os
+from benchyard.errors import BenchyardError, BuildFailed, InstallFailed, from_os
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
 
@@ -30,23 +30,16 @@ PRISTINE = "-pristine"
 """What the id of the image ends with that a devbox looked like when it began to run."""
 
 
-class AgentShelf(Protocol):
-    """Where devboxes get the agents that they show."""
-
-    async def provided(self, devbox: Devbox) -> Devbox:
-        """The record, once all its agents are installed and it says where; raises InstallFailed."""
-
-
-async def boot(tools: Tools, devbox_id: str, agents: AgentShelf) -> Move:
+async def boot(tools: Tools, devbox_id: str, supplies: Supplies) -> Move:
     """Bring a devbox up, from wherever an earlier attempt left it; returns the move that ends the boot."""
     devbox = await tools.roster.get(devbox_id)
     try:
-        devbox = await agents.provided(devbox)
+        devbox = await supplies.provided(devbox)
         request = await until_kept(partial(start_request, tools, devbox))
         await note_given(tools, devbox, [request.env[name] for name in devbox.secrets])
         await tools.host.start(request)
         await egress.open_door(tools, devbox)
-    except InstallFailed as error:
+    except (BuildFailed, InstallFailed) as error:
         tools.note(devbox_id, "setup_commands", error.message, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=error.message)
     except BenchyardError as error:

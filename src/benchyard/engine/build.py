@@ -16,6 +16,7 @@ from benchyard.engine.origins import DEFAULT_IMAGE
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BuildFailed
+from benchyard.images.aliases import Aliases
 from benchyard.images.build import BuildLimits, Recipe
 from benchyard.images.store import Image, Label
 from benchyard.models.blueprints import Blueprint
@@ -70,6 +71,8 @@ def foundation_id(blueprint: Blueprint) -> str:
 async def foundation(build: Build) -> Image:
     """The image that the steps of a build start from; made from a Dockerfile if there is one."""
     parameters = build.blueprint.parameters
+    if parameters.prebuilt_image and (found := await _prebuilt(build, parameters.prebuilt_image)):
+        return found
     if not parameters.dockerfile and parameters.build_context is None:
         await build.begin()
         return await build.tools.host.image(build.base.id if build.base else DEFAULT_IMAGE)
@@ -91,6 +94,25 @@ async def foundation(build: Build) -> Image:
         build.log.note(f"substituted base: image {name} stands in for {reference}", "warning")
     await build.substitute(built.substituted)
     return built.image
+
+
+async def _prebuilt(build: Build, reference: str) -> Image | None:
+    """The image that was built elsewhere; None where it cannot be had and there is a Dockerfile instead."""
+    tools, made = build.tools, foundation_id(build.blueprint)
+    if alias := Aliases(tools.settings.data / "images").find(reference):
+        await build.begin()
+        build.log.note(f"substituted base: image {alias} stands in for {reference}", "warning")
+        await build.substitute({reference: alias})
+        return await tools.images.get(alias)
+    try:
+        await build.begin()
+        return await tools.builder.pull(reference, Label(made, made), build.log.line)
+    except BuildFailed as error:
+        if not build.blueprint.parameters.dockerfile:
+            raise
+        build.log.note(f"{error.message}; it is built from its Dockerfile", "warning")
+        await build.substitute({reference: "built from its Dockerfile"})
+        return None
 
 
 async def _context(build: Build, scratch: Path) -> Path | None:

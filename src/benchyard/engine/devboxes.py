@@ -4,7 +4,6 @@ from types import TracebackType
 from typing import Self
 
 from benchyard.devboxes.base import Network
-from benchyard.engine.agents.registry import Agents
 from benchyard.engine.asked import Asked
 from benchyard.engine.doors import check_gateways
 from benchyard.engine.egress import check_egress, check_phases
@@ -19,6 +18,7 @@ from benchyard.engine.origins import Origins, chosen, merged
 from benchyard.engine.services import require_services
 from benchyard.engine.sizes import resources
 from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move
+from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools, snapshot_keys
 from benchyard.engine.tunnel_plan import new_tunnel
 from benchyard.engine.usage import usage
@@ -48,17 +48,17 @@ class Devboxes:
         self,
         tools: Tools,
         origins: Origins,
-        agents: Agents,
+        supplies: Supplies,
         gateways: GatewayConfigs,
         policies: NetworkPolicies,
     ) -> None:
         self.records = tools.roster.records
         self._tools = tools
         self._origins = origins
-        self._agents = agents
+        self.supplies = supplies
         self._gateways = gateways
         self._policies = policies
-        self._lifecycle = Lifecycle(tools, agents)
+        self._lifecycle = Lifecycle(tools, supplies)
         self._keeper = Keeper(tools, self._lifecycle)
 
     async def __aenter__(self) -> Self:
@@ -170,7 +170,9 @@ class Devboxes:
         check_request(request)
         given = all_mounts(request)
         mounts = [await self._checked(mount) for mount in given if not isinstance(mount, AgentMount)]
-        agents = [await self._agents.mounted(mount) for mount in given if isinstance(mount, AgentMount)]
+        agents = [
+            await self.supplies.agents.mounted(mount) for mount in given if isinstance(mount, AgentMount)
+        ]
         doors = await self._doors(asked, request)
         values = sealed_values(self._tools.vault, await self._secrets(request))
         origin = await self._origins.find(request)

@@ -36,6 +36,7 @@ from benchyard.engine.runs.trials import ScorerTrials
 from benchyard.engine.shelf import Shelf
 from benchyard.engine.snapshots import Snapshots
 from benchyard.engine.ssh import SshKeys
+from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.transfers import Transfers
 from benchyard.engine.tunnels import Tunnels
@@ -95,8 +96,9 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
     agents = Agents(tools, store.collection("agents", RegisteredAgent), kits)
     configs = GatewayConfigs(store.collection("gateway_configs", GatewayConfig), tools.secrets)
     policies = NetworkPolicies(store.collection("network_policies", NetworkPolicy))
-    async with Devboxes(tools, origins, agents, configs, policies) as devboxes:
-        library = Library(tools)
+    library = Library(tools)
+    built = Blueprints(tools, blueprints, library.shelf)
+    async with Devboxes(tools, origins, Supplies(built, agents), configs, policies) as devboxes:
         taken = Snapshots(tools, snapshots)
         scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
         scenarios = Scenarios(_scenarios(store), scorers, origins)
@@ -115,7 +117,7 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
             ptys=Ptys(tools, devboxes),
             library=library,
             shelf=library.shelf,
-            blueprints=Blueprints(tools, blueprints, library.shelf),
+            blueprints=built,
             transfers=Transfers(tools, taken),
             tunnels=Tunnels(tools, devboxes),
             ssh_keys=SshKeys(tools),

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from benchyard.engine import egress, services
-from benchyard.engine.agents.registry import Agents
 from benchyard.engine.boot import PRISTINE, after_boot, boot
 from benchyard.engine.journal import now_ms
 from benchyard.engine.setup import run_step, suspend_id
 from benchyard.engine.states import BOOTING, ENDED, SUSPENDED, Move, moved
+from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools, job_key, snapshot_keys
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 class Lifecycle:
     """The verbs that change a devbox's status."""
 
-    def __init__(self, tools: Tools, agents: Agents) -> None:
+    def __init__(self, tools: Tools, supplies: Supplies) -> None:
         self._tools = tools
-        self._agents = agents
+        self._supplies = supplies
 
     def start(self, devbox_id: str) -> None:
         """Bring a recorded devbox up in the background."""
@@ -88,7 +88,7 @@ class Lifecycle:
 
     async def _boot(self, devbox_id: str) -> None:
         try:
-            move = await boot(self._tools, devbox_id, self._agents)
+            move = await boot(self._tools, devbox_id, self._supplies)
         except Exception:  # noqa: BLE001
             # A mistake of ours must not leave a devbox that comes up for ever.
             _log.exception("devbox %s could not be brought up", devbox_id)

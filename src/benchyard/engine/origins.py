@@ -94,6 +94,8 @@ def check_built(blueprint: Blueprint) -> None:
     """Refuse a blueprint that nothing can start from: raises NotFound if deleted, else UsageError."""
     if blueprint.state == "deleted":
         raise NotFound(f"blueprint {blueprint.id} was deleted; see `benchyard blueprint list`")
+    if blueprint.parameters.on_demand:
+        return
     if blueprint.status is BlueprintStatus.FAILED:
         raise UsageError(
             f"the build of blueprint {blueprint.id} failed; see `benchyard blueprint logs {blueprint.id}`",

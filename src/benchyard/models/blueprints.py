@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from benchyard.models.base import Columns, Metadata, Model, Record, ShortText
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount
 
@@ -77,6 +77,10 @@ class BlueprintRequest(Model):
     network_policy_id: str | None = None
     secrets: dict[str, str] | None = Field(default=None, max_length=256)
     """Environment variable -> name of a secret; values are looked up when the build begins."""
+    on_demand: WireBool | None = None
+    """An extension: built when a devbox first needs it, not at once."""
+    prebuilt_image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """An extension: what the Dockerfile makes, where it can be had from a registry; else that is built."""
     services: list[Service] | None = Field(default=None, max_length=100)
     system_setup_commands: list[str] | None = Field(default=None, max_length=1000)
 

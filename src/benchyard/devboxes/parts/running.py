@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ from benchyard.devboxes.base import (
 from benchyard.devboxes.box import processes, syscalls, wire
 from benchyard.devboxes.parts import connecting
 from benchyard.devboxes.parts.channel import Channel
-from benchyard.errors import BenchyardError, DevboxGone, Forbidden, NotFound, UsageError
+from benchyard.errors import BenchyardError, DevboxGone, DiskFull, Forbidden, NotFound, UsageError
 
 _DISMISS_SECONDS = 5.0
 _GREET_SECONDS = 2.0
@@ -39,7 +40,14 @@ _SOCKET = "agent.sock"
 FROZEN = "frozen"
 TRACES = ("box.json", "box.json.part", _SOCKET, FROZEN)
 """What tells of a running devbox in its folder."""
-_ERRORS: dict[int, type[BenchyardError]] = {2: NotFound, 20: NotFound, 13: Forbidden, 1: Forbidden}
+_ERRORS: dict[int, type[BenchyardError]] = {
+    errno.ENOENT: NotFound,
+    errno.ENOTDIR: NotFound,
+    errno.EACCES: Forbidden,
+    errno.EPERM: Forbidden,
+    errno.ENOSPC: DiskFull,
+    errno.EDQUOT: DiskFull,
+}
 
 
 @dataclass(frozen=True)

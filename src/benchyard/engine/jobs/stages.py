@@ -18,7 +18,7 @@ from benchyard.engine.runs.starting import Start
 from benchyard.engine.setup import completed, run_step
 from benchyard.engine.states import BOOTING, ENDED
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, DevboxGone, NotFound
+from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, NotFound
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
@@ -77,7 +77,11 @@ async def _begun(way: Way, run_id: str) -> ScenarioRun:
     """A new run; where it is refused there is none that could be looked up."""
     try:
         await _check_secrets(way)
+        await way.desk.runs.environment_ready(way.cast.scenario)
         return await uninterrupted(until_kept(partial(way.desk.runs.begin, Asked(run_id), _start(way))))
+    except BuildFailed as error:
+        way.note(scenario_run_id=None)
+        raise of_setup("EnvironmentBuildFailed", error.message) from error
     except (BenchyardError, TrialFailed):
         way.note(scenario_run_id=None)
         raise

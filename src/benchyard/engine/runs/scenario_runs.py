@@ -90,6 +90,13 @@ class ScenarioRuns:
             self._start_rescoring(run_id)
         await self._end_left()
 
+    async def environment_ready(self, scenario: Scenario) -> None:
+        """See to it that what a scenario's devboxes start from is built; raises BuildFailed."""
+        environment = scenario.environment
+        for blueprint_id in (environment and environment.blueprint_id, scenario.scoring_blueprint_id):
+            if blueprint_id:
+                await self._devboxes.supplies.builds.ready(blueprint_id)
+
     async def _end_left(self) -> None:
         """End the devboxes of runs that had ended, but for that, when the server did."""
         made_for = {

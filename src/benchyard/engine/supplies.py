@@ -1,0 +1,37 @@
+"""What a devbox needs before it can start, and may have to be made first: its image, its agents."""
+
+from typing import Protocol
+
+from benchyard.models.devboxes import Devbox, MountedAgent
+from benchyard.models.mounts import AgentMount
+
+
+class BuildShelf(Protocol):
+    """Where images come from that are built on demand."""
+
+    async def ready(self, blueprint_id: str) -> None:
+        """See to it that a blueprint which is built on demand is built; raises BuildFailed."""
+
+
+class AgentShelf(Protocol):
+    """Where devboxes get the agents that they show."""
+
+    async def provided(self, devbox: Devbox) -> Devbox:
+        """The record, once all its agents are installed and it says where; raises InstallFailed."""
+
+    async def mounted(self, mount: AgentMount) -> MountedAgent:
+        """The agent that a devbox is to show; raises NotFound or UsageError."""
+
+
+class Supplies:
+    """Sees to it that all of it is there."""
+
+    def __init__(self, builds: BuildShelf, agents: AgentShelf) -> None:
+        self.builds = builds
+        self.agents = agents
+
+    async def provided(self, devbox: Devbox) -> Devbox:
+        """The record, once everything is there; raises BuildFailed or InstallFailed."""
+        if devbox.blueprint_id:
+            await self.builds.ready(devbox.blueprint_id)
+        return await self.agents.provided(devbox)
