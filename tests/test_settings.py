@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.settings import default_data_folder
+from benchyard.settings import default_data_folder, default_datasets_folder
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,15 @@ from benchyard.settings import default_data_folder
 )
 def test_the_data_folder_follows_the_environment(environment: dict[str, str], expected: str) -> None:
     assert default_data_folder(environment) == Path(expected)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"BENCHYARD_DATASETS": "/srv/sets", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/srv/sets"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/benchyard/datasets"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/h"}, "/h/.cache/benchyard/datasets"),
+    ],
+)
+def test_fetched_datasets_lie_in_the_cache(environment: dict[str, str], expected: str) -> None:
+    assert default_datasets_folder(environment) == Path(expected)

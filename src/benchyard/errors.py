@@ -22,6 +22,7 @@
     │   └── Unreadable          a record is kept, but makes no sense             500
     ├── ScorerFailed            a scorer gave no score: its reason; the run goes on   500 / 14
     ├── InstallFailed           an agent could not be installed: its last lines  500 / 15
+    ├── DatasetError            a benchmark's data could not be had, or is not what it should be   400 / 16
     └── ServerUnreachable       the client found no server                       503 / 13
 
 On the wire an error is `{"code", "message", "details"}`; the client maps the code back to a class
@@ -214,6 +215,14 @@ class InstallFailed(BenchyardError):
 
     code = "install_failed"
     exit_code = 15
+
+
+class DatasetError(BenchyardError):
+    """Data of a public benchmark could not be fetched or read, or is not what it should be."""
+
+    code = "dataset_error"
+    http_status = 400
+    exit_code = 16
 
 
 class ServerUnreachable(BenchyardError):

@@ -92,3 +92,11 @@ def default_data_folder(environment: Mapping[str, str] = os.environ) -> Path:
         return Path(given)
     shared = environment.get("XDG_DATA_HOME") or Path(environment.get("HOME", "/")) / ".local" / "share"
     return Path(shared) / "benchyard"
+
+
+def default_datasets_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where fetched data of public benchmarks is kept: `$BENCHYARD_DATASETS`, else in the user's cache."""
+    if given := environment.get("BENCHYARD_DATASETS"):
+        return Path(given)
+    shared = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
+    return Path(shared) / "benchyard" / "datasets"

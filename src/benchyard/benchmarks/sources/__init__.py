@@ -1,1 +1,1 @@
-"""Where the data of public benchmarks comes from: the hub, git, or a copy that somebody has."""
+"""Where the data of public benchmarks comes from: the hub, git, or a copy on this machine."""

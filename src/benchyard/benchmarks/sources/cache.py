@@ -1,0 +1,88 @@
+"""The folder that fetched data is kept in, shared by every process of a user.
+
+<cache>/hub/<owner>--<name>/<commit>/<path>      a file that is whole and checked
+<cache>/hub/<owner>--<name>/<commit>.partial/    files that are being fetched, by who holds the lock
+<cache>/hub/<owner>--<name>/refs.json            branch or tag -> the commit it was the last time
+<cache>/git/<name>-<digest of the url>/<commit>/<all, or a digest of the paths>/
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchyard.benchmarks.sources.base import Progress, is_commit
+from benchyard.errors import DatasetError
+
+_MOST_NOTE_BYTES = 1024**2
+
+
+@contextlib.contextmanager
+def locked(target: Path, what: str, progress: Progress) -> Iterator[None]:
+    """Hold the lock beside a target, waiting for whoever has it; what the disk refuses is told."""
+    with told(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(beside(target, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _wait(descriptor, what, progress)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def told(folder: Path) -> Iterator[None]:
+    """What the operating system refuses under a folder, as an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = error.filename or folder
+        raise DatasetError(
+            f"{where}: {error.strerror or error}; "
+            f"{'free space there' if full else 'see to it'}, or name another folder with BENCHYARD_DATASETS"
+        ) from error
+
+
+def beside(target: Path, ending: str) -> Path:
+    """What lies beside a target under the same name."""
+    return target.with_name(target.name + ending)
+
+
+def noted_commit(folder: Path, revision: str) -> str | None:
+    """The commit that a branch or tag was the last time it was looked up."""
+    found = _refs(folder).get(revision)
+    return found if isinstance(found, str) and is_commit(found) else None
+
+
+def note_commit(folder: Path, revision: str, commit: str) -> None:
+    """Keep which commit a branch or tag is, for when nobody can be asked."""
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f"refs.json.{os.getpid()}"
+        new.write_text(json.dumps({**_refs(folder), revision: commit}))
+        new.replace(folder / "refs.json")
+
+
+def _refs(folder: Path) -> dict[str, object]:
+    path = folder / "refs.json"
+    try:
+        found = json.loads(path.read_bytes()[:_MOST_NOTE_BYTES])
+    except (OSError, ValueError):
+        # Not there, or damaged: it is looked up again.
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _wait(descriptor: int, what: str, progress: Progress) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        progress.started(f"waiting for another process that fetches {what}", None)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        finally:
+            progress.done()

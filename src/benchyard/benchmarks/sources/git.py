@@ -1,0 +1,247 @@
+"""Files of a git repository at one commit: as few as possible, and nothing of the repository is run."""
+
+import hashlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from benchyard.benchmarks.sources import cache, git_url
+from benchyard.benchmarks.sources.base import GitTree, Limits, Progress, is_commit
+from benchyard.benchmarks.sources.git_url import GitUrl
+from benchyard.errors import DatasetError, UsageError
+
+_LIMITS = Limits()
+_SHOWN = 600
+_LOOKUP_SECONDS = 120.0
+_NO_RUNNING = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.autocrlf": "false",
+    "filter.lfs.smudge": "",
+    "filter.lfs.process": "",
+    "filter.lfs.required": "false",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "advice.detachedHead": "false",
+    "protocol.version": "2",
+}
+"""What would run something, fetch something else, or change what is written."""
+_BRANCHES_ONLY = ("unadvertised object", "dumb http transport")
+"""What git says of servers that give branches and tags, but no commit by its name."""
+_FROM_OUTSIDE = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "TMPDIR",
+    "SSH_AUTH_SOCK",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "SSL_CERT_FILE",
+)
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+
+def asked(given: str) -> GitTree:
+    """`GIT-URL[@REF]` as people give it, with the commit that REF is now; raises UsageError, DatasetError."""
+    url, ref = git_url.split_ref(given)
+    parsed = git_url.parse(url)
+    commit = ref if ref and is_commit(ref) else _looked_up(parsed, ref or "HEAD")
+    return GitTree(url, commit)
+
+
+def fetch(source: GitTree, root: Path, progress: Progress, limits: Limits = _LIMITS) -> Path:
+    """The folder with the files of a tree, under `root`, without its `.git`; raises DatasetError.
+
+    Links in it are as the repository has them: whoever reads must not follow one that leads out.
+    """
+    url = git_url.parse(source.url)
+    base = root / f"{url.name}-{_digest(url.shown)}"
+    commit = source.revision if is_commit(source.revision) else _commit(url, source.revision, base)
+    chosen = _digest("\n".join(sorted(source.paths))) if source.paths else "all"
+    folder = base / commit / chosen
+    if folder.is_dir():
+        return folder
+    with cache.locked(folder, url.shown, progress):
+        if not folder.is_dir():
+            partial = cache.beside(folder, ".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            progress.started(url.shown, None)
+            try:
+                _Clone(url, partial, limits).at(replace(source, revision=commit))
+                partial.replace(folder)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+                progress.done()
+    return folder
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of a folder that `fetch` gave."""
+    return folder.parent.name
+
+
+class _Clone:
+    """One repository on its way into one folder."""
+
+    def __init__(self, url: GitUrl, folder: Path, limits: Limits) -> None:
+        self._url = url
+        self._folder = folder
+        self._limits = limits
+
+    def at(self, source: GitTree) -> None:
+        """Write the files of a commit, and remove what git itself needs."""
+        self._folder.mkdir()
+        self._git("init", "--quiet", "--template=", "--initial-branch=benchyard", ".")
+        # By the name of a remote, from which git asks for single files later where the server allows that.
+        self._git("config", "remote.origin.url", self._url.shown)
+        self._fetch(source)
+        if source.paths:
+            patterns = "".join(f"/{_escaped(path)}\n" for path in source.paths)
+            (self._folder / ".git" / "info").mkdir(exist_ok=True)
+            (self._folder / ".git" / "info" / "sparse-checkout").write_text(patterns)
+            self._git("config", "core.sparseCheckout", "true")
+        self._git("checkout", "--quiet", "--detach", source.revision, "--")
+        missing = [path for path in source.paths if not os.path.lexists(self._folder / path)]
+        if missing:
+            raise DatasetError(f"{self._url.shown} has no {', '.join(missing)[:300]} at {source.revision}")
+        shutil.rmtree(self._folder / ".git")
+
+    def _fetch(self, source: GitTree) -> None:
+        sparse = ["--filter=blob:none"] if source.paths else []
+        options = ["--quiet", "--no-tags", "--no-recurse-submodules", *sparse]
+        try:
+            self._git("fetch", *options, "--depth=1", "origin", source.revision)
+        except DatasetError as error:
+            if "not our ref" in error.message:
+                raise DatasetError(f"{self._url.shown} has no commit {source.revision}") from error
+            if not any(said in error.message for said in _BRANCHES_ONLY):
+                raise
+            # All of them, then, and the commit is looked for here.
+            self._git("fetch", *options, "origin", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+            self._require(source.revision)
+
+    def _require(self, commit: str) -> None:
+        try:
+            self._git("cat-file", "-e", f"{commit}^{{commit}}")
+        except DatasetError as error:
+            raise DatasetError(f"{self._url.shown} has no commit {commit}") from error
+
+    def _git(self, *arguments: str) -> None:
+        _run(self._url, ["-C", str(self._folder), *arguments], self._limits)
+
+
+def _commit(url: GitUrl, revision: str, base: Path) -> str:
+    """What a branch or tag is now; what it was the last time, where the repository cannot be reached."""
+    try:
+        commit = _looked_up(url, revision)
+    except DatasetError:
+        noted = cache.noted_commit(base, revision)
+        if noted is None:
+            raise
+        return noted
+    cache.note_commit(base, revision, commit)
+    return commit
+
+
+def _looked_up(url: GitUrl, ref: str) -> str:
+    """The commit that a branch or tag is now; tags come first, as git has it."""
+    wanted = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
+    said = _run(url, ["ls-remote", "--quiet", "--", url.shown, *wanted], Limits(seconds=_LOOKUP_SECONDS))
+    lines = (line.split("\t", 1) for line in said.splitlines() if "\t" in line)
+    found = {name: commit for commit, name in lines if is_commit(commit)}
+    for name in wanted:
+        if name in found:
+            return found[name]
+    raise UsageError(f"{url.shown} has no branch or tag {ref!r}; a commit is given with all its 40 digits")
+
+
+def _run(url: GitUrl, arguments: list[str], limits: Limits) -> str:
+    command = [
+        "git",
+        *(part for key, value in _NO_RUNNING.items() for part in ("-c", f"{key}={value}")),
+        *arguments,
+    ]
+    try:
+        process = subprocess.Popen(
+            command,
+            env=_environment(url),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise DatasetError(
+            "there is no git on this machine; install it, or give a copy with --from"
+        ) from error
+    _bound(process.pid, limits.file_bytes)
+    try:
+        said, complained = process.communicate(timeout=limits.seconds)
+    except subprocess.TimeoutExpired as error:
+        raise DatasetError(f"git did not end in {limits.seconds:.0f} seconds with {url.shown}") from error
+    finally:
+        _end(process)
+    if process.returncode:
+        told = _scrubbed(url, complained.decode(errors="replace")).strip()[-_SHOWN:]
+        raise DatasetError(f"git cannot get {url.shown}: {told or f'it ended with {process.returncode}'}")
+    return said.decode(errors="replace")
+
+
+def _bound(pid: int, most: int) -> None:
+    try:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+    except ProcessLookupError:
+        return  # It has ended already.
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End git and what it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _environment(url: GitUrl) -> dict[str, str]:
+    names = (*_FROM_OUTSIDE, *_PROXIES, *(name.upper() for name in _PROXIES))
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    found |= {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "SSH_ASKPASS": "",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_ALLOW_PROTOCOL": url.scheme,
+        "LC_ALL": "C",
+    }
+    found.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+    if url.secret is not None:
+        # Not on the command line, which everybody on the machine can read.
+        found |= {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"url.{url.secret}.insteadOf",
+            "GIT_CONFIG_VALUE_0": url.shown,
+        }
+    return found
+
+
+def _scrubbed(url: GitUrl, text: str) -> str:
+    return (
+        text if url.secret is None else text.replace(url.secret, url.shown).replace(_userinfo(url.secret), "")
+    )
+
+
+def _userinfo(address: str) -> str:
+    return address.partition("://")[2].rpartition("@")[0] + "@"
+
+
+def _escaped(path: str) -> str:
+    return "".join(f"\\{letter}" if letter in "*?[]!#\\ " else letter for letter in path.strip("/"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,135 @@
+"""Datasets on the Hugging Face hub, by its plain HTTP addresses."""
+
+import json
+import shutil
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+
+from benchyard.benchmarks.sources import asking, cache
+from benchyard.benchmarks.sources.asking import Answer, Hub, Interrupted
+from benchyard.benchmarks.sources.base import HubDataset, Limits, Progress, SourceFile, is_commit
+from benchyard.benchmarks.sources.download import Download, Wanted, is_whole
+from benchyard.errors import DatasetError
+
+ADDRESS = "https://huggingface.co"
+
+_MOST_ANSWER_BYTES = 16 * 1024**2
+
+
+def fetch(source: HubDataset, root: Path, hub: Hub, progress: Progress, limits: Limits) -> Path:
+    """The folder with a dataset's files, under `root`; raises DatasetError."""
+    if not source.gated:
+        # A token that has expired is refused for public files too: it is shown only where it is needed.
+        hub = Hub(hub.address)
+    base = root / source.dataset.replace("/", "--")
+    folder = base / (source.revision if is_commit(source.revision) else _commit(source, base, hub, limits))
+    with cache.told(folder):
+        if all(is_whole(file, folder / file.path) for file in source.files):
+            return folder
+    with cache.locked(folder, source.dataset, progress), _client(limits) as client:
+        partial = cache.beside(folder, ".partial")
+        for file in source.files:
+            if not is_whole(file, folder / file.path):
+                wanted = _wanted(source, file, hub, folder)
+                _fetch_one(source, Download(wanted, hub, client, limits), hub, progress)
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def page(source: HubDataset, address: str = ADDRESS) -> str:
+    """The dataset's page, for people."""
+    return f"{address.rstrip('/')}/datasets/{source.dataset}"
+
+
+def _wanted(source: HubDataset, file: SourceFile, hub: Hub, folder: Path) -> Wanted:
+    path = quote(file.path, safe="/")
+    return Wanted(
+        url=f"{page(source, hub.address)}/resolve/{quote(folder.name, safe='')}/{path}",
+        file=file,
+        target=folder / file.path,
+        partial=cache.beside(folder, ".partial") / file.path,
+        name=f"{source.dataset}/{file.path}",
+    )
+
+
+def _fetch_one(source: HubDataset, download: Download, hub: Hub, progress: Progress) -> None:
+    try:
+        download.run(progress)
+    except DatasetError as error:
+        raise _explained(source, hub, error) from error
+
+
+def _explained(source: HubDataset, hub: Hub, error: DatasetError) -> DatasetError:
+    """What to do about what the hub refused."""
+    status = error.details.get("status")
+    if status in (401, 403):
+        return DatasetError(f"{error.message}. {_how_to_enter(source, hub)}", status=status)
+    if status == 404:
+        return DatasetError(
+            f"{error.message}: look for revision {source.revision} on {page(source, hub.address)}, "
+            "or give a copy with --from",
+            status=status,
+        )
+    return error
+
+
+def _how_to_enter(source: HubDataset, hub: Hub) -> str:
+    there = page(source, hub.address)
+    if not source.gated:
+        return f"{source.dataset} is private, or not there: see {there}"
+    if hub.token is None:
+        return f"Accept the terms on {there}, then give a token of that account in HF_TOKEN"
+    return f"The token was refused: accept the terms on {there} with the account that HF_TOKEN belongs to"
+
+
+def _commit(source: HubDataset, base: Path, hub: Hub, limits: Limits) -> str:
+    """The commit that a branch or tag is now; what it was the last time, where the hub cannot be reached."""
+    name = f"{source.dataset} at {source.revision}"
+    url = (
+        f"{hub.address.rstrip('/')}/api/datasets/{source.dataset}/revision/{quote(source.revision, safe='')}"
+    )
+    noted = cache.noted_commit(base, source.revision)
+    try:
+        with _client(limits) as client:
+            commit = asking.patiently(lambda: _asked_commit(client, hub, url, name), lambda: 0, limits, name)
+    except DatasetError as error:
+        if noted is not None and isinstance(error.__cause__, Interrupted):
+            return noted
+        raise _explained(source, hub, error) from error
+    cache.note_commit(base, source.revision, commit)
+    return commit
+
+
+def _asked_commit(client: httpx.Client, hub: Hub, url: str, name: str) -> str:
+    with asking.opened(client, hub, url, {}) as answer:
+        status = answer.response.status_code
+        if status != 200:
+            raise DatasetError(f"{name}: the hub answered {status}", status=status)
+        with asking.interruptible(url):
+            content = _content(answer)
+    try:
+        commit = json.loads(content)["sha"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DatasetError(f"{name}: the hub did not say which commit it is") from error
+    if not isinstance(commit, str) or not is_commit(commit):
+        raise DatasetError(f"{name}: the hub did not say which commit it is")
+    return commit
+
+
+def _content(answer: Answer) -> bytes:
+    content = b""
+    for chunk in answer.response.iter_raw():
+        content += chunk
+        if len(content) > _MOST_ANSWER_BYTES:
+            raise DatasetError("the hub's answer does not end")
+    return content
+
+
+def _client(limits: Limits) -> httpx.Client:
+    return httpx.Client(
+        timeout=httpx.Timeout(limits.silent_seconds),
+        follow_redirects=False,
+        headers={"User-Agent": "benchyard"},
+    )
