@@ -35,6 +35,8 @@ class Hub:
     files: dict[str, bytes] = field(default_factory=dict)
     """`owner/name/path` -> content."""
     branches: dict[str, str] = field(default_factory=lambda: {"main": COMMIT})
+    revision_answer: bytes | None = None
+    """In the place of the commit that a branch is."""
     faults: deque["Fault"] = field(default_factory=deque)
     large: bool = True
     """Files tell their checksum, as large ones of the real hub do."""
@@ -108,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     served: Hub
 
     def do_GET(self) -> None:
-        hub, path = self.served, unquote(self.path)
+        hub, path = self.served, unquote(self.path.partition("?")[0])
         token = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
         hub.asked.append(Asked(path, token, self.headers.get("Range")))
         if found := _REVISION.fullmatch(path):
@@ -133,7 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _revision(self, name: str) -> None:
         commit = self.served.branches.get(name)
-        self._say(200 if commit else 404, json.dumps({"sha": commit}).encode(), {})
+        answer = self.served.revision_answer or json.dumps({"sha": commit}).encode()
+        self._say(200 if commit else 404, answer, {})
 
     def _linked(self, content: bytes) -> dict[str, str]:
         digest = self.served.tag or hashlib.sha256(content).hexdigest()
