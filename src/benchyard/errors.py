@@ -8,6 +8,7 @@
     │   ├── Conflict            the thing is in a state that forbids it          409 / 5
     │   ├── TooLarge            a body, file or header over its limit            413 / 2
     │   ├── TooMany             a rate or a quota is used up                     429 / 6
+    │   ├── DatasetError        a benchmark's data cannot be had, or is not what it should be    400 / 16
     │   ├── ScenarioError       a scenario lacks what is to be done with it      400 / 2
     │   └── NotYet              a feature that is not built yet, by its name     501 / 7
     ├── StillWaiting            a long-poll ended before the state was reached   408 / 8
@@ -22,7 +23,6 @@
     │   └── Unreadable          a record is kept, but makes no sense             500
     ├── ScorerFailed            a scorer gave no score: its reason; the run goes on   500 / 14
     ├── InstallFailed           an agent could not be installed: its last lines  500 / 15
-    ├── DatasetError            a benchmark's data could not be had, or is not what it should be   400 / 16
     └── ServerUnreachable       the client found no server                       503 / 13
 
 On the wire an error is `{"code", "message", "details"}`; the client maps the code back to a class
@@ -113,6 +113,13 @@ class ScenarioError(UsageError):
     """A scenario lacks what is to be done with it, such as a reference output to apply."""
 
     code = "scenario_error"
+
+
+class DatasetError(UsageError):
+    """Data of a public benchmark cannot be fetched or read, or is not what it should be."""
+
+    code = "dataset_error"
+    exit_code = 16
 
 
 class NotYet(UsageError):
@@ -215,14 +222,6 @@ class InstallFailed(BenchyardError):
 
     code = "install_failed"
     exit_code = 15
-
-
-class DatasetError(BenchyardError):
-    """Data of a public benchmark could not be fetched or read, or is not what it should be."""
-
-    code = "dataset_error"
-    http_status = 400
-    exit_code = 16
 
 
 class ServerUnreachable(BenchyardError):
