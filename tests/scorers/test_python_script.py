@@ -2,7 +2,6 @@
 
 import asyncio
 import platform
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from benchyard.scorers.base import Context, Verdict
 from benchyard.testing.scorer_contract import Case, Grading
 from benchyard.testing.yard import Yard, contract
 from tests.scorers.bare import InBareImage
+from tests.scorers.wheels import use_only, wheel
 
 WHOLE = """
 import bz2, ctypes, decimal, hashlib, json, lzma, multiprocessing, sqlite3, ssl, subprocess, sys, uuid, zlib
@@ -90,17 +90,6 @@ class TestTakesNothingOfTheImage(Grading):
         assert graded.output.splitlines() == ["[] [] /tmp/task", "1.0"]
 
 
-def wheel(folder: Path, name: str, module: str) -> None:
-    folder.mkdir(exist_ok=True)
-    info = f"{name}-1.5.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.5-py3-none-any.whl", "w") as archive:
-        archive.writestr(f"{name}.py", module)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name}-tool = {name}:main\n")
-        archive.writestr(f"{info}/RECORD", "")
-
-
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The index that the server is configured with: a folder."""
@@ -110,9 +99,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "def main():\n    print(0.25)\nif __name__ == '__main__':\n    main()\n",
     )
     (tmp_path / "index/unbuilt-1.0.tar.gz").write_bytes(b"")
-    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
-    monkeypatch.setenv("UV_NO_INDEX", "1")
-    monkeypatch.setenv("UV_OFFLINE", "1")
+    use_only(tmp_path / "index", monkeypatch)
     return tmp_path / "index"
 
 

@@ -66,7 +66,7 @@ async def _install(python: Python, wanted: tuple[str, ...], packages: Path, cach
     listed.write_text("".join(f"{one}\n" for one in sorted(set(wanted))))
     places = ("--target", packages, "--cache-dir", cache, "--requirements", listed)
     command = (uv, "pip", "install", "--python", python.program, *_UV_OPTIONS, *places)
-    status, said = await _run(command, listed.parent)
+    status, said = await run(command, listed.parent)
     listed.unlink()
     if status is None:
         raise ScorerFailed(f"fetching requirements took longer than {FETCH_SECONDS:.0f} s: {_few(wanted)}")
@@ -79,7 +79,7 @@ def _few(wanted: tuple[str, ...]) -> str:
     return text if len(text) <= 500 else f"{text[:500]}..."
 
 
-async def _run(command: Sequence[str | Path], folder: Path) -> tuple[int | None, str]:
+async def run(command: Sequence[str | Path], folder: Path) -> tuple[int | None, str]:
     """Run a program of ours: its status, None when its time was over; and the end of what it said."""
     process = await asyncio.create_subprocess_exec(
         *command,

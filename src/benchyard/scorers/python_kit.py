@@ -13,7 +13,7 @@ from benchyard.scorers.pythons import Python
 EMPTY_FILE = "nothing"
 """In the kit: a file, and a folder, with nothing in them."""
 _EMPTY_FOLDER = "none"
-_LAYOUT = 2
+_LAYOUT = 3
 """Counted up when what a kit looks like changes, so that older ones are not used any more."""
 _LEFT_OUT = ("test", "idle_test", "site-packages", "dist-packages", "config-*", "*.opt-?.pyc")
 _OF_WHEELS = (
@@ -71,6 +71,10 @@ def _fill(folder: Path, target: str, python: Python) -> None:
         ignore_dangling_symlinks=True,
     )
     (modules / "site-packages").mkdir()
+    # For those who compile modules of their own: where this Python looks for its headers.
+    headers = python.modules.parents[1] / "include" / python.modules.name
+    if headers.is_dir():
+        shutil.copytree(headers, folder / "include" / headers.name, ignore_dangling_symlinks=True)
     (folder / EMPTY_FILE).write_bytes(b"")
     (folder / _EMPTY_FOLDER).mkdir()
     extensions = sorted(python.modules.glob("lib-dynload/*.so"))

@@ -17,6 +17,8 @@ from benchyard.errors import ScorerFailed
 
 OLDEST = SpecifierSet(">=3.11")
 """What fits where no version is asked for."""
+OLDEST_USABLE = SpecifierSet(">=3.9")
+"""What kits can be made of."""
 
 _LOOK = """
 import json, os, platform, sys, sysconfig
@@ -73,6 +75,20 @@ async def choose(wanted: SpecifierSet | None) -> Python:
             f"uv python install '{fits}'"
         )
     return max(fitting, key=lambda python: Version(python.version))
+
+
+async def nearest(minor: str) -> Python:
+    """The Python of this machine whose version is nearest to one such as `3.13`; raises ScorerFailed."""
+    found = [python for python in await _all() if OLDEST_USABLE.contains(python.version)]
+    if not found:
+        raise ScorerFailed(f"the server has no Python {OLDEST_USABLE}: uv python install {minor}")
+    wanted = Version(minor).minor
+    return min(found, key=lambda python: (abs(Version(python.version).minor - wanted), _age(python)))
+
+
+def _age(python: Python) -> tuple[int, ...]:
+    """Less for newer ones."""
+    return tuple(-part for part in Version(python.version).release)
 
 
 def _own() -> Path:

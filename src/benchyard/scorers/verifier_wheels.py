@@ -1,0 +1,245 @@
+"""Wheels for what a test script installs, as a kit: resolved by `uv`, fetched once, checked by their digests.
+
+    <target>/wheels/      the wheels, of every Python that may be asked to install them
+    <target>/resolved     which they are
+
+Nothing of a package is run on the server: what comes only as source is refused.
+"""
+
+import asyncio
+import hashlib
+import os
+import platform
+import re
+import shutil
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from benchyard.errors import ScorerFailed
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.scorers import packages, programs
+from benchyard.scorers.verifier_needs import Needs
+
+FOLDER = "wheels"
+MOST_BYTES = 8 * 1024**3
+"""Of all wheels of one kit."""
+FETCH_SECONDS = 1800.0
+PIP_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+"""Those that an image's own may be."""
+
+_RESOLVED = "resolved"
+_LAYOUT = 1
+_AT_ONCE = 4
+_PIECE = 1024**2
+_ELSEWHERE = f"{platform.machine()}-manylinux_2_28"
+"""The systems that an image's own Python runs on."""
+_UV_OPTIONS = (
+    *("--only-binary", ":all:", "--format", "pylock.toml", "--quiet", "--color", "never"),
+    *("--no-python-downloads", "--no-sources", "--no-header"),
+)
+_NAME = re.compile(r"[A-Za-z0-9._+!-]{1,200}\.whl")
+
+
+@dataclass(frozen=True)
+class _Wheel:
+    """One wheel, and where it is to be had."""
+
+    name: str
+    source: str
+    """An address, or a path of this machine that the server's own settings lead to."""
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What `uv` is asked: for which Python, and for which systems."""
+
+    python: str
+    options: tuple[str, ...] = ()
+
+
+async def make(needs: Needs, python: str, kits: Kits) -> Kit:
+    """The kit of these needs, for this version of the kit's own Python; raises ScorerFailed."""
+    own, pip = sorted({*needs.requirements}), sorted({*needs.pip_requirements})
+    key = f"wheels {_LAYOUT} {platform.machine()} {python} {own!r} {pip!r} {needs.has_project}"
+
+    async def fill(folder: Path) -> None:
+        found = await _resolved(needs, python, kits)
+        (folder / FOLDER).mkdir()
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                await _fetch(found, kits.downloads("wheels"), folder / FOLDER)
+        except TimeoutError as error:
+            raise _unfetched(f"it took longer than {FETCH_SECONDS:.0f} s") from error
+        (folder / _RESOLVED).write_text(" ".join(sorted(_version(wheel) for wheel in found)))
+
+    return Kit(await kits.folder(key, fill), programs.target(key))
+
+
+def resolved(kit: Kit) -> str:
+    """Which packages a kit has: `name==version`, by name."""
+    return " ".join(dict.fromkeys((kit.source / _RESOLVED).read_text().split()))
+
+
+def _version(wheel: _Wheel) -> str:
+    name, version, *_ = wheel.name.split("-")
+    return f"{name}=={version}"
+
+
+async def _resolved(needs: Needs, python: str, kits: Kits) -> list[_Wheel]:
+    """The wheels that are needed, each once."""
+    own = tuple(each for each in needs.requirements if each not in needs.pip_requirements)
+    found: dict[str, _Wheel] = {}
+    if own:
+        found |= await _asked(own, _Question(python), kits)
+    if needs.has_project and needs.requirements:
+        found |= await _asked(needs.requirements, _Question(python, ("--universal",)), kits)
+    if needs.pip_requirements:
+        found |= await _of_any(needs.pip_requirements, python, kits)
+    return list(found.values())
+
+
+async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str, _Wheel]:
+    """For every Python that an image may have, and for the kit's own: for those that they are made for."""
+    questions = [_Question(each, ("--python-platform", _ELSEWHERE)) for each in PIP_PYTHONS]
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(question: _Question) -> dict[str, _Wheel] | ScorerFailed:
+        async with turns:
+            try:
+                return await _compiled(wanted, question, kits)
+            except ScorerFailed as error:
+                return error
+
+    answers = await asyncio.gather(*(one(each) for each in (_Question(python), *questions)))
+    good = [answer for answer in answers if not isinstance(answer, ScorerFailed)]
+    if not good:
+        return await _asked(wanted, _Question(python), kits)
+    return {name: wheel for answer in good for name, wheel in answer.items()}
+
+
+async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
+    """Resolve requirements: together, or one by one where they contradict each other."""
+    try:
+        return await _compiled(wanted, question, kits)
+    except ScorerFailed:
+        if len(wanted) < 2:
+            raise
+    found: dict[str, _Wheel] = {}
+    for each in wanted:
+        found |= await _compiled((each,), question, kits)
+    return found
+
+
+async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
+    """What `uv` says is needed: by the names of the wheels. What it fetched before does without a network."""
+    uv = await asyncio.to_thread(programs.find, "uv")
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "requirements.in").write_text("".join(f"{each}\n" for each in wanted))
+        command = (uv, "pip", "compile", *_UV_OPTIONS, "--cache-dir", kits.downloads("uv"))
+        command += ("--python-version", question.python, *question.options)
+        command += ("--output-file", place / "pylock.toml", place / "requirements.in")
+        status, said = await packages.run(command, place)
+        if status != 0:
+            status, _ = await packages.run((*command, "--offline"), place)
+        if status != 0:
+            raise _unfetched(
+                f"{', '.join(wanted)[:500]} for Python {question.python}: uv says: {said.strip()}"
+            )
+        listed = tomllib.loads((place / "pylock.toml").read_text())
+        return {wheel.name: wheel for each in listed.get("packages", []) for wheel in _wheels(each, place)}
+
+
+def _wheels(package: Mapping[str, Any], folder: Path) -> list[_Wheel]:
+    """The wheels of a package that may be of use here; where none is, the first, which says what it needs."""
+    found = []
+    for wheel in package.get("wheels", []):
+        source = wheel.get("url") or str((folder / wheel.get("path", "")).resolve())
+        name = wheel.get("name") or unquote(PurePosixPath(urlsplit(source).path).name)
+        found.append(_Wheel(_file_name(name), source, wheel.get("hashes", {}).get("sha256")))
+    if not found:
+        raise _unfetched(f"{package.get('name')} has no wheel")
+    return [wheel for wheel in found if _is_of_use(wheel.name)] or found[:1]
+
+
+def _file_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise _unfetched(f"the index names a wheel {name[:100]!r}")
+    return name
+
+
+def _is_of_use(name: str) -> bool:
+    systems = name.removesuffix(".whl").rpartition("-")[2]
+    return systems == "any" or ("linux" in systems and platform.machine() in systems)
+
+
+async def _fetch(wheels: Iterable[_Wheel], kept: Path, into: Path) -> None:
+    """Put wheels into a folder: from those kept, else from where they come from."""
+    left = MOST_BYTES
+    async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
+        for wheel in wheels:
+            source = kept / f"{wheel.digest}-{wheel.name}"
+            if wheel.digest is None or not source.exists():
+                partial = kept / f"{wheel.name}.{os.getpid()}.partial"
+                try:
+                    await _get(wheel, client, partial)
+                    partial.rename(source)
+                finally:
+                    partial.unlink(missing_ok=True)
+            left -= source.stat().st_size
+            if left < 0:
+                raise _unfetched(f"the wheels take more than {MOST_BYTES} bytes")
+            await asyncio.to_thread(shutil.copyfile, source, into / wheel.name)
+
+
+async def _get(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
+    """Get one wheel, whole and with the content that the index promised."""
+    try:
+        if wheel.source.startswith(("http://", "https://")):
+            await _download(wheel, client, place)
+        else:
+            path = wheel.source.removeprefix("file://")
+            await asyncio.to_thread(shutil.copyfile, unquote(path) if path != wheel.source else path, place)
+        digest = await asyncio.to_thread(_digest, place)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise _unfetched(f"{wheel.name}: {error or type(error).__name__}") from error
+    if wheel.digest is not None and digest != wheel.digest:
+        raise _unfetched(f"{wheel.name} is not what the index promised: its digest is another")
+
+
+async def _download(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
+    size = 0
+    place.write_bytes(b"")
+    async with client.stream("GET", wheel.source) as answer:
+        answer.raise_for_status()
+        async for piece in answer.aiter_bytes(_PIECE):
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise _unfetched(f"{wheel.name} takes more than {MOST_BYTES} bytes")
+            await asyncio.to_thread(_append, place, piece)
+
+
+def _append(place: Path, piece: bytes) -> None:
+    with place.open("ab") as file:
+        file.write(piece)
+
+
+def _digest(place: Path) -> str:
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unfetched(reason: str) -> ScorerFailed:
+    return ScorerFailed(
+        f"the packages that the test script installs cannot be had: {reason}. The server fetches them once "
+        "from the index that uv is set up with: give it a network, or name an index (UV_DEFAULT_INDEX) or a "
+        "folder of wheels (UV_FIND_LINKS) before the server starts"
+    )

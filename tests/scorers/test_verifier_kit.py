@@ -1,0 +1,145 @@
+"""The verifier kit in rooms: test scripts run without a network, and without anything of the image."""
+
+import asyncio
+import platform
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchyard.devboxes.base import Capability
+from benchyard.errors import ScorerFailed
+from benchyard.hosts.kits import Kit, KitFolders
+from benchyard.scorers import verifier_kit, verifier_wheels
+from benchyard.scorers.verifier_kit import Needs, needs_of
+from benchyard.testing.scorer_contract import kits_of
+from benchyard.testing.scoring_room import ScoringRoom, devbox_with
+from benchyard.testing.yard import Yard, contract
+from tests.scorers.bare import InBareImage
+from tests.scorers.wheels import use_only, wheel
+
+MINOR = platform.python_version().rpartition(".")[0]
+JUDGE = """
+import os, sys
+def main():
+    print("judged by", sys.version.split()[0], sys.argv[1:], os.environ["PATH"].split(":")[0])
+    raise SystemExit(0 if open("answer").read() == "yes" else 1)
+"""
+INSTALL = """
+apt-get update
+apt-get install -y curl
+curl -LsSf https://astral.sh/uv/0.9.5/install.sh | sh
+source $HOME/.local/bin/env
+"""
+REWARD = "if [ $? -eq 0 ]; then echo 1; else echo 0; fi > reward.txt\n"
+USUAL = f"{INSTALL}uvx -p {MINOR} -w beside==1.5 judge==1.5 --ctrf x -p y\n{REWARD}".replace(
+    "judge==", "judge@"
+)
+PROJECT = (
+    f"{INSTALL}uv init checks\nuv add --project checks judge==1.5\nuv run --project checks judge\n{REWARD}"
+)
+VENV = f"{INSTALL}uv venv -p {MINOR} v\nsource v/bin/activate\nuv pip install judge==1.5\njudge\n{REWARD}"
+PLANTED = {
+    **dict.fromkeys(("uvx", "uv", "judge", "curl", "apt-get", "sh"), "#!/bin/sh\nexit 0\n"),
+    **dict.fromkeys(
+        ("uv.toml", "pyproject.toml", "pip.conf", ".local/bin/env/x", ".config/uv/uv.toml"), "{{{"
+    ),
+}
+INSTALLED = (
+    "Package: there\nStatus: install ok installed\n\nPackage: gone\nStatus: deinstall ok config-files\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The index that the server is configured with: a folder."""
+    wheel(tmp_path / "index", "judge", JUDGE)
+    wheel(tmp_path / "index", "beside", "")
+    use_only(tmp_path / "index", monkeypatch)
+    return tmp_path / "index"
+
+
+class TestInBareImage(InBareImage):
+    type = "command_scorer"
+
+    async def ran(
+        self, yard: Yard, made: Sequence[Kit], script: str, files: dict[str, str]
+    ) -> tuple[str, bytes]:
+        """What a script in a devbox of its own writes as the reward, and all it says."""
+        devbox = await devbox_with(yard, made)
+        room = ScoringRoom(yard, devbox)
+        for path, content in {"/tests/test.sh": script, "/tmp/task/.here": "", **files}.items():
+            await room.put(path if path.startswith("/") else f"/tmp/task/{path}", content.encode())
+        env = {**verifier_kit.environment(made), "HOME": "/tmp/task"}
+        command = verifier_kit.command(made, "/tests/test.sh")
+        ran = await room.run(command, env=env, cwd="/tmp/task")
+        told = await room.run((command[0], "-c", 'echo "$(<reward.txt)"'), env=env, cwd="/tmp/task")
+        return told.stdout.decode().strip(), ran.stdout + ran.stderr
+
+    @contract(Capability.IMAGES)
+    async def test_scripts_run_where_there_is_nothing(self, yard: Yard) -> None:
+        for script in (USUAL, PROJECT, VENV):
+            made = await verifier_kit.make(needs_of(script), kits_of(yard))
+            reward, said = await self.ran(yard, made, script, {"answer": "yes"})
+            assert reward == "1", said.decode()
+            assert f"judged by {MINOR}".encode() in said
+            reward, said = await self.ran(yard, made, script, {"answer": "no"})
+            assert reward == "0", said.decode()
+
+    @contract(Capability.IMAGES)
+    async def test_what_lies_about_is_not_used(self, yard: Yard) -> None:
+        made = await verifier_kit.make(needs_of(USUAL), kits_of(yard))
+        reward, said = await self.ran(
+            yard, made, f"PATH=$PATH:/tmp/task\n{USUAL}", {"answer": "no", **PLANTED}
+        )
+        assert reward == "0", said.decode()
+        assert b"judged by" in said
+
+    @contract(Capability.IMAGES)
+    async def test_another_python_is_used_and_told(self, yard: Yard) -> None:
+        script = USUAL.replace(f"-p {MINOR}", "-p 3.99")
+        made = await verifier_kit.make(needs_of(script), kits_of(yard))
+        reward, said = await self.ran(yard, made, script, {"answer": "yes"})
+        told = verifier_kit.facts(made)
+        assert reward == "1", said.decode()
+        assert told["python_asked"] == "3.99"
+        assert f"judged by {told['python']}".encode() in said
+        assert told["packages"] == "beside==1.5 judge==1.5"
+
+    @contract(Capability.IMAGES)
+    async def test_what_the_kit_does_not_have_is_the_images_or_is_said(self, yard: Yard) -> None:
+        script = """
+apt-get install -y there && echo "1: $?"
+apt-get -qq install -y -o X=y there gone; echo "2: $?"
+curl -fsSL https://astral.sh/uv/install.sh -o install.sh && sh install.sh && ~/.local/bin/uv --version
+wget -qO- https://astral.sh/uv/install.sh | sh && uv --version
+if curl -s file:///tmp/task/answer; then echo; fi
+"""
+        made = await verifier_kit.make(Needs(), kits_of(yard))
+        files = {"/var/lib/dpkg/status": INSTALLED, "answer": "fetched"}
+        _, said = await self.ran(yard, made, script, files)
+        lines = said.decode().splitlines()
+        assert {"1: 0", "2: 100"} <= set(lines), lines
+        assert any(
+            "could not be installed: gone. Add them to environment/Dockerfile" in line for line in lines
+        )
+        assert len([line for line in lines if line.startswith("uv 0.") or line.startswith("uv 1.")]) == 2
+        assert ("fetched" in lines) == (shutil.which("curl") is not None)
+
+
+def test_wheels_are_fetched_once_and_then_need_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kits = KitFolders(tmp_path / "kits")
+
+    async def make(script: str) -> Kit:
+        return await verifier_wheels.make(needs_of(script), platform.python_version(), kits)
+
+    first = asyncio.run(make("pip install judge==1.5"))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "empty"))
+    assert asyncio.run(make("pip install judge==1.5")) == first
+    assert [path.name for path in (first.source / "wheels").iterdir()] == ["judge-1.5-py3-none-any.whl"]
+    with pytest.raises(ScorerFailed, match=r"(?s)beside==1\.5.*UV_DEFAULT_INDEX"):
+        asyncio.run(make("pip install beside==1.5"))
