@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchyard.benchmarks import marked
+from benchyard.benchmarks.access import Phases
 from benchyard.benchmarks.folders import MOST_YAML_BYTES, Folder
 from benchyard.benchmarks.marked import Marked
 from benchyard.benchmarks.scenario_file import (
@@ -60,6 +61,10 @@ class Draft:
     origin: Origin = Origin()
     custom_scorers: dict[str, str] = field(default_factory=dict)
     """Type -> bash script, of those that come with it."""
+    scoring_origin: Origin | None = None
+    """What the devbox that it is graded in starts from, where that is another one."""
+    phases: Phases | None = None
+    """What may be reached in each phase; None is what the server has for everybody."""
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     """Name -> archive (`models.attachments.packed`) that is stored beside the scenario."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,7 +11,7 @@ from benchyard.benchmarks import benchmark_folder
 from benchyard.benchmarks.benchmark_folder import NAME
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.writing import Contents, slug
-from benchyard.cli import validating
+from benchyard.cli import importing, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.names import benchmark_named
 from benchyard.cli.pulling import check_free, pull_benchmark
@@ -91,6 +92,46 @@ def pull(given: str, folder: Path, force: bool) -> None:
         view = benchmark_named(client, given)
         count = pull_benchmark(client, view, folder)
     click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}, with {count} folders of scenarios")
+
+
+@benchmark.command("import")
+@click.argument("given", metavar="NAME|PATH|GIT-URL[@REF]")
+@click.option("--name", help="What the benchmark is called here.")
+@click.option(
+    "--from",
+    "local",
+    type=click.Path(exists=True, path_type=Path),
+    help="A copy of a public benchmark's data: a file or a folder.",
+)
+@click.option("--variant", help="Of public benchmarks that have several, such as `instruct`.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For sets whose items are shuffled.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option(
+    "--network",
+    type=click.Choice(["task", "gateway"]),
+    default="task",
+    show_default=True,
+    help="What devboxes may reach: what each task says, or the gateway only.",
+)
+@click.option("--token", envvar="HF_TOKEN", help="For data sets that are only given to who accepted terms.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@output_option
+def import_(output: str, **options: Any) -> None:
+    """Import a public benchmark by name, or the task folders of a folder or a git repository.
+
+    Files are read here and sent to the server. Images are built, or taken from their registry, when a
+    scenario is first run. What is broken is told, and the rest is imported; again, it changes nothing.
+
+    \b
+      benchyard benchmark import terminal-bench-2
+      benchyard benchmark import aime --from aime2024.jsonl
+      benchyard benchmark import bigcodebench --variant instruct --limit 20
+      benchyard benchmark import my-tasks/ --network gateway
+      benchyard benchmark import https://example.com/team/tasks.git@v2
+    """
+    with connect() as client:
+        done = importing.imported(client, importing.Wish(**options))
+    show(done.data(), output, "\n".join(done.lines()))
 
 
 @benchmark.command("list")

@@ -9,9 +9,12 @@ import click
 
 from benchyard.benchmarks.scenario_folder import Draft, Origin
 from benchyard.benchmarks.writing import Contents
+from benchyard.cli.attaching import attached
 from benchyard.cli.blueprint_build import built, sent_context
 from benchyard.cli.context import ignored_in, included
+from benchyard.cli.demanding import Recipe, demanded
 from benchyard.cli.names import snapshot_named
+from benchyard.cli.phases import phase_rules, with_setup_policy
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.blueprints import BlueprintRequest, BlueprintStatus, BlueprintView
@@ -21,14 +24,24 @@ PREFIX = "scenario-environment-"
 """What the names of blueprints begin with that were built for scenarios; what follows tells the content."""
 _DOCKERFILE = "image/Dockerfile"
 _PENDING = "(to be built)"
+REFERENCE = "image-reference"
+"""The kind of origin that is an image of a registry, by its name there."""
 
 
 def resolved(client: Client, draft: Draft, *, dry_run: bool = False) -> ScenarioRequest:
     """What a draft asks for, its environment as the server knows it; builds what has to be built."""
     environment = draft.request.environment_parameters or ScenarioEnvironment()
-    return draft.request.model_copy(
-        update={"environment_parameters": environment.model_copy(update=_ids(client, draft, dry_run))}
-    )
+    named = environment.model_copy(update=_ids(client, draft, draft.origin, dry_run))
+    fields: dict[str, object] = {}
+    if draft.scoring_origin is not None:
+        made = _ids(client, draft, draft.scoring_origin, dry_run)
+        fields["scoring_blueprint_id"] = made.get("blueprint_id")
+    if draft.attachments:
+        fields["attachments"] = attached(client, draft.attachments, dry_run=dry_run)
+    if draft.phases is not None:
+        fields |= phase_rules(client, draft.phases, dry_run=dry_run)
+        named = with_setup_policy(client, named, draft.phases, dry_run=dry_run)
+    return draft.request.model_copy(update={"environment_parameters": named, **fields})
 
 
 def origin_of(client: Client, environment: ScenarioEnvironment | None, contents: Contents | None) -> Origin:
@@ -54,8 +67,7 @@ def origin_of(client: Client, environment: ScenarioEnvironment | None, contents:
     return Origin("blueprint", view.name if newest and newest.id == id else id)
 
 
-def _ids(client: Client, draft: Draft, dry_run: bool) -> dict[str, str]:
-    origin = draft.origin
+def _ids(client: Client, draft: Draft, origin: Origin, dry_run: bool) -> dict[str, str]:
     if origin.kind == "snapshot":
         return {"snapshot_id": snapshot_named(client, origin.name)}
     if origin.kind == "blueprint":
@@ -63,7 +75,10 @@ def _ids(client: Client, draft: Draft, dry_run: bool) -> dict[str, str]:
     if origin.kind == "image":
         return {"blueprint_id": origin.name}
     if origin.kind == "dockerfile":
-        return {"blueprint_id": _dockerfile(client, draft, dry_run)}
+        return {"blueprint_id": _dockerfile(client, draft, origin, dry_run)}
+    if origin.kind == REFERENCE:
+        recipe = Recipe(f"FROM {origin.name}\n")
+        return {"blueprint_id": demanded(client, recipe, dry_run=dry_run)}
     return {}
 
 
@@ -83,13 +98,16 @@ def _newest(client: Client, name: str) -> BlueprintView | None:
     return next(iter(client.blueprints.list(name, BlueprintStatus.BUILD_COMPLETE, limit=1)), None)
 
 
-def _dockerfile(client: Client, draft: Draft, dry_run: bool) -> str:
+def _dockerfile(client: Client, draft: Draft, origin: Origin, dry_run: bool) -> str:
     """The blueprint of a Dockerfile and its folder; built where the same was not built before."""
-    dockerfile = draft.folder.inside(draft.origin.name)
+    dockerfile = draft.folder.inside(origin.name)
     if not dockerfile.is_file():
-        raise UsageError(f"{draft.folder.path / draft.origin.name}: there is no such Dockerfile")
-    text = draft.folder.text(draft.origin.name)
+        raise UsageError(f"{draft.folder.path / origin.name}: there is no such Dockerfile")
+    text = draft.folder.text(origin.name)
     files = _files(dockerfile)
+    if origin.on_demand:
+        recipe = Recipe(text, origin.prebuilt, dockerfile if files else None, _name(files))
+        return demanded(client, recipe, dry_run=dry_run)
     name = _name({**files, "Dockerfile": text.encode()})
     known = _newest(client, name)
     if known is not None:

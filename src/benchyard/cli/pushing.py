@@ -14,7 +14,7 @@ from benchyard.cli.render import clean
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
 from benchyard.models.benchmarks import BenchmarkRequest
-from benchyard.models.scenarios import CustomScorerView
+from benchyard.models.scenarios import CustomScorerView, ScenarioView
 
 Action = Literal["created", "changed", "unchanged"]
 _SHOWN = 60
@@ -56,9 +56,15 @@ class Pushed:
 
 def push_scenario(client: Client, draft: Draft, *, dry_run: bool) -> Pushed:
     """Create or change the scenario of that name, or leave it alone; in a dry run, say what would be done."""
+    name = draft.request.name
+    known = one_named(client.scenarios.list(name=name, limit=2), name, "scenario")
+    return push_over(client, draft, known, dry_run=dry_run)
+
+
+def push_over(client: Client, draft: Draft, known: ScenarioView | None, *, dry_run: bool) -> Pushed:
+    """As `push_scenario`, where it is known which scenario has that name, if any."""
     before = tuple(push_scorers(client, draft, dry_run=dry_run))
     request = resolved(client, draft, dry_run=dry_run)
-    known = one_named(client.scenarios.list(name=request.name, limit=2), request.name, "scenario")
     if known is None:
         made = None if dry_run else client.scenarios.create(**_fields(request))
         return Pushed(request.name, "created", made.id if made else None, before=before)
@@ -106,7 +112,7 @@ def push_benchmark(client: Client, draft: BenchmarkDraft, *, dry_run: bool) -> l
             done.append(push_scenario(client, each, dry_run=dry_run))
             ids.append(done[-1].id or f"(new: {each.request.name})")
     request = draft.request.model_copy(update={"scenario_ids": list(dict.fromkeys(ids))})
-    return [*done, _push_benchmark(client, request, dry_run=dry_run)]
+    return [*done, push_set(client, request, dry_run=dry_run)]
 
 
 def known_scenario(client: Client, named: Named) -> str:
@@ -117,7 +123,8 @@ def known_scenario(client: Client, named: Named) -> str:
         raise UsageError(f"{named.where}: {error.message}") from error
 
 
-def _push_benchmark(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pushed:
+def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pushed:
+    """Create or change the benchmark of that name, whose scenarios are there; or leave it alone."""
     known = one_named(client.benchmarks.list(name=request.name, limit=2), request.name, "benchmark")
     if known is None:
         made = None if dry_run else client.benchmarks.create(**_fields(request))

@@ -15,6 +15,7 @@ from benchyard.models.gateway_configs import AuthMechanism, CustomHeader
 from benchyard.models.jobs import Spec
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import (
+    CollectCommand,
     InputContext,
     Isolation,
     ScenarioEnvironment,
@@ -41,6 +42,13 @@ class _ScenarioExtras(TypedDict, total=False):
     nop_score: float | None
     scoring_network: str | None
     scoring_secrets: Mapping[str, str] | None
+    answer_excludes: Sequence[str] | None
+    scoring_blueprint_id: str | None
+    attachments: Mapping[str, str] | None
+    """Name -> id of a stored object."""
+    collect_commands: Sequence[CollectCommand | Loose] | None
+    agent_network_policy: str | None
+    agent_timeout_sec: float | None
 
 
 class ScenarioFields(_ScenarioExtras, total=False):

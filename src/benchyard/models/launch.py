@@ -58,7 +58,8 @@ class UserParameters(Model):
     """The linux user that commands run as."""
 
     username: str = Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
-    uid: WireInt = Field(ge=0, le=65_534)
+    uid: WireInt | None = Field(default=None, ge=0, le=65_534)
+    """None, an extension, is what the image says of that name, or the next that is free."""
 
 
 class LaunchParameters(Model):

@@ -55,6 +55,8 @@ class ScenarioEnvironment(Model):
     snapshot_id: str | None = None
     launch_parameters: LaunchParameters | None = None
     working_directory: Annotated[str, StringConstraints(max_length=4096)] | None = None
+    environment_variables: dict[EnvName, str] | None = Field(default=None, max_length=200)
+    """An extension: what every devbox of the scenario has, unless a run gives another value."""
 
 
 class ScoringFunction(Model):

@@ -7,6 +7,7 @@ from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
 from benchyard.api.routes.scenarios import OWN, PUBLIC
 from benchyard.engine.definitions.benchmarks import BENCHMARK_PREFIX
+from benchyard.engine.definitions.catalogue import Catalogue
 from benchyard.engine.devboxes import Asked
 from benchyard.models.benchmarks import (
     BenchmarkChange,
@@ -38,8 +39,9 @@ async def list_benchmarks(services: ServicesDep, query: NamedQuery) -> Benchmark
 
 @router.get("/list_public", response_model_exclude_none=True)
 async def list_public(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
-    """List public benchmarks, newest first."""
-    return await _page(services, narrowed(query, **PUBLIC))
+    """List public benchmarks: those that are here first, then those that can be imported."""
+    page = await Catalogue(services.engine.benchmarks).page(query)
+    return BenchmarkListView(benchmarks=page.items, has_more=page.has_more, total_count=page.total_count)
 
 
 @router.get("/metadata/keys")
@@ -70,8 +72,8 @@ async def public_metadata_values(key: str, services: ServicesDep) -> MetadataVal
 
 @router.get("/{id}", response_model_exclude_none=True)
 async def retrieve(id: str, services: ServicesDep) -> BenchmarkView:
-    """Look a benchmark up; an archived one too."""
-    return (await services.engine.benchmarks.get(id)).view()
+    """Look a benchmark up; an archived one too, and a public one that is not imported yet."""
+    return await Catalogue(services.engine.benchmarks).get(id)
 
 
 @router.post("/{id}", response_model_exclude_none=True)

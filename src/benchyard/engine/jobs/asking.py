@@ -5,6 +5,7 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchyard.engine.definitions import catalogue
 from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.definitions.scenarios import Scenarios
 from benchyard.engine.devboxes import Asked
@@ -32,7 +33,6 @@ from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
 
-_BENCHMARK = "bmd_"
 _MOST_AT_ONCE = 10_000
 """Ids in one query; Postgres takes 65,535."""
 
@@ -145,14 +145,10 @@ class Asking:
         return await self._benchmark(f"{dataset.benchmark}@{dataset.version}")
 
     async def _benchmark(self, id: str) -> Benchmark:
-        found = await self._benchmarks.records.find(id)
-        if found is None and not id.startswith(_BENCHMARK):
-            found = await self._benchmarks.records.find_named(id)
-        if found is None:
-            raise UsageError(
-                f"no benchmark is called {id[:200]!r}; `benchyard benchmark list` shows those there are",
-                field="spec.benchmark_id",
-            )
+        try:
+            found = await catalogue.found(self._benchmarks, id)
+        except NotFound as error:
+            raise UsageError(error.message, field="spec.benchmark_id") from error
         if found.status == "archived":
             raise UsageError(f"benchmark {found.id} is archived; unarchive it to run it")
         return found

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from functools import partial
 
+from benchyard.engine.definitions import catalogue
 from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.journal import now_ms
@@ -49,7 +50,7 @@ class BenchmarkRuns:
     async def start(self, asked: Asked, request: BenchmarkRunRequest) -> BenchmarkRun:
         """Begin a run; its scenarios are started one by one by whoever runs it."""
         existing = await self.records.find(asked.id)
-        benchmark = await self._benchmarks.get(request.benchmark_id)
+        benchmark = await catalogue.found(self._benchmarks, request.benchmark_id)
         profile = request.run_profile or RunProfile()
         if existing is None:
             if benchmark.status == "archived":

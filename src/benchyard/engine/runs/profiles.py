@@ -62,7 +62,8 @@ def devbox_request(scenario: Scenario, profile: RunProfile, metadata: dict[str, 
         launch_parameters=merged(
             environment.launch_parameters or LaunchParameters(), profile.launch_parameters
         ),
-        environment_variables=profile.env_vars,
+        environment_variables={**(environment.environment_variables or {}), **(profile.env_vars or {})}
+        or None,
         secrets=profile.secrets,
         mounts=profile.mounts,
     )

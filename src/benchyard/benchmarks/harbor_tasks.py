@@ -1,0 +1,264 @@
+"""Harbor task folders as scenarios: instruction, environment, tests, solution."""
+
+import base64
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchyard.benchmarks import harbor_environments as environments
+from benchyard.benchmarks import marked, marked_toml
+from benchyard.benchmarks.access import Access, Phases
+from benchyard.benchmarks.folders import MOST_YAML_BYTES, Folder
+from benchyard.benchmarks.harbor_environments import ROOT
+from benchyard.benchmarks.harbor_file import NAME, ArtifactPart, TaskFile, VerifierPart, rounded_up
+from benchyard.benchmarks.packing import files_of
+from benchyard.benchmarks.scenario_folder import Draft, Origin
+from benchyard.errors import UsageError
+from benchyard.models.attachments import packed
+from benchyard.models.scenarios import (
+    CollectCommand,
+    InputContext,
+    Isolation,
+    ScenarioEnvironment,
+    ScenarioRequest,
+    ScoringContract,
+    ScoringFunction,
+)
+
+INSTRUCTION = "instruction.md"
+TESTS = "tests"
+SOLUTION = "solution"
+TEST_SCRIPT = "test.sh"
+SOLVE_SCRIPT = "solve.sh"
+TRAJECTORY = "trajectory.json"
+ARTIFACTS = "/logs/artifacts"
+SCORER = "harbor_scorer"
+MOST_REFERENCE_BYTES = 1024**2
+"""Of a solution as a script that carries its files along."""
+_CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
+_WIDTH = 76
+_SOLVE = """\
+# The files of the solution are in this script; how it ends is what its tests say.
+mkdir -p /solution && base64 -d <<'END' | tar -xzf - -C /solution || exit 1
+{archive}END
+chmod +x {script}
+export DEBIAN_FRONTEND=noninteractive
+{exports}{script}
+status=$?
+[ "$status" -eq 0 ] || echo "the solution ended with $status" >&2
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class HarborOptions:
+    """What is known of a task beside its folder."""
+
+    work: Path
+    """For what has to be written on the way."""
+    isolation: Isolation | None = None
+    """How it must be graded, where that was found out."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_task(path: Path) -> bool:
+    """Whether a folder is a task."""
+    return (path / NAME).is_file()
+
+
+def read(path: Path, name: str, options: HarborOptions) -> Draft:
+    """The scenario of a task folder; raises UsageError with file and line of what is wrong."""
+    return _Reader(Folder(path), name, options).draft()
+
+
+def without_canary(text: str) -> str:
+    """An instruction without the lines at its beginning that only mark it."""
+    lines = text.splitlines(keepends=True)
+    while lines and _CANARY.match(lines[0].strip()):
+        lines.pop(0)
+        while lines and not lines[0].strip():
+            lines.pop(0)
+    return "".join(lines)
+
+
+class _Reader:
+    """Reads one task folder."""
+
+    def __init__(self, folder: Folder, name: str, options: HarborOptions) -> None:
+        self.folder = folder
+        self.name = name
+        self.options = options
+        if not folder.has(NAME):
+            raise UsageError(f"{folder.path} has no {NAME}; is it the folder of a task?")
+        self.found = marked_toml.read(folder.path / NAME, folder.text(NAME, MOST_YAML_BYTES))
+        self.file = marked.checked(self.found, TaskFile)
+
+    def draft(self) -> Draft:
+        """The whole scenario."""
+        self._check()
+        file = self.file
+        context, origin = environments.origin(
+            file.environment, self.folder, environments.FOLDER, self.options.work
+        )
+        place = environments.place_of(context.text(origin.name))
+        user = file.agent.user or place.user or ROOT
+        workdir = file.environment.workdir or place.workdir
+        env = environments.variables(file.environment.env, self._at("environment", "env"))
+        request = ScenarioRequest(
+            name=self.name,
+            input_context=InputContext(problem_statement=self._instruction(INSTRUCTION)),
+            scoring_contract=ScoringContract(
+                scoring_function_parameters=[self._scorer(file.verifier, place.user or ROOT, TESTS)]
+            ),
+            environment_parameters=ScenarioEnvironment(
+                working_directory=None if workdir == "/" else workdir,
+                launch_parameters=environments.launch(file.environment, user),
+                environment_variables=env.plain or None,
+            ),
+            metadata=self._metadata() or None,
+            reference_output=self._solution(SOLUTION),
+            required_environment_variables=env.required or None,
+            scorer_timeout_sec=rounded_up(file.verifier.timeout_sec),
+            agent_timeout_sec=file.agent.timeout_sec,
+            **self._rules(),
+        )
+        return Draft(
+            folder=context,
+            request=request,
+            origin=origin,
+            scoring_origin=self._scoring_origin(),
+            phases=self._phases(),
+            attachments=self._attachments(),
+        )
+
+    def _check(self) -> None:
+        """Refuse what we do not have, by name, before anything starts."""
+        environments.check_supported(self.file.environment, self.folder, self._at("environment"))
+        if self.folder.has(TRAJECTORY):
+            raise UsageError(
+                f"{self.folder.path / TRAJECTORY}: agents cannot be given a past conversation here"
+            )
+        for index, each in enumerate(self.file.artifacts):
+            self._check_artifact(each, ("artifacts", index))
+        for index, hook in enumerate(self.file.verifier.collect):
+            if hook.service != "main":
+                raise self.found.refuse(
+                    ("verifier", "collect", index), "side services by compose are not here"
+                )
+
+    def _check_artifact(self, part: ArtifactPart, place: marked.Place) -> None:
+        if part.service not in (None, "main"):
+            raise self.found.refuse(place, "side services by compose are not here")
+        if any(set(each) & set("*?[") for each in part.exclude):
+            raise self.found.refuse(place, "`exclude` with patterns is not taken; name files and folders")
+
+    def _at(self, *place: str) -> str:
+        return f"{self.found.path}:{self.found.line(place)}"
+
+    def _instruction(self, name: str) -> str:
+        if not self.folder.has(name):
+            raise UsageError(f"{self.folder.path}: there is no {name}, which says what is to be done")
+        text = without_canary(self.folder.text(name))
+        if not text.strip():
+            raise UsageError(f"{self.folder.path / name}: it says nothing")
+        return text
+
+    def _scorer(self, verifier: VerifierPart, user: str, tests: str) -> ScoringFunction:
+        """The scorer that runs the tests of a folder."""
+        scorer: dict[str, Any] = {"type": SCORER, "user": verifier.user or user}
+        if self._are_tests_baked():
+            scorer["tests"] = None
+        elif not self.folder.has(f"{tests}/{TEST_SCRIPT}"):
+            raise UsageError(f"{self.folder.path}: there is no {tests}/{TEST_SCRIPT}, which grades")
+        if self.folder.has(f"{tests}/{TEST_SCRIPT}"):
+            scorer["script"] = self.folder.text(f"{tests}/{TEST_SCRIPT}")
+        env = environments.variables(verifier.env, self._at("verifier", "env"))
+        if env.plain:
+            scorer["env"] = env.plain
+        return ScoringFunction(name="verifier", weight=1.0, scorer=scorer)
+
+    def _are_tests_baked(self) -> bool:
+        """Whether the image that is graded in has the tests itself."""
+        return self.file.verifier.is_separate and self.folder.has(f"{TESTS}/{environments.DOCKERFILE}")
+
+    def _rules(self) -> dict[str, Any]:
+        verifier = self.file.verifier
+        secrets = environments.variables(verifier.env, self._at("verifier", "env")).required
+        rules: dict[str, Any] = {
+            "scoring_secrets": {name: name for name in secrets} or None,
+            "collect_commands": [
+                CollectCommand(command=each.command, user=each.user, timeout_sec=each.timeout_sec)
+                for each in verifier.collect
+            ]
+            or None,
+        }
+        if not verifier.is_separate:
+            return {**rules, "scoring_isolation": self.options.isolation or "clean"}
+        sources = [each.source for each in self.file.artifacts]
+        excludes = [
+            posixpath.join(each.source, name) for each in self.file.artifacts for name in each.exclude
+        ]
+        return {
+            **rules,
+            "scoring_isolation": "answer",
+            "answer_paths": list(dict.fromkeys([*sources, ARTIFACTS])),
+            "answer_excludes": excludes or None,
+        }
+
+    def _scoring_origin(self) -> Origin | None:
+        """The image of a separate verifier; None where it is that of the environment."""
+        own = self.file.verifier.environment
+        if self._are_tests_baked():
+            image = own.docker_image if own else None
+            return Origin("dockerfile", f"{TESTS}/{environments.DOCKERFILE}", prebuilt=image, on_demand=True)
+        if own is not None and own.docker_image and own.docker_image != self.file.environment.docker_image:
+            return Origin("image-reference", own.docker_image, on_demand=True)
+        return None
+
+    def _phases(self) -> Phases:
+        base = environments.access(self.file.environment, Access("open"))
+        verifier = self.file.verifier
+        scoring = environments.access(verifier.environment, base) if verifier.environment else base
+        return Phases(
+            setup=base,
+            agent=environments.access(self.file.agent, base),
+            scoring=environments.access(verifier, scoring),
+        )
+
+    def _attachments(self) -> dict[str, bytes]:
+        if self._are_tests_baked() or not self.folder.has(TESTS):
+            return {}
+        return {TESTS: packed(files_of(self.folder, TESTS))}
+
+    def _solution(self, name: str) -> str | None:
+        """The solution as one script; None where there is none, or it is too large to carry along."""
+        if not self.folder.has(f"{name}/{SOLVE_SCRIPT}"):
+            return None
+        env = environments.variables(self.file.solution.env, self._at("solution", "env"))
+        exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.plain.items())
+        encoded = base64.b64encode(packed(files_of(self.folder, name))).decode()
+        lines = "".join(f"{encoded[at : at + _WIDTH]}\n" for at in range(0, len(encoded), _WIDTH))
+        script = _SOLVE.format(archive=lines, exports=exports, script=f"/solution/{SOLVE_SCRIPT}")
+        return script if len(script) <= MOST_REFERENCE_BYTES else None
+
+    def _metadata(self) -> dict[str, str]:
+        """What the task says of itself, as text, beside what whoever imports it says."""
+        told = {key: _as_text(value) for key, value in self.file.metadata.items()}
+        if self.file.task is not None:
+            told["task"] = self.file.task.name
+        if self.file.source:
+            told["source"] = self.file.source
+        return {**{key[:256]: value for key, value in told.items() if value}, **self.options.metadata}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    return json.dumps(value, default=str)

@@ -1,0 +1,216 @@
+"""Importing benchmarks: public ones by name, and folders of tasks, from here or from git."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from benchyard.benchmarks import catalog, task_sets
+from benchyard.benchmarks.access import Access, Phases
+from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, Benchmark, Broken, Options
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.sources import git
+from benchyard.benchmarks.sources.base import Source
+from benchyard.benchmarks.sources.fetching import fetch
+from benchyard.benchmarks.writing import slug
+from benchyard.cli.datasets import Bar, cache_folder
+from benchyard.cli.pushing import Pushed, push_over, push_set
+from benchyard.cli.render import clean
+from benchyard.client.client import Client
+from benchyard.errors import BenchyardError, UsageError
+from benchyard.models.benchmarks import BenchmarkRequest
+from benchyard.models.scenarios import ScenarioView
+
+Network = Literal["task", "gateway"]
+GATEWAY = Phases(Access("none"), Access("none"), Access("none"))
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be imported, and how."""
+
+    given: str
+    """A name, a folder, or the address of a git repository."""
+    name: str | None = None
+    local: Path | None = None
+    """A copy of a public benchmark's data."""
+    variant: str | None = None
+    seed: int = 0
+    limit: int | None = None
+    network: Network = "task"
+    token: str | None = field(default=None, repr=False)
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """A set of scenarios, before it is on the server."""
+
+    request: BenchmarkRequest
+    items: Iterator[Draft | Broken]
+    known_bad: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import came to."""
+
+    benchmark: Pushed
+    scenarios: list[Pushed]
+    broken: list[Broken]
+    known_bad: dict[str, str]
+
+    def data(self) -> dict[str, Any]:
+        """As plain values."""
+        counts = {name: self.count(name) for name in ("created", "changed", "unchanged")}
+        return {
+            **self.benchmark.data(),
+            "scenarios": {"total": len(self.scenarios), **counts},
+            "broken": [{"name": each.name, "reason": each.reason} for each in self.broken],
+            "known_bad": self.known_bad,
+        }
+
+    def count(self, action: str) -> int:
+        """How many scenarios were created, changed or left as they were."""
+        return sum(each.action == action for each in self.scenarios)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        for each in self.broken:
+            yield f"not imported: {clean(each.name)}: {clean(each.reason)}"
+        for item, reason in self.known_bad.items():
+            yield f"known to be bad: {clean(item)}: {clean(reason)}"
+        new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
+        yield f"{len(self.scenarios)} scenarios: {new} new, {changed} changed, {same} as they were"
+        yield from self.benchmark.lines()
+
+
+def imported(client: Client, wish: Wish) -> Imported:
+    """Have the server hold a benchmark; what is broken in it is told, and the rest goes on."""
+    with tempfile.TemporaryDirectory(prefix="benchyard-import-") as work, _found(wish, Path(work)) as found:
+        items = found.items if wish.limit is None else islice(found.items, wish.limit)
+        pushed, broken = _push_all(client, found.request.name, _with_network(items, wish), wish)
+        if not pushed:
+            told = (
+                "; ".join(f"{each.name}: {each.reason}" for each in broken[:3]) or "there was nothing in it"
+            )
+            raise UsageError(f"nothing was imported: {told}")
+        ids = [each.id or f"(new: {each.name})" for each in pushed]
+        request = found.request.model_copy(update={"scenario_ids": list(dict.fromkeys(ids))})
+        made = push_set(client, request, dry_run=wish.dry_run)
+        return Imported(made, pushed, broken, found.known_bad)
+
+
+def _push_all(
+    client: Client, name: str, items: Iterator[Draft | Broken], wish: Wish
+) -> tuple[list[Pushed], list[Broken]]:
+    known: dict[str, ScenarioView] = {
+        each.name: each for each in client.scenarios.list(search=f"{name}/", limit=_PAGE)
+    }
+    pushed: list[Pushed] = []
+    broken: list[Broken] = []
+    with Bar(f"scenarios of {name}") as bar:
+        for item in items:
+            bar.advanced(1)
+            if isinstance(item, Broken):
+                broken.append(item)
+                continue
+            try:
+                draft = item
+                pushed.append(push_over(client, draft, known.get(draft.request.name), dry_run=wish.dry_run))
+            except UsageError as error:
+                broken.append(Broken(item.request.name, error.message))
+    return pushed, broken
+
+
+def _with_network(items: Iterator[Draft | Broken], wish: Wish) -> Iterator[Draft | Broken]:
+    for item in items:
+        is_ours = wish.network == "gateway" and isinstance(item, Draft) and item.phases is not None
+        yield replace(item, phases=GATEWAY) if is_ours and isinstance(item, Draft) else item
+
+
+@contextmanager
+def _found(wish: Wish, work: Path) -> Iterator[Found]:
+    name = catalog.canonical(wish.given)
+    if name is not None:
+        yield _public(wish, name, work)
+    elif (path := Path(wish.given)).is_dir():
+        yield _folder(wish, path, work)
+    elif "://" in wish.given or wish.given.endswith(".git") or "@" in wish.given:
+        tree = git.asked(wish.given)
+        with Bar("repository") as bar:
+            folder = fetch(tree, cache_folder(), bar)
+        yield _folder(replace(wish, name=wish.name or _last(tree.url)), folder, work, git.commit_of(folder))
+    else:
+        catalog.required(wish.given)
+
+
+def _public(wish: Wish, name: str, work: Path) -> Found:
+    benchmark = catalog.load(name)
+    about = benchmark.about
+    _check_variant(wish, about.variants)
+    click.echo(f"{about.title}: {about.licence}; please cite: {about.citation}", err=True)
+    data = wish.local or _fetched(benchmark.source, wish)
+    variant = f"-{wish.variant}" if wish.variant and wish.variant != about.variants[0] else ""
+    options = Options(work, wish.variant, wish.seed)
+    request = BenchmarkRequest(
+        name=wish.name or name + variant,
+        description=about.summary,
+        attribution=f"{about.citation}. {about.licence}. {about.home}",
+        metadata={
+            PUBLIC_KEY: name,
+            REVISION_KEY: "local copy" if wish.local else benchmark.source.revision,
+            "title": about.title,
+            "licence": about.licence,
+            "size": str(about.size),
+            **({"variant": wish.variant} if wish.variant else {}),
+        },
+    )
+    items = _tagged(benchmark, benchmark.scenarios(data, options), name)
+    return Found(request, items, dict(benchmark.known_bad))
+
+
+def _tagged(benchmark: Benchmark, items: Iterator[Draft | Broken], name: str) -> Iterator[Draft | Broken]:
+    """Each scenario with the name of its benchmark, and what is known to be bad about it."""
+    for item in items:
+        if isinstance(item, Broken):
+            yield item
+            continue
+        own = item.request.metadata or {}
+        labels = {**own, PUBLIC_KEY: name}
+        reason = benchmark.known_bad.get(item.request.name.partition("/")[2])
+        if reason is not None:
+            labels["known_bad"] = reason
+        yield replace(item, request=item.request.model_copy(update={"metadata": labels}))
+
+
+def _check_variant(wish: Wish, variants: tuple[str, ...]) -> None:
+    if wish.variant is not None and wish.variant not in variants:
+        told = f"those there are: {', '.join(variants)}" if variants else "it has none"
+        raise UsageError(f"{wish.given} has no variant {wish.variant!r}; {told}")
+
+
+def _fetched(source: Source, wish: Wish) -> Path:
+    try:
+        with Bar(wish.given) as bar:
+            return fetch(source, cache_folder(), bar, wish.token)
+    except BenchyardError as error:
+        raise type(error)(f"{error.message}. With a copy of the data: --from PATH") from error
+
+
+def _folder(wish: Wish, folder: Path, work: Path, revision: str | None = None) -> Found:
+    if wish.local or wish.variant:
+        raise UsageError("--from and --variant are for public benchmarks")
+    name = slug(wish.name or folder.resolve().name)
+    request = BenchmarkRequest(name=name, metadata={REVISION_KEY: revision} if revision else None)
+    return Found(request, task_sets.scenarios(name, folder, work))
+
+
+def _last(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[2].removesuffix(".git")
