@@ -39,7 +39,7 @@ def make_jobs(tools: Tools, store: Store, needs: Needs) -> Jobs:
     """The jobs of this server; `open` takes up what an earlier one left."""
     ledger = Ledger(store, tools.work)
     spending, keys = needs.gateways.spending, needs.gateways.keys
-    access = Access(spending, keys, tools.vault)
+    access = Access(tools, spending, keys, needs.runs.scenarios)
     casting = Casting(needs.runs.scenarios, needs.agents, keys)
     ending = Ending(ledger, needs.runs, needs.benchmark_runs, access)
     desk = Desk(tools, needs.runs, spending.traces, ledger, access)

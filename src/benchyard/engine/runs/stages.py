@@ -178,7 +178,7 @@ class Apart(Stage):
             tools.work.start(f"room/{devbox_id}", partial(_end_room, tools, devbox_id), finish=True)
 
     def _record(self, devbox_id: str) -> Devbox:
-        """As the devbox that was worked in, same user, variables and size; without its secrets and network."""
+        """As the devbox that was worked in: same user, variables and size; no secrets, another network."""
         if self._desk.unknown:
             raise ScorerFailed(self._desk.unknown)
         own = {"id": devbox_id, "image": self._image, "egress": self._desk.egress or Egress()}
