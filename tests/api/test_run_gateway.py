@@ -4,7 +4,10 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
+import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +113,20 @@ def test_code_in_the_devbox_asks_a_model_without_its_key(run: Run, model: Runnin
     assert model.ledger.keys() == {KEY}
     seen = run.devbox.run(f"cat /proc/*/environ /proc/*/cmdline | grep -ac '{KEY[:10]}[{KEY[10]}]{KEY[11:]}'")
     assert seen["stdout"].strip() == "0", seen
+
+
+def test_what_is_kept_of_calls_has_neither_token_nor_secrets(run: Run) -> None:
+    way = opened(run)
+    said = f"my token is {way['token']}, and the key is {KEY}"
+    assert ask_inside(run, way, question(said))[0] == 200
+    run.scored()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(trace(run, "calls.db"))
+        parts = [zlib.decompress(data) for (data,) in connection.execute("SELECT data FROM parts")]
+    kept = trace(run, "trajectory.json") + b"".join(parts)
+    assert b"my token is ***, and the key is ***" in kept
+    assert way["token"].encode() not in kept
+    assert KEY.encode() not in kept
 
 
 def test_what_was_spent_and_said_is_kept_with_the_run_and_shown_to_scorers(

@@ -2,7 +2,10 @@
 
 import json
 import shlex
+import sqlite3
 import time
+import zlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,45 @@ def test_who_looks_everywhere_finds_no_key_while_an_agent_works(yard: AgentYard,
     assert found.split("\n")[:3] == ["environments: 0", "command lines: 0", "files: 0"]
     assert written == []
     assert [str(path) for path in places(yard) if holds_key(path)] == []
+
+
+def test_a_trial_that_is_cancelled_keeps_what_was_said_and_not_its_token(yard: AgentYard) -> None:
+    steps = [{"shell": "env | grep OPENAI_API_KEY"}, {"text": "Done.", "latency": PATIENCE_SECONDS}]
+    script = Script(steps=tuple(Step.model_validate(each) for each in steps))
+    with RunningModel([script], key=KEY) as model:
+        job = yard.job(CODEX.config(base_url=model.url), names=("fix-a-bug",))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (called := [entry for entry in model.ledger.calls() if entry.results]):
+            assert time.monotonic() < deadline, job.get()
+            time.sleep(0.05)
+        assert "OPENAI_API_KEY=gws_" in json.dumps(called[0].body)
+        assert job.post("cancel").status_code == 200
+        spent = model.ledger.total()
+    (trial,) = job.trials()
+    assert trial["usage"]["input_tokens"] == spent.input_tokens
+    text = yard.trace(trial["scenario_run_id"], "trajectory.json").decode()
+    said = json.loads(text)
+    assert said["final_metrics"]["total_prompt_tokens"] == spent.input_tokens
+    (used, *_) = [step for step in said["steps"] if step.get("tool_calls")]
+    assert "OPENAI_API_KEY=***" in json.dumps(used["observation"]), used
+    assert "gws_" not in text + told_in(yard.trace(trial["scenario_run_id"], "calls.db"))
+
+
+def told_in(record: bytes) -> str:
+    """Everything that a record of calls holds, as one text."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(record)
+        rows = [row for table in ("parts", "calls") for row in connection.execute(f"SELECT * FROM {table}")]
+    return "\n".join(_plain(value) for row in rows for value in row)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        try:
+            return zlib.decompress(value).decode(errors="replace")
+        except zlib.error:
+            return value.decode(errors="replace")
+    return str(value)
 
 
 def places(yard: AgentYard) -> list[Path]:

@@ -18,8 +18,10 @@ from benchyard.errors import NotSupported, NotYet, UsageError
 from benchyard.gateway import egress
 from benchyard.gateway.egress_rules import Rules
 from benchyard.hosts.host import ExecRequest
-from benchyard.models.devboxes import Devbox, DevboxRequest, DevboxStatus
+from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest, DevboxStatus
 from benchyard.models.network_policies import NetworkPolicyChange, NetworkPolicyRequest
+from benchyard.models.runs import ScenarioRunRequest
+from benchyard.models.scenarios import ScenarioRequest
 from tests.engine.yard import run
 
 PATIENCE_SECONDS = 60.0
@@ -210,3 +212,49 @@ def test_what_cannot_be_kept_is_refused_before_anything_starts(tmp_path: Path) -
     (tmp_path / "fake").mkdir()
     run(tmp_path / "native", without_gateway, "native")
     run(tmp_path / "fake", without_walls, "fake")
+
+
+def test_the_door_of_a_room_is_open_as_long_as_its_scorer_works(tmp_path: Path) -> None:
+    gate = Gate()
+
+    async def scored(engine: Engine, tools: Tools) -> None:
+        async with website() as port:
+            await policy(engine, allowed_cidrs=[{"cidr": "127.0.0.1/32", "ports": [{"port": port}]}])
+            fetch = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}/')"
+            # What is behind the proxy is on a loopback here too.
+            command = f'env no_proxy= NO_PROXY= /usr/bin/python3 -c "{fetch}"'
+            scorer = {"type": "command_scorer", "command": command}
+            body = {
+                "name": "listed",
+                "input_context": {"problem_statement": "do it"},
+                "scoring_contract": {
+                    "scoring_function_parameters": [{"name": "scorer", "weight": 1.0, "scorer": scorer}]
+                },
+                "scoring_network": "p",
+            }
+            await engine.scenarios.create(Asked("scn_1"), ScenarioRequest.model_validate(body))
+            await engine.scenario_runs.start(Asked("run_1"), ScenarioRunRequest(scenario_id="scn_1"))
+            await engine.scenario_runs.score("run_1")
+            over = await engine.scenario_runs.settled("run_1")
+            assert over.result is not None
+            assert (over.result.score, over.result.network) == (1.0, "allow-list"), over.result
+            await tools.work.settle("room/")
+            (room,) = gate.opened
+            assert room.startswith("run_1-1-0-")
+            assert gate.serving == {}
+            await engine.scenario_runs.cancel("run_1")
+            await tools.work.settle("devbox/")
+
+    run(tmp_path, scored, "native", egress=gate)
+
+
+def test_a_policy_of_scorers_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    async def without_gateway(engine: Engine, tools: Tools) -> None:
+        await policy(engine, allowed_hostnames=["a.test"])
+        for isolation, error in (("clean", NotYet), ("live", NotSupported)):
+            purpose = DevboxPurpose.model_validate({"isolation": isolation, "scoring_network": "p"})
+            with pytest.raises(error):
+                await engine.devboxes.create(Asked("dbx_1", purpose=purpose), DevboxRequest())
+        assert tools.host.running() == set()
+
+    run(tmp_path, without_gateway, "native")

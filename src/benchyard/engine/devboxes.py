@@ -6,7 +6,7 @@ from typing import Self
 from benchyard.devboxes.base import Network
 from benchyard.engine.asked import Asked
 from benchyard.engine.doors import check_gateways
-from benchyard.engine.egress import check_egress, check_phases
+from benchyard.engine.egress import check_egress, check_phases, with_scorers
 from benchyard.engine.gateway_configs import GatewayConfigs
 from benchyard.engine.given_secrets import sealed_values
 from benchyard.engine.journal import now_ms
@@ -182,6 +182,9 @@ class Devboxes:
         egress = await self._policies.egress(launch.network_policy_id)
         purpose = await self._policies.of_agent(asked.purpose)
         check_egress(self._tools, request, egress)
+        scorers = await self._policies.of_scorers(purpose.scoring_network if purpose else None)
+        if scorers is not None:
+            purpose = with_scorers(self._tools, request, purpose, egress, scorers)
         check_phases(self._tools, purpose)
         beside = chosen(launch, origin.services)
         if beside:

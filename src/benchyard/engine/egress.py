@@ -3,7 +3,10 @@
 Not by this server: what is served goes on while it is away.
 """
 
+import logging
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 from benchyard.devboxes.base import Capability, Network
@@ -11,19 +14,28 @@ from benchyard.engine.launch import NETWORK_KEY, network
 from benchyard.engine.network_plans import PROXY_PORT, NetworkPlan, phased, plan_of
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import NotSupported, NotYet, UsageError
+from benchyard.errors import BenchyardError, NotSupported, NotYet, UsageError
+from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
 from benchyard.models.network_policies import Egress
+
+_NO_GATEWAY = (
+    "its network policy does not allow the gateway; allow it with `benchyard network-policy update NAME "
+    "--allow-gateway`, or take another policy"
+)
+
+_log = logging.getLogger(__name__)
 
 
 def planned(tools: Tools, devbox: Devbox) -> NetworkPlan:
     """How a devbox is connected: by its policy, else by its metadata, else as is usual on this server."""
     usual = network(devbox.metadata, Network(tools.settings.devbox_network))
     if devbox.purpose is not None and devbox.purpose.agent_egress is not None:
-        return phased(devbox.egress or Egress(allow_all=usual is Network.HOST))
+        return phased(devbox.egress or _said(usual))
     if devbox.egress is not None:
         return plan_of(devbox.egress)
-    return NetworkPlan(usual)
+    # Who says nothing has what jobs need: a door to the gateway, if somebody opens it.
+    return NetworkPlan(usual, gateway=True)
 
 
 def check_egress(tools: Tools, request: DevboxRequest, egress: Egress | None) -> None:
@@ -33,6 +45,12 @@ def check_egress(tools: Tools, request: DevboxRequest, egress: Egress | None) ->
     if NETWORK_KEY in (request.metadata or {}):
         raise UsageError(f"give a network policy or the metadata {NETWORK_KEY}, not both")
     plan = plan_of(egress)
+    if request.gateways and not plan.gateway:
+        raise UsageError(_NO_GATEWAY, field="gateways")
+    _check_kept(tools, plan)
+
+
+def _check_kept(tools: Tools, plan: NetworkPlan) -> None:
     capabilities, _ = tools.host.report()
     if plan.network is Network.NONE and Capability.NO_NETWORK not in capabilities:
         raise NotSupported(
@@ -52,17 +70,64 @@ def check_phases(tools: Tools, purpose: DevboxPurpose | None) -> None:
         raise NotSupported("this server cannot change what a devbox reaches; use the native driver")
 
 
+def with_scorers(
+    tools: Tools, request: DevboxRequest, purpose: DevboxPurpose | None, own: Egress | None, scorers: Egress
+) -> DevboxPurpose | None:
+    """What a devbox is for; with `live` it changes for its scorers, and so what its agent has is noted.
+
+    Raises NotSupported where this server cannot keep what scorers may reach.
+    """
+    if purpose is None or purpose.isolation != "live":
+        if scorers != Egress():
+            _check_kept(tools, plan_of(scorers))
+        return purpose
+    if purpose.agent_egress is not None:
+        return purpose
+    usual = network(request.metadata or {}, Network(tools.settings.devbox_network))
+    return purpose.model_copy(update={"agent_egress": own or _said(usual)})
+
+
+def require_gateway(tools: Tools, devbox: Devbox) -> None:
+    """Raise UsageError where a devbox's policy gives it no door to the gateway."""
+    if not planned(tools, devbox).gateway:
+        raise UsageError(f"devbox {devbox.id}: {_NO_GATEWAY}")
+
+
 async def begin_agent_phase(tools: Tools, devbox: Devbox) -> None:
     """From now on the devbox reaches what its agent may; done again, it changes nothing."""
-    if devbox.purpose is None or devbox.purpose.agent_egress is None:
-        return
-    agents = devbox.purpose.agent_egress
+    if devbox.purpose is not None and devbox.purpose.agent_egress is not None:
+        await _switch(tools, devbox, devbox.purpose.agent_egress)
 
+
+@asynccontextmanager
+async def scoring_phase(tools: Tools, devbox: Devbox, scorers: Egress | None) -> AsyncIterator[Devbox]:
+    """While this is open, a devbox that is scored as it runs reaches what its scorers may."""
+    if scorers is None or devbox.purpose is None or devbox.purpose.agent_egress is None:
+        yield devbox
+        return
+    try:
+        yield await _switch(tools, devbox, scorers)
+    finally:
+        try:
+            await uninterrupted(begin_agent_phase(tools, devbox))
+        except BenchyardError as error:
+            # Its record says what it may reach: whoever opens its door next goes by that.
+            _log.warning("devbox %s does not reach what its agent may again: %s", devbox.id, error)
+
+
+async def _switch(tools: Tools, devbox: Devbox, egress: Egress) -> Devbox:
     def changed(record: Devbox) -> Devbox:
-        return record.model_copy(update={"egress": agents})
+        return record.model_copy(update={"egress": egress})
 
     # Kept first: a server that is killed now must not open more than this when it comes back.
-    await open_door(tools, await until_kept(partial(tools.roster.change, devbox.id, changed)))
+    record = await until_kept(partial(tools.roster.change, devbox.id, changed))
+    await open_door(tools, record)
+    return record
+
+
+def _said(usual: Network) -> Egress:
+    """What a devbox without a policy may reach, as one."""
+    return Egress(allow_all=usual is Network.HOST, allow_agent_gateway=True)
 
 
 async def open_door(tools: Tools, devbox: Devbox) -> None:

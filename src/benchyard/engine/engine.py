@@ -104,7 +104,7 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
         scenarios = Scenarios(_scenarios(store), scorers, origins)
         benchmarks = Benchmarks(store.collection("benchmarks", Benchmark), scenarios)
         records = _records(store)
-        scoring = Scoring(tools, scorers, kits)
+        scoring = Scoring(tools, scorers, kits, policies)
         gateways = _gateways(tools, grants, records.scenario_runs, scenarios)
         runs = ScenarioRuns(tools, records, scenarios, Means(devboxes, scoring, gateways))
         benchmark_runs = BenchmarkRuns(tools, records.benchmark_runs, benchmarks, runs)
@@ -129,7 +129,7 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
             run_logs=RunLogs(tools, runs),
             traces=gateways.spending.traces,
             scorer_trials=ScorerTrials(tools, devboxes, scorers),
-            jobs=make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, gateways, agents)),
+            jobs=make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, gateways, agents, policies)),
             agents=agents,
             gateway_configs=configs,
             run_gateways=gateways,

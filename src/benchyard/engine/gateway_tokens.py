@@ -3,6 +3,7 @@
 from benchyard.engine.asked import Asked
 from benchyard.engine.devboxes import Devboxes
 from benchyard.engine.doors import with_door
+from benchyard.engine.egress import require_gateway
 from benchyard.engine.gateway_configs import GatewayConfigs
 from benchyard.engine.tools import Tools
 from benchyard.errors import UsageError
@@ -24,6 +25,7 @@ class GatewayTokens:
         """
         devbox = await self._devboxes.running(devbox_id)
         if not any(each.id == asked.id for each in devbox.doors):
+            require_gateway(self._tools, devbox)
             door = await self._configs.door(asked.id, request)
             door = door.model_copy(update={"request_hash": asked.request_hash})
             opened = await self._tools.opener.opened(devbox_id, door)

@@ -7,7 +7,7 @@ from typing import Any
 from benchyard.agents.base import Agent, ModelChoice
 from benchyard.agents.providers import ALIASES, STORED_PREFIX, told_by_name
 from benchyard.engine.secrets import Secrets
-from benchyard.engine.upstreams import Upstreams
+from benchyard.engine.upstreams import OAUTH_VARIABLE, Upstreams
 from benchyard.errors import NotFound, UsageError
 from benchyard.gateway.grants import Upstream
 from benchyard.models.jobs import AgentConfig, AgentEnvironment
@@ -83,6 +83,13 @@ class ModelKeys:
     async def own_upstream(self, route: Route) -> Upstream:
         """Where a route of code of the user's own leads, with the key; raises NotFound if that is gone."""
         return await self._upstream(route, None)
+
+    def usual_names(self) -> list[str]:
+        """What secrets are called that may hold a key of a model."""
+        variables = {name for each in self._upstreams.names for name in self._upstreams.variables(each)}
+        return [
+            name for each in sorted({*variables, OAUTH_VARIABLE}) for name in (STORED_PREFIX + each, each)
+        ]
 
     def choice(self, model: str | None, provider: str | None) -> ModelChoice:
         """Who is meant by a model or a provider; raises UsageError that lists the providers."""

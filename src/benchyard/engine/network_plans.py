@@ -56,7 +56,7 @@ def plan_of(policy: Egress) -> NetworkPlan:
 def phased(policy: Egress) -> NetworkPlan:
     """The plan of a devbox whose policy changes while it runs: no network of its own, and always a door."""
     rules = Rules.of(allow_all=True) if policy.allow_all else rules_of(policy)
-    return NetworkPlan(Network.NONE, gateway=True, egress=rules)
+    return NetworkPlan(Network.NONE, gateway=policy.allow_all or policy.allow_agent_gateway, egress=rules)
 
 
 def rules_of(policy: Egress) -> Rules:

@@ -14,6 +14,8 @@ from benchyard.models.pages import Page, Query
 from benchyard.store.collection import Collection
 
 POLICY_PREFIX = "npol_"
+_WORDS = {"none": Egress(), "host": Egress(allow_all=True)}
+"""What a scenario may say of its scorers' network instead of a policy."""
 
 
 class NetworkPolicies:
@@ -93,14 +95,24 @@ class NetworkPolicies:
         """What a devbox is for, with what its agent may reach; raises UsageError for an unknown policy."""
         if purpose is None or purpose.agent_network_policy is None:
             return purpose
-        wanted = purpose.agent_network_policy
+        found = await self.called(purpose.agent_network_policy, "agent_network_policy")
+        return purpose.model_copy(update={"agent_egress": found.egress})
+
+    async def of_scorers(self, wanted: str | None) -> Egress | None:
+        """What scorers may reach, from a word or a policy; None where nothing is said. Raises UsageError."""
+        if not wanted:
+            return None
+        return _WORDS.get(wanted) or (await self.called(wanted, "scoring_network")).egress
+
+    async def called(self, wanted: str, field: str) -> NetworkPolicy:
+        """The policy of that name or id; raises UsageError if there is none such."""
         found = await self._records.find_named(wanted) or await self._records.find(wanted)
         if found is None:
             raise UsageError(
                 f"no network policy is called {wanted[:200]!r}; `benchyard network-policy list` shows them",
-                field="agent_network_policy",
+                field=field,
             )
-        return purpose.model_copy(update={"agent_egress": found.egress})
+        return found
 
 
 def _taken(name: str) -> UsageError:

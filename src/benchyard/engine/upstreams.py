@@ -61,9 +61,14 @@ class Upstreams:
         return (*(provider.variables if provider else ()), usual)
 
     @property
+    def names(self) -> list[str]:
+        """The names of all of them."""
+        return sorted({*_PROVIDERS, *self._own})
+
+    @property
     def listed(self) -> str:
         """The names of all of them, for people."""
-        return ", ".join(sorted({*_PROVIDERS, *self._own}))
+        return ", ".join(self.names)
 
     def make(self, name: str, key: str | None, variable: str | None, url: str | None = None) -> Upstream:
         """The upstream of that name with this key, which came as this variable; `url` is a job's own."""

@@ -37,7 +37,7 @@ def read_calls(file: Path) -> Iterator[Call]:
 
     Raises NotFound if there is no such file, StoreError if it cannot be read.
     """
-    with closing(_opened(file)) as connection, _store_errors(file):
+    with reading(file) as connection:
         parts: dict[int, Any] = {}
         rows = connection.execute("SELECT * FROM calls ORDER BY number")
         rows.row_factory = sqlite3.Row
@@ -45,9 +45,16 @@ def read_calls(file: Path) -> Iterator[Call]:
             yield _call(connection, row, parts)
 
 
+@contextmanager
+def reading(file: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that reads a grant's file; raises NotFound, StoreError."""
+    with closing(_opened(file)) as connection, _store_errors(file):
+        yield connection
+
+
 def read_kept(file: Path) -> Kept:
     """What the calls of a file come to; raises NotFound, StoreError."""
-    with closing(_opened(file)) as connection, _store_errors(file):
+    with reading(file) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         cursor = connection.cursor()
         cursor.row_factory = sqlite3.Row

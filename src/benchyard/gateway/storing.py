@@ -16,7 +16,7 @@ from typing import Any
 
 from benchyard.gateway.calls import Usage
 
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS parts(id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS links(
@@ -66,7 +66,7 @@ def opened(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=_PATIENCE_SECONDS, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+    connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}COMMIT;")
     return connection
 
 

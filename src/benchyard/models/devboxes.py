@@ -92,6 +92,8 @@ class DevboxPurpose(Model):
     """What it may reach once it is prepared, by the id or name of a policy."""
     agent_egress: Egress | None = None
     """That policy as it was when the devbox was made; it is the devbox's own once that is prepared."""
+    scoring_network: str | None = None
+    """What its scorers may reach: `none`, `host`, or a policy by id or name; None where nobody says."""
 
 
 class MountedAgent(Model):

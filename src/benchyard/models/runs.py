@@ -10,6 +10,7 @@ from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import Mount
 from benchyard.models.run_gateways import RunGateway
 from benchyard.models.scenarios import Isolation, Scenario, ScenarioView
+from benchyard.models.trials import TrialNetwork
 
 
 class RunState(StrEnum):
@@ -110,6 +111,8 @@ class ContractResult(Model):
     """An extension, as those that follow."""
     isolation: Isolation = "clean"
     scenario_revision: int = 1
+    network: TrialNetwork | None = None
+    """What the scorers could reach; None where that is not known."""
 
 
 class ChangedFile(Model):

@@ -111,8 +111,8 @@ class ScoringRules(Model):
     """What runs in the devbox when the work is over, before what is graded is taken."""
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
     """What doing nothing must score; 0 unless it is said."""
-    scoring_network: Literal["none", "host"] | None = None
-    """What scorers can reach."""
+    scoring_network: ShortText | None = None
+    """What scorers can reach: `none`, `host`, or what a network policy allows, by its id or name."""
     scoring_secrets: dict[str, str] | None = None
     """Environment variable -> name of a secret that scorers get."""
     agent_network_policy: ShortText | None = None

@@ -84,6 +84,7 @@ class Trial(Record):
     scenario_run_id: str | None = None
     devbox_id: str | None = None
     network: TrialNetwork | None = None
+    scoring_network: TrialNetwork | None = None
     score: float | None = None
     ended_by: EndedBy | None = None
     exit_status: int | None = None
@@ -156,6 +157,8 @@ class TrialView(Model):
     devbox_id: str | None = None
     network: TrialNetwork | None = None
     """What its devbox could reach; None until it is there."""
+    scoring_network: TrialNetwork | None = None
+    """What its scorers could reach; None until there is a score."""
     score: float | None = None
     ended_by: EndedBy | None = None
     exit_status: int | None = None

@@ -119,6 +119,19 @@ def test_the_last_result_comes_from_elsewhere_if_no_request_carried_it(kind: typ
     assert "observation" not in trajectory_of(calls, ABOUT)["steps"][-1]
 
 
+@EVERY
+def test_a_request_that_nobody_answered_has_the_last_result(kind: type[Script]) -> None:
+    script = kind()
+    script.user(PROMPT)
+    calls = [next_call(script, 1, Said("", [("id-1", "run", {})]))]
+    script.results(("id-1", "run", "came of it"))
+    cut: dict[str, Any] = {"status": 0, "error": "the token was revoked", "usage": None, "cost_usd": None}
+    calls.append(call(2, kind.dialect, script.request(), None, **cut))
+    made = trajectory_of(calls, ABOUT)
+    assert observed(made["steps"][-1]) == ["came of it"]
+    assert made["extra"]["failed_calls"] == 1
+
+
 def test_no_calls_at_all_are_told_as_what_the_agent_was_told() -> None:
     made = trajectory_of([], ABOUT)
     assert [(step["source"], step["message"]) for step in made["steps"]] == [("user", PROMPT)]

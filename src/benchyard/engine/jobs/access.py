@@ -5,18 +5,20 @@ from collections.abc import Collection, Iterable
 from functools import partial
 
 from benchyard.agents.base import ModelAccess
+from benchyard.engine.definitions.scenarios import Scenarios
+from benchyard.engine.given_secrets import note_given
 from benchyard.engine.grants import url_of
 from benchyard.engine.jobs.failures import TrialFailed
 from benchyard.engine.journal import now_ms
 from benchyard.engine.model_keys import ModelKeys, Route
-from benchyard.engine.runs.spending import Spending, budget_of, usage_of
+from benchyard.engine.runs.spending import Spending, budget_of
+from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, NotFound
 from benchyard.gateway.grants import Budget, Grant
 from benchyard.models.budgets import Budget as AskedBudget
 from benchyard.models.jobs import Job
 from benchyard.models.trials import Trial
-from benchyard.store.vault import Vault
 
 TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
 _SLACK_MS = 3_600_000
@@ -28,11 +30,12 @@ _log = logging.getLogger(__name__)
 class Access:
     """Gives trials access to models, and takes it away again."""
 
-    def __init__(self, spending: Spending, keys: ModelKeys, vault: Vault) -> None:
+    def __init__(self, tools: Tools, spending: Spending, keys: ModelKeys, scenarios: Scenarios) -> None:
+        self.tools = tools
         self.spending = spending
         self.grants = spending.grants
-        self._keys = keys
-        self._vault = vault
+        self.scenarios = scenarios
+        self.keys = keys
 
     def told(self, trial: Trial, devbox_id: str, route: Route) -> ModelAccess:
         """What the agent is told: the same whenever it is asked for, whether the door is open or not."""
@@ -43,7 +46,7 @@ class Access:
         """Open the door for an agent that has so much time; again, it stays open."""
         config, orchestrator = job.spec.agent_configs[trial.agent], job.orchestrator
         try:
-            upstream = await until_kept(partial(self._keys.upstream, route, config))
+            upstream = await until_kept(partial(self.keys.upstream, route, config))
         except NotFound as error:
             raise TrialFailed("infrastructure", "SecretGone", error.message) from error
         grant = Grant(
@@ -58,24 +61,20 @@ class Access:
             wait_seconds=orchestrator.waits,
             logprobs=bool(config.logprobs),
         )
+        devbox = await until_kept(partial(self.tools.roster.get, devbox_id))
+        # Known before it is there: whoever prints it finds that it is taken out of what is kept.
+        await note_given(self.tools, devbox, [grant.token])
         await self.grants.open(grant)
-
-    async def settled(self, trial: Trial) -> Trial:
-        """A trial that is cut short, with what it spent until now; its token dies."""
-        is_told = bool(trial.usage) or not self.grants.records.file(trial.id).exists()
-        if is_told and not self.grants.knows(trial.id):
-            return trial
-        try:
-            return trial.model_copy(update={"usage": usage_of(await self.grants.close(trial.id))})
-        except BenchyardError as error:
-            # A gateway that does not answer lets nobody in either.
-            _log.warning("trial %s: what it spent is not known: %s", trial.id, error)
-            return trial
 
     async def end(self, trial: Trial) -> None:
         """The trial is over, however: its token dies with it."""
-        if self.grants.knows(trial.id):
-            await self.settled(trial)
+        if not self.grants.knows(trial.id):
+            return
+        try:
+            await self.grants.close(trial.id)
+        except BenchyardError as error:
+            # A gateway that does not answer lets nobody in either.
+            _log.warning("trial %s: its token could not be ended: %s", trial.id, error)
 
     async def clear(self, trials: Iterable[Trial], running: Collection[str]) -> None:
         """End what an earlier server left open for other trials than these, or for devboxes that are gone."""
@@ -91,7 +90,7 @@ class Access:
                 _log.warning("trial %s: the record of its calls could not be removed: %s", trial.id, error)
 
     def _token(self, trial: Trial) -> str:
-        return TOKEN_PREFIX + self._vault.derive("gateway-tokens", trial.id).hex()
+        return TOKEN_PREFIX + self.tools.vault.derive("gateway-tokens", trial.id).hex()
 
 
 def _left(budget: Budget, spent: AskedBudget) -> Budget:

@@ -11,9 +11,10 @@ from benchyard.engine.definitions.scenarios import Scenarios
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.jobs.casting import AgentSource
 from benchyard.engine.jobs.harbor import HarborDataset, HarborJob, parse
+from benchyard.engine.jobs.networks import Networks
 from benchyard.engine.jobs.plan import check_size, selected
 from benchyard.engine.journal import now_ms
-from benchyard.engine.model_keys import ModelKeys
+from benchyard.engine.model_keys import ModelKeys, Route
 from benchyard.engine.runs.profiles import check_gates
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import AgentChoice
@@ -53,19 +54,27 @@ class Asking:
     """Makes jobs of requests."""
 
     def __init__(
-        self, benchmarks: Benchmarks, scenarios: Scenarios, agents: AgentSource, keys: ModelKeys
+        self,
+        benchmarks: Benchmarks,
+        scenarios: Scenarios,
+        agents: AgentSource,
+        keys: ModelKeys,
+        networks: Networks,
     ) -> None:
         self._benchmarks = benchmarks
         self._scenarios = scenarios
         self._agents = agents
         self._keys = keys
+        self._networks = networks
 
     async def job(self, asked: Asked, request: JobRequest) -> Job:
         """The job that is asked for; raises UsageError naming what is wrong with it."""
         wish = await self._wish(request)
         for config in wish.agents:
             await self._check_gates(config, wish)
-        choices = [await self._choice(each) for each in wish.agents]
+        found = [await self._choice(each) for each in wish.agents]
+        choices = [choice for choice, _ in found]
+        await self._networks.check(wish.scenarios, [choice.name for choice, route in found if route])
         configs = [
             config.model_copy(update={"version": choice.version, "agent_id": choice.agent_id})
             for config, choice in zip(wish.agents, choices, strict=True)
@@ -90,13 +99,11 @@ class Asking:
             job = job.model_copy(update={"deadline_ms": job.create_time_ms + int(seconds * 1000)})
         return job
 
-    async def _choice(self, config: AgentConfig) -> AgentChoice:
+    async def _choice(self, config: AgentConfig) -> tuple[AgentChoice, Route | None]:
         given = config.name, config.agent_id, config.version, config.kwargs or {}
         choice = await self._agents.resolve(*given)
         agent = await self._agents.check(choice, config.model_name)
-        if agent is not None:
-            await self._keys.route(agent, config)
-        return choice
+        return choice, await self._keys.route(agent, config) if agent is not None else None
 
     async def _wish(self, request: JobRequest) -> _Wish:
         spec = request.spec

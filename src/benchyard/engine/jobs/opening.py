@@ -10,9 +10,11 @@ from benchyard.engine.jobs.casting import AgentSource, Casting
 from benchyard.engine.jobs.ending import Ending
 from benchyard.engine.jobs.jobs import Jobs, Office
 from benchyard.engine.jobs.ledger import Ledger
+from benchyard.engine.jobs.networks import Networks
 from benchyard.engine.jobs.rescoring import Rescorings
 from benchyard.engine.jobs.scheduler import Scheduler
 from benchyard.engine.jobs.way import Desk
+from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
@@ -30,19 +32,20 @@ class Needs:
     benchmark_runs: BenchmarkRuns
     gateways: RunGateways
     agents: AgentSource
+    policies: NetworkPolicies
 
 
 def make_jobs(tools: Tools, store: Store, needs: Needs) -> Jobs:
     """The jobs of this server; `open` takes up what an earlier one left."""
     ledger = Ledger(store, tools.work)
     spending, keys = needs.gateways.spending, needs.gateways.keys
-    access = Access(spending, keys, tools.vault)
+    access = Access(tools, spending, keys, needs.runs.scenarios)
     casting = Casting(needs.runs.scenarios, needs.agents, keys)
     ending = Ending(ledger, needs.runs, needs.benchmark_runs, access)
     desk = Desk(tools, needs.runs, spending.traces, ledger, access)
     capacity = Capacity(this_machine(), tools.settings)
     office = Office(
-        asking=Asking(needs.benchmarks, needs.runs.scenarios, needs.agents, keys),
+        asking=Asking(needs.benchmarks, needs.runs.scenarios, needs.agents, keys, Networks(needs.policies)),
         casting=casting,
         scheduler=Scheduler(desk, casting, capacity, ending),
         ending=ending,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from benchyard.engine.jobs.active import Active
+from benchyard.engine.jobs.cutting import settled
 from benchyard.engine.jobs.ending import Ending
 from benchyard.engine.jobs.failures import TrialFailed
 from benchyard.engine.jobs.ledger import Ledger
@@ -36,7 +37,7 @@ async def end(job: Job, trials: Iterable[Trial], ledger: Ledger, ending: Ending)
         run_id = runs.get(trial.id, trial.scenario_run_id)
         if not trial.has_ended and (trial.start_time_ms is not None or run_id is not None):
             begun = trial.model_copy(update={"scenario_run_id": run_id})
-            over = canceled(await ending.access.settled(begun), failure)
+            over = canceled(await settled(ending.access, job, begun), failure)
             await until_kept(partial(ledger.trial, over))
             await ending.tear_down(over)
             found.append(over)

@@ -115,6 +115,7 @@ def rescored(trial: Trial, run: ScenarioRun) -> Trial:
             "state": TrialState.COMPLETED,
             "score": result.score,
             "scored_revision": result.scenario_revision,
+            "scoring_network": result.network,
             "earlier_scores": [*trial.earlier_scores, old],
             "failure": None,
             "rescore_note": None,

@@ -12,6 +12,7 @@ from benchyard.engine.jobs import remains
 from benchyard.engine.jobs.active import Active
 from benchyard.engine.jobs.capacity import Capacity
 from benchyard.engine.jobs.casting import Casting
+from benchyard.engine.jobs.cutting import settled
 from benchyard.engine.jobs.ending import Ending
 from benchyard.engine.jobs.failures import TrialFailed, of_error
 from benchyard.engine.jobs.plan import again
@@ -110,7 +111,7 @@ class Scheduler:
         self._capacity.give_back(trial.id)
         if not trial.has_ended:
             failure = TrialFailed("cancelled", "Cancelled", f"the job was {_word(active.job.state)}")
-            trial = canceled(await self._desk.access.settled(trial), failure)
+            trial = canceled(await settled(self._desk.access, active.job, trial), failure)
             active.put(trial)
             await until_kept(partial(self._desk.ledger.trial, trial))
         await self._ending.tear_down(trial)
@@ -182,7 +183,7 @@ class Scheduler:
             mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
             ended = failed(active.trials[trial.place], mistake)
         # What it spent is spent, also where it failed before that was asked for.
-        ended = await self._desk.access.settled(ended)
+        ended = await settled(self._desk.access, active.job, ended)
         active.put(ended)
         await self._keep(active, ended)
         await self._ending.tear_down(ended)

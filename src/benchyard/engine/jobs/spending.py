@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from benchyard.devboxes.base import Kill
-from benchyard.engine.jobs.way import Way
+from benchyard.engine.jobs.cutting import about_of
+from benchyard.engine.jobs.way import Way, scrubber
 from benchyard.engine.journal import now_ms
-from benchyard.engine.runs.spending import usage_of
+from benchyard.engine.runs.spending import Telling, usage_of
 from benchyard.errors import BenchyardError
-from benchyard.gateway.trajectory.making import About
 from benchyard.hosts.host import ExecutionState
 
 AGENT_EXECUTION = "agent"
@@ -85,17 +85,10 @@ async def settle(way: Way, printed: str = "") -> None:
     """Take the agent's access away, and keep what it spent and said with the run."""
     if way.cast.route is None:
         return
-    config, trial = way.config, way.trial
-    about = About(
-        name=config.name,
-        version=config.version or "unknown",
-        model=config.model_name,
-        session_id=trial.id,
-        prompt=way.task().prompt,
-        extra={"job_id": trial.job_id, "scenario": trial.scenario_name, "attempt": trial.attempt},
-    )
-    trailing = way.cast.agent.trailing(printed)
-    spent = await way.desk.access.spending.settle(str(trial.scenario_run_id), trial.id, about, trailing)
+    trial = way.trial
+    about = about_of(way.config, trial, way.task().prompt)
+    telling = Telling(about, await scrubber(way), way.cast.agent.trailing(printed))
+    spent = await way.desk.access.spending.settle(str(trial.scenario_run_id), trial.id, telling)
     way.last_error = spent.last_error
     way.note(usage=usage_of(spent))
     if spent.over_budget:

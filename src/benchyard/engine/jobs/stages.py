@@ -6,7 +6,7 @@ from functools import partial
 from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
 from benchyard.engine.descriptors import write_pieces
 from benchyard.engine.devboxes import Asked
-from benchyard.engine.egress import planned
+from benchyard.engine.egress import planned, require_gateway
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.collecting import collect
 from benchyard.engine.jobs.failures import TrialFailed, of_devbox, of_error, of_output, of_setup
@@ -134,6 +134,7 @@ async def set_up(way: Way, launch: Launch) -> None:
     """What the agent finds in its devbox: the prompt, its own files, and a folder for its logs."""
     task, devbox_id = way.task(), way.the_devbox.id
     if way.cast.route is not None:
+        require_gateway(way.desk.tools, way.the_devbox)
         # Also for an agent that works already: the gateway may have been killed with the server.
         await way.desk.access.open(way.cast.job, way.trial, devbox_id, way.cast.route, agent_seconds(way))
     if await _known(way) is not None:

@@ -145,11 +145,12 @@ class Way:
     def completed(self, result: ContractResult) -> Trial:
         """The trial with its score."""
         usage = self.trial.usage or (self.run.usage if self.run else {})
-        revision = result.scenario_revision
-        state = TrialState.COMPLETED
-        return self._ended(
-            _over(self.trial, state=state, score=result.score, scored_revision=revision, usage=usage)
-        )
+        scored = {
+            "score": result.score,
+            "scored_revision": result.scenario_revision,
+            "scoring_network": result.network,
+        }
+        return self._ended(_over(self.trial, state=TrialState.COMPLETED, usage=usage, **scored))
 
     def failed(self, failure: TrialFailed) -> Trial:
         """The trial without a score, and why."""

@@ -10,17 +10,20 @@ from weakref import WeakValueDictionary
 
 from benchyard.agents.base import ModelChoice
 from benchyard.engine.definitions.scenarios import Scenarios
+from benchyard.engine.egress import require_gateway
+from benchyard.engine.given_secrets import note_given, scrubber_of
 from benchyard.engine.grants import url_of
 from benchyard.engine.journal import now_ms
 from benchyard.engine.model_keys import ModelKeys, Route
-from benchyard.engine.runs.spending import Spending, budget_of
+from benchyard.engine.runs.spending import Spending, Telling, budget_of
+from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.states import BOOTING
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, Unauthorized
 from benchyard.gateway.grants import Grant
 from benchyard.gateway.trajectory.making import About
-from benchyard.models.devboxes import DevboxStatus
+from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS
 from benchyard.models.run_gateways import RunGateway, RunGatewayRequest, RunRoute
@@ -65,7 +68,10 @@ class RunGateways:
         async with self._lock(run_id):
             run = await self._runs.get(run_id)
             _require_open(run)
-            await self._require_running(run.devbox_id)
+            devbox = await self._running(run.devbox_id)
+            require_gateway(self._tools, devbox)
+            # Known before it is there: whoever prints it finds that it is taken out.
+            await note_given(self._tools, devbox, [self._token(run_id)])
             # Noted before it is open: what is open is always known, and so closed in the end.
             run = await self._runs.change(run_id, partial(_with_route, route, request))
             await self._let_in(run)
@@ -154,11 +160,16 @@ class RunGateways:
         )
         number = self.spending.next_number(run, access.kept)
         try:
-            await self.spending.settle(run.id, _grant_id(run.id), about, number=number)
+            telling = Telling(about, await self._scrubber(run, access), number=number)
+            await self.spending.settle(run.id, _grant_id(run.id), telling)
         except NotFound:
             # It was never used, and the gateway that knew it is gone.
             _log.info("scenario run %s asked no models", run.id)
         return await until_kept(partial(self._runs.change, run.id, partial(_closed, number)))
+
+    async def _scrubber(self, run: ScenarioRun, access: RunGateway) -> Scrubber:
+        keys = [route.secret for route in access.routes.values() if route.secret]
+        return await scrubber_of(self._tools, run.devbox_id, keys)
 
     async def _answer(self, devbox_id: str) -> None:
         """Let what still runs in a devbox hear that its token has ended."""
@@ -168,12 +179,13 @@ class RunGateways:
         except BenchyardError as error:
             _log.info("devbox %s is not told that its token has ended: %s", devbox_id, error)
 
-    async def _require_running(self, devbox_id: str) -> None:
+    async def _running(self, devbox_id: str) -> Devbox:
         devbox = await self._tools.roster.get(devbox_id)
         if devbox.status in BOOTING:
             raise StillWaiting(f"devbox {devbox_id} is still {devbox.status}; wait until it is running")
         if devbox.status is not DevboxStatus.RUNNING:
             raise Conflict(f"devbox {devbox_id} is {devbox.status}; models are asked while it runs")
+        return devbox
 
     def _lock(self, run_id: str) -> asyncio.Lock:
         return self._locks.setdefault(run_id, asyncio.Lock())

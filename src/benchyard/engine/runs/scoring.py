@@ -5,6 +5,7 @@ import contextlib
 import logging
 import posixpath
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,10 @@ from benchyard.devboxes.base import Shown
 from benchyard.engine.attachments import Attachments
 from benchyard.engine.boot import PRISTINE, SCORING_KIND
 from benchyard.engine.definitions.custom_scorers import CustomScorers
+from benchyard.engine.egress import scoring_phase
 from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.journal import now_ms
+from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.runs.collecting import collect
 from benchyard.engine.runs.finals import LIVE, FinalStates, Kept
 from benchyard.engine.runs.outcomes import Outcome, scrubbed
@@ -23,7 +26,8 @@ from benchyard.engine.runs.tamper import Findings
 from benchyard.engine.setup import PTY_PREFIX, entrypoint_id
 from benchyard.engine.showing import shown_folders
 from benchyard.engine.tools import Tools
-from benchyard.errors import BenchyardError, Conflict, NotFound, ScorerFailed, from_os
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, NotFound, ScorerFailed, UsageError, from_os
 from benchyard.hosts.kits import KitFolders
 from benchyard.images.store import Image
 from benchyard.models.devboxes import DevboxStatus
@@ -45,8 +49,11 @@ _log = logging.getLogger(__name__)
 class Scoring:
     """Scores runs; at most so many at the same time."""
 
-    def __init__(self, tools: Tools, scorers: CustomScorers, kits: KitFolders) -> None:
+    def __init__(
+        self, tools: Tools, scorers: CustomScorers, kits: KitFolders, policies: NetworkPolicies
+    ) -> None:
         self._tools = tools
+        self._policies = policies
         self._scorers = scorers
         self._kits = kits
         self.finals = FinalStates(tools)
@@ -54,13 +61,23 @@ class Scoring:
 
     async def score(self, case: Case) -> Outcome:
         """Grade a run; what scorers do wrong is in the result. Raises when its disk cannot be had."""
-        desk = Desk(self._tools, self._kits, case, Findings())
+        desk = await self._desk(case)
         async with self._turns:
             results, kept = await self._results(desk)
         tamper = desk.findings.report(case.working_directory)
         names = (case.scenario.scoring_secrets or {}).values()
         scrubber = await scrubber_of(self._tools, case.run.devbox_id, names)
-        return scrubbed(Outcome(_together(case, results), tamper, kept.state, kept.gone), scrubber)
+        result = _together(case, results).model_copy(update={"network": desk.network})
+        return scrubbed(Outcome(result, tamper, kept.state, kept.gone), scrubber)
+
+    async def _desk(self, case: Case) -> Desk:
+        desk = Desk(self._tools, self._kits, case, Findings())
+        wanted = case.scenario.scoring_network
+        try:
+            return replace(desk, egress=await until_kept(partial(self._policies.of_scorers, wanted)))
+        except UsageError as error:
+            # What is scored is kept all the same: with its policy back, it can be scored again.
+            return replace(desk, unknown=f"what scorers may reach is not known: {error.message}")
 
     async def _results(self, desk: Desk) -> tuple[list[ScorerResult], Kept]:
         if self._tools.host.pretends:
@@ -171,11 +188,14 @@ class Scoring:
             await collect(self._tools, case)
         else:
             raise ScorerFailed(f"a live scenario is scored in its devbox, which is {devbox.status}")
+        if desk.unknown:
+            raise ScorerFailed(desk.unknown)
         kept = (entrypoint_id(devbox), PTY_PREFIX, SCORING_PREFIX)
         await self._tools.host.rooms.kill_commands(devbox.id, kept)
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
         await desk.findings.look_at_disk(self._tools, devbox.id, case.working_directory)
-        return await self._in_turn(desk)
+        async with scoring_phase(self._tools, devbox, desk.egress):
+            return await self._in_turn(desk)
 
     async def _in_turn(self, desk: Desk) -> list[ScorerResult]:
         functions = enumerate(_functions(desk.case.scenario))

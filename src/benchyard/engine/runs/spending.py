@@ -3,16 +3,17 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from benchyard.engine.grants import Grants
 from benchyard.engine.runs.traces import Traces
+from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError
 from benchyard.gateway.calls import Call
+from benchyard.gateway.cleaning import cleaned
 from benchyard.gateway.grants import Budget, Spent
 from benchyard.gateway.trajectory.making import About, trajectory_of
 from benchyard.models.budgets import Budget as AskedBudget
@@ -25,10 +26,25 @@ TRAJECTORY_NAME = "trajectory.json"
 _NAMES = (CALLS_NAME, TRAJECTORY_NAME)
 MOST_RECORD_BYTES = 512 * 1024**2
 
-Made = Callable[[Iterable[Call]], dict[str, Any]]
-"""Makes a trajectory of calls."""
-
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """How it is told what a grant's calls said."""
+
+    about: About
+    clean: Scrubber
+    """Knows what must not be told."""
+    trailing: Mapping[str, str] | None = None
+    """The results of tools that no call carries any more."""
+    number: int = 1
+    """A grant that is opened and ended again has all its calls in traces of the next number."""
+
+    def trajectory(self, calls: list[Call]) -> bytes:
+        """The trajectory of calls, as it is kept (blocks)."""
+        made = trajectory_of(calls, about=self.about, trailing=self.trailing)
+        return self.clean.data(json.dumps(made, ensure_ascii=False).encode(errors="replace"))
 
 
 @dataclass(frozen=True)
@@ -39,19 +55,8 @@ class Spending:
     runs: Collection[ScenarioRun]
     traces: Traces
 
-    async def settle(
-        self,
-        run_id: str,
-        grant_id: str,
-        about: About,
-        trailing: Mapping[str, str] | None = None,
-        number: int = 1,
-    ) -> Spent:
-        """End a grant, and keep with its run what it spent and said; the same again changes nothing.
-
-        `trailing` has the results of tools that no call carries any more. A grant that is opened and ended
-        again has all its calls in traces of the next number.
-        """
+    async def settle(self, run_id: str, grant_id: str, telling: Telling) -> Spent:
+        """End a grant, and keep with its run what it spent and said; the same again changes nothing."""
         spent = await self.grants.close(grant_id)
         usage = usage_of(spent)
 
@@ -60,8 +65,7 @@ class Spending:
 
         await until_kept(partial(self.runs.change, run_id, noted))
         try:
-            made = partial(trajectory_of, about=about, trailing=trailing)
-            await self._keep(run_id, grant_id, number, made)
+            await self._keep(run_id, grant_id, telling)
         except (BenchyardError, OSError) as error:
             _log.warning("scenario run %s: what its model said is not kept: %s", run_id, error)
         return spent
@@ -73,22 +77,17 @@ class Spending:
             number += 1
         return number
 
-    async def _keep(self, run_id: str, grant_id: str, number: int, made: Made) -> None:
+    async def _keep(self, run_id: str, grant_id: str, telling: Telling) -> None:
         record = self.grants.records.file(grant_id)
         if not record.is_file():
             return
-        content = await asyncio.to_thread(self._trajectory, grant_id, made)
-        if content is not None:
-            await self.traces.keep(run_id, numbered(TRAJECTORY_NAME, number), content, "atif")
+        calls = await asyncio.to_thread(self.grants.records.calls, grant_id)
+        if calls:
+            content = await asyncio.to_thread(telling.trajectory, calls)
+            await self.traces.keep(run_id, numbered(TRAJECTORY_NAME, telling.number), content, "atif")
         if record.stat().st_size <= MOST_RECORD_BYTES:
-            calls = await asyncio.to_thread(record.read_bytes)
-            await self.traces.keep(run_id, numbered(CALLS_NAME, number), calls, "file")
-
-    def _trajectory(self, grant_id: str, made: Made) -> bytes | None:
-        calls = self.grants.records.calls(grant_id)
-        if not calls:
-            return None
-        return json.dumps(made(calls), ensure_ascii=False).encode(errors="replace")
+            shown = await asyncio.to_thread(cleaned, record, telling.clean.data)
+            await self.traces.keep(run_id, numbered(CALLS_NAME, telling.number), shown, "file")
 
 
 def numbered(name: str, number: int) -> str:

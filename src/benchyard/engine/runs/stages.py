@@ -1,6 +1,7 @@
 """Where one scorer grades: in a fresh devbox from what was frozen, or in the one that was worked in."""
 
 import contextlib
+import logging
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -8,22 +9,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from benchyard.devboxes.base import Capability, Network, Shown
+from benchyard.devboxes.base import Capability, Shown
 from benchyard.engine.boot import PRISTINE, start_request
 from benchyard.engine.build_steps import end_devbox
+from benchyard.engine.egress import close_door, open_door, planned
 from benchyard.engine.homes import usual_home
+from benchyard.engine.network_plans import phased, plan_of
 from benchyard.engine.runs.rooms import Place, room_in
 from benchyard.engine.runs.tamper import Findings
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import NotFound, ScorerFailed
-from benchyard.hosts.host import StartRequest
+from benchyard.errors import BenchyardError, NotFound, ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.hosts.rooms import Opened
 from benchyard.models.devboxes import Devbox
+from benchyard.models.network_policies import Egress
 from benchyard.models.runs import FinalState, ScenarioRun
 from benchyard.models.scenarios import Scenario
+from benchyard.models.trials import TrialNetwork
 from benchyard.scorers.base import Room, Scorer, Verdict
+
+_log = logging.getLogger(__name__)
 
 
 def frozen_id(run: ScenarioRun) -> str:
@@ -85,6 +91,22 @@ class Desk:
     kits: Kits
     case: Case
     findings: Findings
+    egress: Egress | None = None
+    """What scorers may reach; None where the scenario does not say."""
+    unknown: str | None = None
+    """Why it is not known what they may reach."""
+
+    @property
+    def network(self) -> TrialNetwork | None:
+        """What scorers reach, in a word; None where nothing is run."""
+        if self.tools.host.pretends or self.unknown:
+            return None
+        devbox = self.case.devbox
+        if self.case.isolation != "live":
+            return plan_of(self.egress or Egress()).word(asks_models=False)
+        switches = devbox.purpose is not None and devbox.purpose.agent_egress is not None
+        plan = phased(self.egress) if switches and self.egress else planned(self.tools, devbox)
+        return plan.word(asks_models=False)
 
     async def room_place(self, devbox_id: str, index: int) -> Place:
         """Where a scorer of this case works."""
@@ -167,26 +189,24 @@ class Apart(Stage):
         tools = self._desk.tools
         # Never one that an earlier server began with: that one is being cleared away.
         devbox_id = f"{self._desk.case.image_id}-{self._index}-{secrets.token_hex(4)}"
+        record = self._record(devbox_id, image)
         try:
-            await tools.host.start(replace(await self._request(devbox_id, kits), image=image))
+            request = replace(await start_request(tools, record), mounts=mounts_of(tools, kits))
+            await tools.host.start(request)
+            await open_door(tools, record)
             place = await self._desk.room_place(devbox_id, self._index)
             async with room_in(tools, place) as room:
                 yield devbox_id, room
         finally:
             # Nobody waits for its end: the verdict is there.
-            tools.work.start(f"room/{devbox_id}", partial(end_devbox, tools, devbox_id), finish=True)
+            tools.work.start(f"room/{devbox_id}", partial(_end_room, tools, devbox_id), finish=True)
 
-    async def _request(self, devbox_id: str, kits: tuple[Kit, ...]) -> StartRequest:
-        """As the devbox that was worked in: same user, variables and size; no secrets, and no network."""
-        case = self._desk.case
-        worked_in = case.devbox.model_copy(update={"secrets": {}})
-        request = await start_request(self._desk.tools, worked_in)
-        return replace(
-            request,
-            id=devbox_id,
-            network=Network(case.scenario.scoring_network or Network.NONE),
-            mounts=mounts_of(self._desk.tools, kits),
-        )
+    def _record(self, devbox_id: str, image: str) -> Devbox:
+        """As the devbox that was worked in: same user, variables and size; no secrets, another network."""
+        if self._desk.unknown:
+            raise ScorerFailed(self._desk.unknown)
+        own = {"id": devbox_id, "image": image, "egress": self._desk.egress or Egress()}
+        return self._desk.case.devbox.model_copy(update={**own, "secrets": {}, "purpose": None})
 
 
 class Inside(Stage):
@@ -204,6 +224,15 @@ class Inside(Stage):
         stays = not self._desk.tools.host.pretends
         async with room_in(self._desk.tools, place, stays=stays) as room:
             return await self._desk.watched(scorer, devbox_id, room)
+
+
+async def _end_room(tools: Tools, devbox_id: str) -> None:
+    await end_devbox(tools, devbox_id)
+    try:
+        await close_door(tools, devbox_id)
+    except BenchyardError as error:
+        # Whoever serves it is told by the next server.
+        _log.warning("the door of room %s could not be closed: %s", devbox_id, error)
 
 
 def mounts_of(tools: Tools, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:

@@ -23,6 +23,8 @@ from benchyard.models.trajectories import ATIF, Trajectory
 MOST_SIDE_CALLS = 1000
 _MOST_SAID = 2000
 """Characters of what was said at the side."""
+_LAST = 16
+"""Of the calls that were not answered, and of what their requests end with."""
 _NOTHING = "no call of a model was answered"
 
 
@@ -45,11 +47,12 @@ def trajectory_of(
     """The trajectory that these calls come to, checked against ATIF.
 
     `trailing` has results of tools that no request carried any more: id of the call, or where there is none
-    the name of the tool, and what it answered.
+    the name of the tool, and what it answered. Those of a request that nobody answered are found here.
     """
     given = list(calls)
     threads = sorted_calls(given)
-    made = _Making(threads, roles_of(threads, about.prompt), about, trailing or {}).root()
+    late = {**_unanswered(threads), **(trailing or {})}
+    made = _Making(threads, roles_of(threads, about.prompt), about, late).root()
     made["final_metrics"] = _totals(given, len(made["steps"]))
     made["extra"] = {**plain(dict(about.extra)), **made.get("extra", {}), **_counts(given, threads)}
     Trajectory.model_validate(made)
@@ -108,6 +111,20 @@ class _Making:
         agent.update({"tool_definitions": tools} if tools else {})
         made = {"schema_version": ATIF, "trajectory_id": self._base, "agent": agent, "steps": steps}
         return made if about.session_id is None else {**made, "session_id": clean(about.session_id)}
+
+
+def _unanswered(threads: Threads) -> dict[str, str]:
+    """What tools had answered in the last requests that came to nothing."""
+    found = {}
+    for call in threads.failed[-_LAST:]:
+        history = History(call)
+        for _, entry in history.since(max(0, len(history) - _LAST)):
+            for result in entry.results:
+                told = Entry("tool", result.pieces).text
+                # Of this dialect, ids are the agent's own where it has any.
+                names = (result.id, result.name) if call.dialect == "gemini" else (result.id,)
+                found.update({name: told for name in names if name})
+    return found
 
 
 def _at_the_side(turn: Turn) -> dict[str, Any]:
