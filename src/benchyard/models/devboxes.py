@@ -11,6 +11,7 @@ from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest, GatewayS
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount, Mount
 from benchyard.models.network_policies import Egress
+from benchyard.models.rounds import StepSetup
 from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
 
 
@@ -92,6 +93,8 @@ class DevboxPurpose(Model):
     """What it may reach once it is prepared, by the id or name of a policy."""
     agent_egress: Egress | None = None
     """That policy as it was when the devbox was made; it is the devbox's own once that is prepared."""
+    first_step: StepSetup | None = None
+    """What the first step of its scenario needs."""
 
 
 class MountedAgent(Model):

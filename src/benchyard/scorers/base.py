@@ -86,6 +86,8 @@ class Verdict:
     output: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Worth recording: the Python that was used, the revision of a script."""
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Finite numbers that were counted beside the score, each under a name."""
 
 
 class Scorer(ABC, Generic[C]):

@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from benchyard.devboxes.base import Kill
-from benchyard.engine.jobs.way import Way
+from benchyard.engine.jobs.way import Way, prompt_of
 from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.spending import usage_of
 from benchyard.errors import BenchyardError
 from benchyard.gateway.trajectory.making import About
 from benchyard.hosts.host import ExecutionState
-
-AGENT_EXECUTION = "agent"
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +59,7 @@ async def _ring(way: Way, seconds: float, bell: Bell) -> None:
         left = end + await _waited(way) - clock()
     bell.rang = True
     try:
-        await way.desk.tools.host.control(way.the_devbox.id, AGENT_EXECUTION, Kill(tree=True))
+        await way.desk.tools.host.control(way.the_devbox.id, way.execution, Kill(tree=True))
     except BenchyardError as error:
         # It has ended meanwhile, or the devbox itself ends it in a while.
         _log.info("trial %s: its agent could not be ended: %s", way.trial.id, error)
@@ -69,7 +67,9 @@ async def _ring(way: Way, seconds: float, bell: Bell) -> None:
 
 async def _waited(way: Way) -> float:
     try:
-        return (await way.desk.access.grants.spent(way.trial.id)).rate_limited_ms / 1000
+        waited_ms = (await way.desk.access.grants.spent(way.trial.id)).rate_limited_ms
+        # Steps have a time each; what was waited for in others is theirs.
+        return (waited_ms if way.is_shared else waited_ms - way.waited_ms) / 1000
     except BenchyardError as error:
         _log.warning("trial %s: how long it waited is not known: %s", way.trial.id, error)
         return 0.0
@@ -85,18 +85,19 @@ async def settle(way: Way, printed: str = "") -> None:
     """Take the agent's access away, and keep what it spent and said with the run."""
     if way.cast.route is None:
         return
-    config, trial = way.config, way.trial
+    config, trial, task = way.config, way.trial, way.task()
     about = About(
         name=config.name,
         version=config.version or "unknown",
         model=config.model_name,
         session_id=trial.id,
-        prompt=way.task().prompt,
+        prompt=prompt_of(way.scenario) if task.continues else task.prompt,
         extra={"job_id": trial.job_id, "scenario": trial.scenario_name, "attempt": trial.attempt},
     )
     trailing = way.cast.agent.trailing(printed)
-    spent = await way.desk.access.spending.settle(str(trial.scenario_run_id), trial.id, about, trailing)
+    run_id = str(trial.scenario_run_id)
+    spent = await way.desk.access.spending.settle(run_id, trial.id, about, trailing, number=way.round)
     way.last_error = spent.last_error
     way.note(usage=usage_of(spent))
     if spent.over_budget:
-        way.note(ended_by="budget")
+        way.end_by("budget")
