@@ -69,6 +69,10 @@ class Task:
     """Whether its devbox may reach anything; else its provider must not look things up for it either."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
+    round: int = 1
+    """Counts how often it is called in the same devbox; each round is scored before the next."""
+    continues: bool = False
+    """Whether it must go on with the conversation of the round before: the prompt is what is said next."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,8 @@ class Agent(ABC, Generic[C]):
     """What is run where nobody asks for another version; None for one that has no versions."""
     keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Provider -> the variables that hold a key for it, any of which will do; none if it asks no model."""
+    can_continue: ClassVar[bool] = False
+    """Whether it can go on with a conversation; one that cannot is told everything again in a further try."""
 
     def __init__(self, config: C) -> None:
         self.config = config
@@ -154,6 +160,7 @@ def contract_env(task: Task) -> dict[str, str]:
         "BENCHYARD_PROMPT_FILE": task.prompt_file,
         "BENCHYARD_LOGS": task.logs_folder,
         "BENCHYARD_TRAJECTORY": f"{task.logs_folder}/{TRAJECTORY.rpartition('/')[2]}",
+        "BENCHYARD_ROUND": str(task.round),
     }
     if task.model is not None:
         env["BENCHYARD_MODEL"] = task.model

@@ -22,7 +22,7 @@ _MODELS = (
 _COMMAND = """\
 mkdir -p "$state/config" && ln -s {native} "$state/config/projects"
 CLAUDE_CONFIG_DIR="$state/config" {program} -p --verbose --output-format stream-json \
---permission-mode bypassPermissions --model {model}{turns}{tools} < {prompt}
+--permission-mode bypassPermissions --model {model}{turns}{tools}{again} < {prompt}
 """
 
 
@@ -32,6 +32,7 @@ class ClaudeCodeAgent(PublishedAgent[TurnsConfig]):
     name = "claude-code"
     Config = TurnsConfig
     default_version = "2.1.325"
+    can_continue = True
     keys: ClassVar = {"anthropic": (_KEY, OAUTH)}
 
     @classmethod
@@ -48,6 +49,7 @@ class ClaudeCodeAgent(PublishedAgent[TurnsConfig]):
             ),
             model=shlex.quote(access.model),
             turns=f" --max-turns {turns}" if turns else "",
+            again=" --continue" if task.continues else "",
             tools="" if task.is_online else " --disallowedTools WebSearch WebFetch",
             prompt=shlex.quote(task.prompt_file),
         )

@@ -16,7 +16,7 @@ _TREES = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-mu
 _COMMAND = """\
 mkdir -p "$state/codex" && ln -s {native} "$state/codex/sessions"
 CODEX_HOME="$state/codex" {program} exec --json --skip-git-repo-check \
---dangerously-bypass-approvals-and-sandbox --disable plugins -m {model} {settings} - < {prompt}
+--dangerously-bypass-approvals-and-sandbox --disable plugins -m {model} {settings}{again} - < {prompt}
 """
 
 
@@ -26,6 +26,7 @@ class CodexAgent(PublishedAgent[PublicConfig]):
     name = "codex"
     Config = PublicConfig
     default_version = "0.166.0"
+    can_continue = True
     keys: ClassVar = {"openai": (_KEY,)}
 
     @classmethod
@@ -40,6 +41,7 @@ class CodexAgent(PublishedAgent[PublicConfig]):
             program=self.at(f"{tree}/bin/codex"),
             model=shlex.quote(access.model),
             settings=" ".join(f"-c {shlex.quote(each)}" for each in _settings(task, access)),
+            again=" resume --last" if task.continues else "",
             prompt=shlex.quote(task.prompt_file),
         )
         return Launch(command, env={_KEY: access.token})

@@ -18,7 +18,7 @@ _UNNAMED = "it ended with an error that it does not name"
 _COMMAND = """\
 mkdir -p "$state/.gemini" && ln -s {native} "$state/.gemini/tmp" &&
 printf %s {settings} > "$state/.gemini/settings.json" || exit 1
-GEMINI_CLI_HOME="$state" {node} {program} --yolo -m {model} -o stream-json < {prompt}
+GEMINI_CLI_HOME="$state" {node} {program} --yolo -m {model} -o stream-json{again} < {prompt}
 """
 
 
@@ -28,6 +28,7 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
     name = "gemini-cli"
     Config = TurnsConfig
     default_version = "0.61.0"
+    can_continue = True
     keys: ClassVar = {"google": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
 
     @classmethod
@@ -45,6 +46,7 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
             node=self.at("bin/node"),
             program=self.at(f"{_BUNDLE}/gemini.js"),
             model=shlex.quote(access.model),
+            again=" --resume latest" if task.continues else "",
             prompt=shlex.quote(task.prompt_file),
         )
         env = {

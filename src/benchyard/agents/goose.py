@@ -29,7 +29,7 @@ for file in "${{SSL_CERT_FILE:-}}" /etc/ssl/certs/ca-certificates.crt /etc/pki/t
 done
 [ "$file" != {certificates} ] || export SSL_CERT_FILE="$file"
 GOOSE_PATH_ROOT={native} {program} run --quiet --output-format stream-json --no-profile \
---with-builtin developer{turns} -i {prompt} < /dev/null
+--with-builtin developer{turns}{again} -i {prompt} < /dev/null
 """
 """In an image without certificates it does not even start, though it needs none here."""
 
@@ -40,6 +40,7 @@ class GooseAgent(PublishedAgent[TurnsConfig]):
     name = "goose"
     Config = TurnsConfig
     default_version = "1.52.0"
+    can_continue = True
     keys: ClassVar = {
         "anthropic": ("ANTHROPIC_API_KEY",),
         "openai": ("OPENAI_API_KEY",),
@@ -61,6 +62,7 @@ class GooseAgent(PublishedAgent[TurnsConfig]):
             certificates=self.at(_CERTIFICATES),
             program=self.at(f"{packages.MODULES}/@aaif/goose-binary-linux-x64/bin/goose"),
             turns=f" --max-turns {turns}" if turns else "",
+            again=" --resume" if task.continues else "",
             prompt=shlex.quote(task.prompt_file),
         )
         provider = access.provider if access.provider in _VARIABLES else "openai"

@@ -23,7 +23,7 @@ _COMMAND = """\
 export XDG_DATA_HOME="$state/data" XDG_CONFIG_HOME="$state/config" XDG_CACHE_HOME="$state/cache" \
 XDG_STATE_HOME="$state/state"
 mkdir -p "$XDG_DATA_HOME" && ln -s {native} "$XDG_DATA_HOME/opencode"
-PATH="$PATH":{ripgrep} {program} run --pure --auto --title benchyard --format json -m {model} < {prompt}
+PATH="$PATH":{ripgrep} {program} run --pure --auto {again} --format json -m {model} < {prompt}
 """
 
 
@@ -33,6 +33,7 @@ class OpencodeAgent(PublishedAgent[TurnsConfig]):
     name = "opencode"
     Config = TurnsConfig
     default_version = "1.18.33"
+    can_continue = True
     keys: ClassVar = {
         "anthropic": ("ANTHROPIC_API_KEY",),
         "openai": ("OPENAI_API_KEY",),
@@ -53,6 +54,7 @@ class OpencodeAgent(PublishedAgent[TurnsConfig]):
             ripgrep=self.at(packages.ripgrep_bin()),
             program=self.at(f"{packages.MODULES}/opencode-linux-{packages.machine()}/bin/opencode"),
             model=shlex.quote(model),
+            again="--continue" if task.continues else "--title benchyard",
             prompt=shlex.quote(task.prompt_file),
         )
         settings: dict[str, Any] = {

@@ -14,6 +14,7 @@ from benchyard.engine.mounts import put
 from benchyard.engine.setup import entrypoint_id, launch_id, run_step
 from benchyard.engine.sizes import resources
 from benchyard.engine.states import Move, moved
+from benchyard.engine.step_setup import prepare_step
 from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
@@ -108,7 +109,7 @@ async def _prepare(tools: Tools, devbox: Devbox, request: StartRequest) -> str |
     for index, mount in enumerate(devbox.mounts):
         if failure := await put(tools, devbox, index, mount):
             return failure
-    for step in (_doors, put_into_path, _working_directory, _launch):
+    for step in (_doors, put_into_path, _working_directory, _launch, _first_step):
         if failure := await step(tools, devbox, request):
             return failure
     await egress.begin_agent_phase(tools, devbox)
@@ -171,6 +172,15 @@ async def _launch(tools: Tools, devbox: Devbox, request: StartRequest) -> str | 
         if _tolerated(tools, devbox, failure and f"launch command {failure}"):
             return f"launch command {failure}"
     return None
+
+
+async def _first_step(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:
+    """Make it ready for the first step of its scenario, if that needs anything."""
+    step = devbox.purpose.first_step if devbox.purpose else None
+    if step is None or devbox.boot:
+        return None
+    failure = await prepare_step(tools, devbox, 1, step)
+    return failure and f"the first step: {failure}"
 
 
 def _tolerated(tools: Tools, devbox: Devbox, failure: str | None) -> str | None:

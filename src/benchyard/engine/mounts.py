@@ -34,7 +34,7 @@ async def put(tools: Tools, devbox: Devbox, index: int, mount: Mount) -> str | N
         await _put_file(tools, devbox, mount)
         return None
     if isinstance(mount, ObjectMount):
-        return await _put_object(tools, devbox, mount, step)
+        return await put_object(tools, devbox, mount, step)
     if isinstance(mount, CodeMount):
         return await _put_code(tools, devbox, mount, step)
     raise UsageError(f"{mount.type} is not served yet")
@@ -54,19 +54,22 @@ async def _open(tools: Tools, devbox_id: str, path: str) -> int:
         return await tools.host.open_write(devbox_id, path, "root")
 
 
-async def _put_object(tools: Tools, devbox: Devbox, mount: ObjectMount, step: str) -> str | None:
+async def put_object(
+    tools: Tools, devbox: Devbox, mount: ObjectMount, step: str, user: str | None = None
+) -> str | None:
+    """Put an object into a devbox, unpacked if it is an archive; returns why it failed, or None."""
     record, content = await until_kept(partial(tools.objects.content, mount.object_id))
     unpack = _UNPACK.get(record.content_type)
     # Relative paths start at the user's home, and so do commands.
     path = f".benchyard-{step}" if unpack else mount.object_path
-    descriptor = await _open(tools, devbox.id, path)
-    size = await write_pieces(descriptor, path, content)
+    opening = tools.host.open_write(devbox.id, path, user) if user else _open(tools, devbox.id, path)
+    size = await write_pieces(await opening, path, content)
     tools.note(devbox.id, "files", f"mounted object {record.id} ({size} bytes) at {mount.object_path}")
     if not unpack:
         return None
     command = unpack + '; BY_STATUS=$?; rm -f -- "$BY_ARCHIVE"; exit $BY_STATUS'
     env = {"BY_PATH": mount.object_path, "BY_ARCHIVE": path}
-    return await run_step(tools, devbox.id, ExecRequest(id=step, command=command, env=env))
+    return await run_step(tools, devbox.id, ExecRequest(id=step, command=command, env=env, user=user))
 
 
 async def _put_code(tools: Tools, devbox: Devbox, mount: CodeMount, step: str) -> str | None:

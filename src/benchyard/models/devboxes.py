@@ -11,6 +11,7 @@ from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest, GatewayS
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount, Mount
 from benchyard.models.network_policies import Egress
+from benchyard.models.rounds import StepSetup
 from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
 
 
@@ -94,6 +95,8 @@ class DevboxPurpose(Model):
     """That policy as it was when the devbox was made; it is the devbox's own once that is prepared."""
     scoring_network: str | None = None
     """What its scorers may reach: `none`, `host`, or a policy by id or name; None where nobody says."""
+    first_step: StepSetup | None = None
+    """What the first step of its scenario needs."""
 
 
 class MountedAgent(Model):

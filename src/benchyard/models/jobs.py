@@ -10,7 +10,14 @@ from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, W
 from benchyard.models.budgets import Budget
 from benchyard.models.orchestration import OrchestratorConfig, Seconds
 from benchyard.models.runs import BenchmarkRunState
-from benchyard.models.trials import EndedBy, FailureReason, OutcomeState, TrialState, TrialView
+from benchyard.models.trials import (
+    EndedBy,
+    FailureReason,
+    OutcomeState,
+    TrialRound,
+    TrialState,
+    TrialView,
+)
 
 MOST_TRIALS = 100_000
 MOST_AGENTS = 100
@@ -240,6 +247,8 @@ class AttemptOutcome(Model):
     duration_ms: int | None = None
     failure_reason: FailureReason | None = None
     usage: dict[str, float] = Field(default_factory=dict)
+    rewards: dict[str, float] = Field(default_factory=dict)
+    rounds: list[TrialRound] = Field(default_factory=list)
 
 
 class ScenarioOutcome(Model):
@@ -285,6 +294,8 @@ class BenchmarkOutcome(Model):
     """Trials left out of the mean: the infrastructure, a scorer or a cancel is why."""
     pass_at_k: dict[str, float] = Field(default_factory=dict)
     usage: dict[str, float] = Field(default_factory=dict)
+    rewards: dict[str, float] = Field(default_factory=dict)
+    """By name the mean over scenarios, as the mean score is; who has nothing under a name counts 0."""
     version: str | None = None
 
 

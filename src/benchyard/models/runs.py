@@ -8,8 +8,10 @@ from pydantic import AliasChoices, Field, StringConstraints
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import Mount
+from benchyard.models.rounds import NextRound, RoundScore
 from benchyard.models.run_gateways import RunGateway
 from benchyard.models.scenarios import Isolation, Scenario, ScenarioView
+from benchyard.models.tampering import TamperReport
 from benchyard.models.trials import TrialNetwork
 
 
@@ -113,47 +115,12 @@ class ContractResult(Model):
     scenario_revision: int = 1
     network: TrialNetwork | None = None
     """What the scorers could reach; None where that is not known."""
-
-
-class ChangedFile(Model):
-    """One path that is not as it was when the devbox began to run."""
-
-    path: str
-    kind: str
-    """`added`, `modified` or `deleted`."""
-    type: str
-    """`file`, `folder`, `link`, `device` or `other`."""
-    mode: int | None = None
-    size: int | None = None
-
-
-class LeftProcess(Model):
-    """A process that ran when the work was over."""
-
-    pid: int
-    user: str
-    command: str
-
-
-class TamperReport(Model):
-    """What was done to the devbox beside the work itself: facts, not a verdict.
-
-    None stands for what could not be found out; an empty list means that there was nothing.
-    """
-
-    changed_outside: list[ChangedFile] | None = None
-    """Outside the working directory; without one, outside the user's home."""
-    changed_outside_total: int | None = None
-    changed_inside_total: int | None = None
-    special_inside: list[ChangedFile] | None = None
-    """Links, devices and setuid files in the working directory: more than they seem to whoever opens them."""
-    processes: list[LeftProcess] | None = None
-    opened_by_scorers: list[str] | None = None
-    """Changed files, inside and outside, that the scorers opened."""
-    refused: list[str] = Field(default_factory=list)
-    """What was not taken over from the answer, and why."""
-    notes: list[str] = Field(default_factory=list)
-    """Why something is unknown."""
+    rewards: dict[str, float] = Field(default_factory=dict)
+    """What was counted beside the score, by name; of all rounds together where there are several."""
+    round: int = 1
+    """Which round the scorers' results are of; the score is that of all rounds until then."""
+    rounds: list[RoundScore] = Field(default_factory=list)
+    """Each round until then; empty where a scenario has but one."""
 
 
 TraceKind = Literal["file", "atif"]
@@ -236,6 +203,10 @@ class ScenarioRun(Record):
     """Tells the request that asked for the last scoring from others."""
     result: ContractResult | None = None
     earlier_results: list[ContractResult] = Field(default_factory=list)
+    round: int = 1
+    """The round that is being scored, or was scored last."""
+    next_round: NextRound | None = None
+    """What is to be done next; None where there is but one round, and when the last is over."""
     tamper: TamperReport | None = None
     final_state: FinalState | None = None
     final_state_gone: str | None = None
@@ -254,6 +225,11 @@ class ScenarioRun(Record):
     def columns(self) -> Columns:
         """Found by name, state, and the benchmark run it belongs to."""
         return Columns(name=self.name, status=self.state, parent=self.benchmark_run_id)
+
+    def result_of(self, round: int) -> ContractResult | None:
+        """The last result of a round; None if it has none."""
+        found = [each for each in (*self.earlier_results, self.result) if each and each.round == round]
+        return found[-1] if found else None
 
     def view(self, scenario: Scenario | None = None) -> "ScenarioRunView":
         """As the wire shows it; lists leave the scenario and the history out."""
@@ -280,6 +256,7 @@ class ScenarioRun(Record):
             rescoring_failure=self.rescoring_failure,
             traces=self.traces,
             usage=self.usage or None,
+            next_round=self.next_round,
             earlier_results=self.earlier_results if scenario else None,
             scenario=scenario.view() if scenario else None,
         )
@@ -312,6 +289,8 @@ class ScenarioRunView(Model):
     traces: list[Trace] = Field(default_factory=list)
     usage: dict[str, float] | None = None
     """What was spent on models, once no more can be."""
+    next_round: NextRound | None = None
+    """Of a scenario with several rounds: what is to be done now, and scored next."""
     earlier_results: list[ContractResult] | None = None
     scenario: ScenarioView | None = None
 

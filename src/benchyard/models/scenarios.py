@@ -1,6 +1,6 @@
 """A scenario: a problem, the devbox it is worked on in, and how what comes out is graded."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AliasChoices, Field, StringConstraints
 
@@ -10,20 +10,26 @@ from benchyard.models.base import (
     Model,
     Record,
     ShortText,
+    WireBool,
     WireFloat,
     WireInt,
 )
 from benchyard.models.launch import LaunchParameters
+from benchyard.models.rounds import StepSetup
 
 SCORER_SECONDS_DEFAULT = 1800
 SCORER_SECONDS_MAX = 24 * 3600
 MAX_SCORERS = 100
 AGENT_SECONDS_MAX = 48 * 3600
+MAX_TRIES = 5
+MAX_STEPS = 100
 
 DefinitionStatus = Literal["active", "archived"]
 ValidationType = Literal["UNSPECIFIED", "FORWARD", "REVERSE", "EVALUATION"]
 Isolation = Literal["clean", "answer", "live"]
 """How what is graded is kept apart from who made it."""
+RewardStrategy = Literal["mean", "final"]
+"""What a scenario with steps scores: the mean of them, or what its last one does."""
 
 LongText = Annotated[str, StringConstraints(max_length=1024**2)]
 """A problem statement, a patch, a script."""
@@ -88,6 +94,32 @@ class CollectCommand(Model):
     timeout_sec: WireFloat = Field(default=60, gt=0, le=SCORER_SECONDS_MAX)
 
 
+class Step(Model):
+    """One step of a scenario that has several: worked on in the same devbox, and graded by itself."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    problem_statement: LongText
+    scoring_contract: ScoringContract | None = None
+    """The scenario's own unless there is one."""
+    reference_output: LongText | None = None
+    """What solves this step, as the scenario's solves one that has none."""
+    files: ShortText | None = None
+    """The id of a stored object; an archive is unpacked into the working directory before the step."""
+    setup: LongText | None = None
+    """A command that runs before the step, after its files are there."""
+    setup_as_root: WireBool = False
+    agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
+    """The time an agent has for this step; the scenario's unless it is said."""
+    min_reward: WireFloat | dict[ShortText, WireFloat] | None = None
+    """What the score, or each of these rewards, must reach: else the steps that follow are left out."""
+
+    def preparation(self) -> StepSetup | None:
+        """What comes before it; None where nothing does."""
+        if not self.files and not self.setup:
+            return None
+        return StepSetup(files=self.files, setup=self.setup, as_root=self.setup_as_root)
+
+
 class ScoringRules(Model):
     """How a scenario is scored, beyond what the wire of the original has (extensions).
 
@@ -119,6 +151,19 @@ class ScoringRules(Model):
     """The network policy, by id or name, from when the devbox is prepared: setup has what the devbox has."""
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
     """The time an agent has in a job, unless the job gives it less."""
+    tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
+    """How often an agent may try: what it left is scored, and it is told what the scorers said."""
+    retry_prompt: LongText | None = None
+    """What it is told then; `{output}` in it stands for what the scorers said."""
+    steps: list[Step] | None = Field(default=None, max_length=MAX_STEPS)
+    """What is worked on one after the other, each step scored before the next."""
+    reward_strategy: RewardStrategy | None = None
+    """What the steps come to; the mean unless it is said."""
+
+    @property
+    def n_rounds(self) -> int:
+        """How many rounds it may have at most."""
+        return len(self.steps or ()) or self.tries or 1
 
 
 RULES_IN_METADATA = {
@@ -133,6 +178,10 @@ RULES_IN_METADATA = {
     "benchyard.scoring_secrets": "scoring_secrets",
     "benchyard.agent_network_policy": "agent_network_policy",
     "benchyard.agent_timeout_sec": "agent_timeout_sec",
+    "benchyard.tries": "tries",
+    "benchyard.retry_prompt": "retry_prompt",
+    "benchyard.steps": "steps",
+    "benchyard.reward_strategy": "reward_strategy",
 }
 """Metadata key -> the rule that it gives, for clients that cannot send the field."""
 
@@ -203,6 +252,11 @@ class Scenario(Record, ScoringRules):
         """Where the work is done and graded; None is the user's home."""
         return self.environment.working_directory if self.environment else None
 
+    def contracts(self) -> list[ScoringContract]:
+        """All that it is graded by, in any of its rounds."""
+        own = [step.scoring_contract for step in self.steps or [] if step.scoring_contract is not None]
+        return [self.scoring_contract, *own]
+
     def frozen(self) -> "Scenario":
         """A copy to be kept as it is, under an id that tells the revision."""
         return self.model_copy(update={"id": revision_id(self.id, self.revision), "request_hash": None})
@@ -235,6 +289,23 @@ class ScenarioView(ScoringRules):
     validation_type: ValidationType | None = None
     revision: int = 1
     create_time_ms: int
+
+
+S = TypeVar("S", Scenario, ScenarioView)
+
+
+def of_round(scenario: S, number: int) -> S:
+    """A scenario as it is told, solved and graded in one of its rounds, the first of which is 1."""
+    if not scenario.steps:
+        return scenario
+    step = scenario.steps[number - 1]
+    told = scenario.input_context.model_copy(update={"problem_statement": step.problem_statement})
+    changes: dict[str, Any] = {"input_context": told, "reference_output": step.reference_output}
+    if step.scoring_contract is not None:
+        changes["scoring_contract"] = step.scoring_contract
+    if step.agent_timeout_sec is not None:
+        changes["agent_timeout_sec"] = step.agent_timeout_sec
+    return scenario.model_copy(update=changes)
 
 
 class ScenarioListView(Model):

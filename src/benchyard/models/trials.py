@@ -51,9 +51,29 @@ class Stage(Model):
     """One stage of a trial, when it was over."""
 
     name: str
-    """`provision`, `setup`, `agent`, `scoring` or `teardown`."""
+    """`provision`, `setup`, `agent`, `scoring` or `teardown`; `agent-2` and the like in later rounds."""
     start_ms: int
     end_ms: int
+
+
+class TrialRound(Model):
+    """One round of a trial whose scenario has several."""
+
+    number: int
+    name: str | None = None
+    """Of the step; tries have none."""
+    score: float | None = None
+    rewards: dict[str, float] = Field(default_factory=dict)
+    exit_status: int | None = None
+    ended_by: EndedBy | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    """When its agent began and ended; None where nothing was run."""
+
+    @property
+    def agent_ms(self) -> int:
+        """How long its agent worked."""
+        return max(0, (self.end_time_ms or 0) - (self.start_time_ms or 0)) if self.end_time_ms else 0
 
 
 class ScoreRecord(Model):
@@ -86,6 +106,10 @@ class Trial(Record):
     network: TrialNetwork | None = None
     scoring_network: TrialNetwork | None = None
     score: float | None = None
+    rewards: dict[str, float] = Field(default_factory=dict)
+    """What was counted beside the score, by name."""
+    rounds: list[TrialRound] = Field(default_factory=list)
+    """Empty where its scenario has but one round."""
     ended_by: EndedBy | None = None
     exit_status: int | None = None
     failure: FailureReason | None = None
@@ -160,6 +184,8 @@ class TrialView(Model):
     scoring_network: TrialNetwork | None = None
     """What its scorers could reach; None until there is a score."""
     score: float | None = None
+    rewards: dict[str, float] = Field(default_factory=dict)
+    rounds: list[TrialRound] = Field(default_factory=list)
     ended_by: EndedBy | None = None
     exit_status: int | None = None
     failure: FailureReason | None = None

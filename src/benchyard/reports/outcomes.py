@@ -91,6 +91,7 @@ def _outcome(job: Job, agent: int, trials: list[Trial], *, with_scenarios: bool)
         pass_at_k=pass_at_k(((len(row.scores), row.n_passed) for row in rows), job.orchestrator.attempts),
         unscored=sum(row.unscored for row in rows),
         usage=_usage(trials),
+        rewards=_rewards(rows),
         duration_ms=_span(trials),
         scenario_outcomes=[_scenario(row) for row in rows] if with_scenarios else [],
     )
@@ -127,6 +128,8 @@ def _attempt(trial: Trial) -> AttemptOutcome:
         duration_ms=trial.duration_ms,
         failure_reason=trial.failure,
         usage=trial.usage,
+        rewards=trial.rewards,
+        rounds=trial.rounds,
     )
 
 
@@ -194,6 +197,16 @@ def _usage(trials: Iterable[Trial]) -> dict[str, float]:
         # A sum that leaves out what is not known would be taken for the whole.
         found.pop("cost_usd", None)
     return dict(found)
+
+
+def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
+    """By name the mean over scenarios of what counts."""
+    counted = [[each for each in row.counting if each.counted_score is not None] for row in rows]
+    names = dict.fromkeys(name for row in counted for each in row for name in each.rewards)
+    return {
+        name: round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in counted if row), 9)
+        for name in names
+    }
 
 
 def _span(trials: Iterable[Trial]) -> int | None:

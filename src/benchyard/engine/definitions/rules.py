@@ -12,13 +12,11 @@ from benchyard.models.scenarios import RULES_IN_METADATA, ScoringContract, Scori
 
 _WORDS = frozenset(
     {
-        "benchyard.scoring",
-        "benchyard.scoring_network",
-        "benchyard.agent_network_policy",
-        "benchyard.scoring_blueprint_id",
+        *("benchyard.scoring", "benchyard.scoring_network", "benchyard.agent_network_policy"),
+        *("benchyard.retry_prompt", "benchyard.reward_strategy", "benchyard.scoring_blueprint_id"),
     }
 )
-"""Keys whose value is a word; the others hold JSON."""
+"""Keys whose value is a text; the others hold JSON."""
 _WEIGHTS_OFF = 1e-6
 
 
@@ -45,7 +43,23 @@ def rules_from(metadata: Mapping[str, str], own: ScoringRules) -> dict[str, Any]
             "scoring_isolation `answer` needs answer_paths: the files and folders that are the answer",
             field="answer_paths",
         )
+    _check_rounds(checked)
     return found
+
+
+def _check_rounds(rules: ScoringRules) -> None:
+    steps = rules.steps or []
+    if steps and (rules.tries or 1) > 1:
+        raise UsageError("a scenario has either steps or several tries, not both", field="steps")
+    if len({step.name for step in steps}) < len(steps):
+        raise UsageError("each step needs a name of its own", field="steps")
+    is_prepared = any(step.setup or step.files for step in steps[1:])
+    if is_prepared and rules.scoring_isolation == "answer":
+        raise UsageError(
+            "scoring_isolation `answer` grades on the disk as it was at the beginning, where what prepares a "
+            "later step is missing; use `clean`",
+            field="steps",
+        )
 
 
 def check_path(path: str, field: str) -> None:

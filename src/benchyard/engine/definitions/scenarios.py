@@ -61,8 +61,13 @@ class Scenarios:
 
     async def check(self, scenario: Scenario) -> None:
         """Refuse what could never run or be scored; raises UsageError."""
-        check_weights(scenario.scoring_contract)
-        functions = scenario.scoring_contract.scoring_function_parameters
+        for contract in scenario.contracts():
+            await self._check_contract(contract)
+        await self._check_environment(scenario.environment or ScenarioEnvironment())
+
+    async def _check_contract(self, contract: ScoringContract) -> None:
+        check_weights(contract)
+        functions = contract.scoring_function_parameters
         for function in functions:
             try:
                 catalog.parse(str(function.scorer.get("type")), function.scorer, Context())
@@ -71,7 +76,6 @@ class Scenarios:
                     f"scorer {function.name!r}: {error.message}", field="scoring_contract"
                 ) from error
         await self._scorers.check(functions)
-        await self._check_environment(scenario.environment or ScenarioEnvironment())
 
     async def get(self, id: str) -> Scenario:
         """The scenario as it is now; raises NotFound."""

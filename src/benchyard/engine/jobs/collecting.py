@@ -20,6 +20,7 @@ MOST_FILE_BYTES = 32 * 1024**2
 MOST_BYTES = 128 * 1024**2
 _OBJECT_PREFIX = "obj_"
 _LIST_EXECUTION = "agent-logs"
+_LIST = 'cd -- "$1" && shift && find . -type f "$@" | head -n 200'
 _LIST_SECONDS = 30.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -42,9 +43,16 @@ async def _paths(way: Way) -> list[str]:
     """The files in the folder of logs, the trajectory first."""
     tools, devbox_id = way.desk.tools, way.the_devbox.id
     folder = way.task().logs_folder
-    argv = ("/bin/sh", "-c", 'cd -- "$1" && find . -type f | head -n 200', "sh", folder)
+    # Of a later round, what it changed: the prompt was written when it began.
+    newer = ("-newer", way.task().prompt_file) if way.round > 1 else ()
+    argv = ("/bin/sh", "-c", _LIST, "sh", folder, *newer)
     request = ExecRequest(
-        id=_LIST_EXECUTION, argv=argv, cwd="/", user=way.user, timeout_seconds=_LIST_SECONDS, strict=True
+        id=way.numbered(_LIST_EXECUTION),
+        argv=argv,
+        cwd="/",
+        user=way.user,
+        timeout_seconds=_LIST_SECONDS,
+        strict=True,
     )
     try:
         state = await completed(tools, await tools.host.exec(devbox_id, request))
@@ -60,6 +68,8 @@ async def _keep(way: Way, path: str, most: int, clean: Scrubber) -> int:
     """Keep one file, without secrets, as a trace of the run; its size. The same again changes nothing."""
     tools = way.desk.tools
     name = _name(clean.text(path.removeprefix(way.task().logs_folder).strip("/")))
+    if way.round > 1:
+        name = f"round-{way.round}__{name}"[:200]
     content = await read_all(await tools.host.open_read(way.the_devbox.id, path, way.user), path, most)
     if not content:
         return 0

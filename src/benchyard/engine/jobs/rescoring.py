@@ -11,8 +11,8 @@ from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.jobs import Job, RescoreRequest, Rescoring
-from benchyard.models.runs import ScenarioRun
-from benchyard.models.trials import ScoreRecord, Trial, TrialState, counted_mean
+from benchyard.models.runs import ContractResult, ScenarioRun
+from benchyard.models.trials import ScoreRecord, Trial, TrialRound, TrialState, counted_mean
 
 _AT_ONCE = 8
 
@@ -114,6 +114,8 @@ def rescored(trial: Trial, run: ScenarioRun) -> Trial:
         update={
             "state": TrialState.COMPLETED,
             "score": result.score,
+            "rewards": result.rewards,
+            "rounds": _rescored_rounds(trial, result),
             "scored_revision": result.scenario_revision,
             "scoring_network": result.network,
             "earlier_scores": [*trial.earlier_scores, old],
@@ -121,3 +123,8 @@ def rescored(trial: Trial, run: ScenarioRun) -> Trial:
             "rescore_note": None,
         }
     )
+
+
+def _rescored_rounds(trial: Trial, result: ContractResult) -> list[TrialRound]:
+    told = {each.number: {"score": each.score, "rewards": each.rewards} for each in result.rounds}
+    return [each.model_copy(update=told.get(each.number)) for each in trial.rounds]

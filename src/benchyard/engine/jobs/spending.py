@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 from benchyard.devboxes.base import Kill
 from benchyard.engine.jobs.cutting import about_of
-from benchyard.engine.jobs.way import Way, scrubber
+from benchyard.engine.jobs.way import Way, prompt_of, scrubber
 from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.spending import Telling, usage_of
 from benchyard.errors import BenchyardError
 from benchyard.hosts.host import ExecutionState
-
-AGENT_EXECUTION = "agent"
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +59,7 @@ async def _ring(way: Way, seconds: float, bell: Bell) -> None:
         left = end + await _waited(way) - clock()
     bell.rang = True
     try:
-        await way.desk.tools.host.control(way.the_devbox.id, AGENT_EXECUTION, Kill(tree=True))
+        await way.desk.tools.host.control(way.the_devbox.id, way.execution, Kill(tree=True))
     except BenchyardError as error:
         # It has ended meanwhile, or the devbox itself ends it in a while.
         _log.info("trial %s: its agent could not be ended: %s", way.trial.id, error)
@@ -69,7 +67,9 @@ async def _ring(way: Way, seconds: float, bell: Bell) -> None:
 
 async def _waited(way: Way) -> float:
     try:
-        return (await way.desk.access.grants.spent(way.trial.id)).rate_limited_ms / 1000
+        waited_ms = (await way.desk.access.grants.spent(way.trial.id)).rate_limited_ms
+        # Steps have a time each; what was waited for in others is theirs.
+        return (waited_ms if way.is_shared else waited_ms - way.waited_ms) / 1000
     except BenchyardError as error:
         _log.warning("trial %s: how long it waited is not known: %s", way.trial.id, error)
         return 0.0
@@ -85,11 +85,12 @@ async def settle(way: Way, printed: str = "") -> None:
     """Take the agent's access away, and keep what it spent and said with the run."""
     if way.cast.route is None:
         return
-    trial = way.trial
-    about = about_of(way.config, trial, way.task().prompt)
-    telling = Telling(about, await scrubber(way), way.cast.agent.trailing(printed))
+    trial, task = way.trial, way.task()
+    prompt = prompt_of(way.scenario) if task.continues else task.prompt
+    about = about_of(way.config, trial, prompt)
+    telling = Telling(about, await scrubber(way), way.cast.agent.trailing(printed), number=way.round)
     spent = await way.desk.access.spending.settle(str(trial.scenario_run_id), trial.id, telling)
     way.last_error = spent.last_error
     way.note(usage=usage_of(spent))
     if spent.over_budget:
-        way.note(ended_by="budget")
+        way.end_by("budget")

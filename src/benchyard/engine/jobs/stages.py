@@ -25,26 +25,18 @@ from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
 from benchyard.models.runs import ContractResult, RunProfile, ScenarioRun
+from benchyard.models.scenarios import of_round
 
 PROVISION_SECONDS = 600.0
 SETUP_SECONDS = 360.0
-AGENT_SECONDS_DEFAULT = 7200.0
-AGENT_EXECUTION = "agent"
 _SETUP_EXECUTION = "agent-setup"
+_LEAST_SECONDS = 1.0
 _GRACE_SECONDS = 30.0
 """After the bell: the devbox itself ends the agent's commands; if it does not, we do."""
 _TAIL_LINES = 20
 _STDOUT_BYTES = 64 * 1024
 
 _MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3:" "$2"'
-
-
-def agent_seconds(way: Way) -> float:
-    """How long the agent has: the scenario's limit or the job's, whichever is less, times the multiplier."""
-    own = way.cast.scenario.agent_timeout_sec
-    asked = way.config.timeout_seconds
-    limits = [each for each in (own, asked) if each is not None]
-    return min(limits, default=AGENT_SECONDS_DEFAULT) * way.multiplier
 
 
 def _waits(way: Way) -> float:
@@ -100,18 +92,29 @@ async def _check_secrets(way: Way) -> None:
 async def _recall(way: Way) -> None:
     """What an earlier server knew of the agent's end, and may not have kept."""
     if state := await _known(way):
-        way.note(exit_status=state.exit_status, ended_by="timeout" if state.timed_out else way.trial.ended_by)
+        _note_end(way, state)
+        if state.timed_out:
+            way.end_by("timeout")
+
+
+def _note_end(way: Way, state: ExecutionState) -> None:
+    """Note how and when the agent ended in this round."""
+    way.note(exit_status=state.exit_status)
+    times = {"start_time_ms": state.start_ms, "end_time_ms": state.end_ms}
+    way.note_round(exit_status=state.exit_status, **times)
 
 
 def _start(way: Way) -> Start:
     job, trial = way.cast.job, way.trial
     environment = way.config.agent_environment
-    scorers = len(way.cast.scenario.scoring_contract.scoring_function_parameters)
-    seconds = PROVISION_SECONDS + SETUP_SECONDS + way.cast.scenario.scorer_seconds * scorers
-    agents = agent_seconds(way) + _waits(way)
+    scenario = way.cast.scenario
+    rounds = [of_round(scenario, number) for number in range(1, scenario.n_rounds + 1)]
+    scorers = sum(len(each.scoring_contract.scoring_function_parameters) for each in rounds)
+    seconds = PROVISION_SECONDS + SETUP_SECONDS * len(rounds) + scenario.scorer_seconds * scorers
+    agents = sum(way.limit_of(each) for each in (rounds[:1] if way.is_shared else rounds)) + _waits(way)
     lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 2 * seconds * max(1.0, way.multiplier)))
     return Start(
-        scenario=way.cast.scenario,
+        scenario=scenario,
         profile=RunProfile(
             env_vars=dict(environment.environment_variables or {}) if environment else None,
             secrets=other_secrets(way.cast.agent, way.cast.route, environment) or None,
@@ -136,14 +139,14 @@ async def set_up(way: Way, launch: Launch) -> None:
     if way.cast.route is not None:
         require_gateway(way.desk.tools, way.the_devbox)
         # Also for an agent that works already: the gateway may have been killed with the server.
-        await way.desk.access.open(way.cast.job, way.trial, devbox_id, way.cast.route, agent_seconds(way))
+        await way.desk.access.open(way.cast.job, way.trial, devbox_id, way.cast.route, way.agent_seconds())
     if await _known(way) is not None:
         return
     try:
         async with asyncio.timeout(SETUP_SECONDS * way.multiplier):
             folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, way.user)
             argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
-            request = ExecRequest(id=_SETUP_EXECUTION, argv=argv, cwd="/", user="root")
+            request = ExecRequest(id=way.numbered(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
             if failure := await run_step(way.desk.tools, devbox_id, request):
                 raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
@@ -157,20 +160,20 @@ async def run_agent(way: Way, launch: Launch) -> None:
     """The agent at work, from its start to its end, and everything it started with it."""
     task, devbox_id = way.task(), way.the_devbox.id
     isolation = way.cast.scenario.scoring_isolation or "clean"
-    seconds = agent_seconds(way)
+    seconds = way.agent_seconds()
     waits = _waits(way)
     request = ExecRequest(
-        id=AGENT_EXECUTION,
+        id=way.execution,
         command=f"exec < {task.prompt_file}\n{launch.command}",
         env={**contract_env(task), **launch.env},
         cwd=task.working_directory,
-        timeout_seconds=seconds + waits,
+        timeout_seconds=max(_LEAST_SECONDS, seconds + waits),
         strict=isolation != "live",
     )
     try:
         state = await _known(way) or await way.desk.tools.host.exec(devbox_id, request)
         async with ringing(way, seconds, state) as bell:
-            state, is_late = await _over(way, state, seconds + waits)
+            state, is_late = await _over(way, state, max(_LEAST_SECONDS, seconds + waits))
         if isolation != "live":
             await _stop_everything(way)
     except (BenchyardError, OSError):
@@ -185,7 +188,7 @@ async def run_agent(way: Way, launch: Launch) -> None:
 async def _known(way: Way) -> ExecutionState | None:
     """The agent's execution, if an earlier server began it."""
     try:
-        return await way.desk.tools.host.execution(way.the_devbox.id, AGENT_EXECUTION)
+        return await way.desk.tools.host.execution(way.the_devbox.id, way.execution)
     except NotFound:
         return None
 
@@ -223,10 +226,10 @@ async def _judge(way: Way, state: ExecutionState, printed: str, *, is_late: bool
         raise lost_output
     timed_out = is_late or state.timed_out
     if timed_out:
-        way.note(ended_by="timeout")
-    way.note(exit_status=state.exit_status)
+        way.end_by("timeout")
+    _note_end(way, state)
     await collect(way)
-    error, _ = await tools.host.tail(devbox_id, AGENT_EXECUTION, "stderr", _TAIL_LINES)
+    error, _ = await tools.host.tail(devbox_id, way.execution, "stderr", _TAIL_LINES)
     # Before anything is cut off: half of a secret is one too.
     clean = await scrubber(way)
     error = clean.text(error)
@@ -240,7 +243,7 @@ async def _judge(way: Way, state: ExecutionState, printed: str, *, is_late: bool
         calls=int(way.trial.usage.get("model_calls", 0)),
         last_error=clean.text(way.last_error) if way.last_error else None,
     )
-    if way.trial.ended_by is None and (reason := way.cast.agent.judge(ended)):
+    if way.ended_by is None and (reason := way.cast.agent.judge(ended)):
         raise TrialFailed("agent", "AgentError", reason)
 
 
@@ -249,7 +252,7 @@ async def _last_output(way: Way, state: ExecutionState) -> str:
     if way.cast.route is None:
         return ""
     start = max(0, state.stdout_bytes - _STDOUT_BYTES)
-    pieces = way.desk.tools.host.output(way.the_devbox.id, AGENT_EXECUTION, "stdout", start, follow=False)
+    pieces = way.desk.tools.host.output(way.the_devbox.id, state.id, "stdout", start, follow=False)
     text = b"".join([piece async for piece in pieces])[-_STDOUT_BYTES:].decode(errors="replace")
     return text.partition("\n")[2] if start else text
 
@@ -257,12 +260,15 @@ async def _last_output(way: Way, state: ExecutionState) -> str:
 async def score(way: Way) -> ContractResult:
     """What the scorers say of what the agent left; raises TrialFailed where they say nothing."""
     runs, run_id = way.desk.runs, str(way.trial.scenario_run_id)
-    if way.run is None or way.run.result is None:
-        await until_kept(partial(runs.score, run_id, f"trial-{way.trial.id}"))
+    if way.run is None or way.run.result_of(way.round) is None:
+        request = way.numbered(f"trial-{way.trial.id}")
+        await until_kept(partial(runs.score, run_id, request, is_job=True))
     way.run = await runs.settled(run_id)
-    result = way.run.result
+    result = way.run.result_of(way.round)
     if result is None:
         raise of_devbox(await _seen(way))
+    if result.rounds:
+        way.note_round(score=result.rounds[-1].score, rewards=result.rounds[-1].rewards)
     wrong = [each for each in result.scoring_function_results if each.state == "error"]
     if not wrong:
         return result
@@ -270,11 +276,21 @@ async def score(way: Way) -> ContractResult:
     if devbox.status is DevboxStatus.FAILURE:
         raise of_devbox(devbox)
     told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
-    if way.trial.ended_by == "timeout":
+    if way.ended_by == "timeout":
         raise TrialFailed("timeout", "AgentTimeoutError", f"the agent's time was over, and {told}")
-    if way.trial.ended_by == "budget":
+    if way.ended_by == "budget":
         raise TrialFailed("budget", "BudgetExceeded", f"the agent's budget was used up, and {told}")
     raise TrialFailed("scorer", "ScorerError", told)
+
+
+async def begin_round(way: Way) -> None:
+    """Go on to the next round, for which the devbox was made ready when the last one was scored."""
+    way.next_round()
+    following = way.run.next_round if way.run else None
+    if following and following.number == way.round and following.failure:
+        raise of_setup("SetupError", f"step {following.name!r}: {following.failure}")
+    if way.is_scored:
+        await _recall(way)
 
 
 async def lost(way: Way, error: DevboxGone) -> TrialFailed:

@@ -1,7 +1,7 @@
 """A trial from its beginning to its end."""
 
 from benchyard.engine.jobs.failures import TrialFailed, of_error
-from benchyard.engine.jobs.stages import lost, provision, run_agent, score, set_up
+from benchyard.engine.jobs.stages import begin_round, lost, provision, run_agent, score, set_up
 from benchyard.engine.jobs.way import Way, scrubber
 from benchyard.errors import BenchyardError, DevboxGone
 from benchyard.models.trials import Trial, TrialState
@@ -14,14 +14,17 @@ async def run_trial(way: Way) -> Trial:
     try:
         async with way.stage("provision", _S.PROVISIONING):
             await provision(way)
-        if not way.is_scored and (launch := way.launch()):
-            async with way.stage("setup", _S.SETTING_UP):
-                await set_up(way, launch)
-            async with way.stage("agent", _S.RUNNING):
-                await run_agent(way, launch)
-        async with way.stage("scoring", _S.SCORING):
-            result = await score(way)
-        return way.completed(result)
+        while True:
+            if not way.is_scored and (launch := way.launch()):
+                async with way.stage("setup", _S.SETTING_UP):
+                    await set_up(way, launch)
+                async with way.stage("agent", _S.RUNNING):
+                    await run_agent(way, launch)
+            async with way.stage("scoring", _S.SCORING):
+                result = await score(way)
+            if not way.goes_on():
+                return way.completed(result)
+            await begin_round(way)
     except TrialFailed as failure:
         return way.failed(await _shown(way, failure))
     except DevboxGone as error:

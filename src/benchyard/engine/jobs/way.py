@@ -21,8 +21,14 @@ from benchyard.engine.tools import Tools
 from benchyard.models.devboxes import Devbox
 from benchyard.models.jobs import AgentConfig, Job
 from benchyard.models.runs import ContractResult, RunState, ScenarioRun
-from benchyard.models.scenarios import Scenario
-from benchyard.models.trials import Stage, Trial, TrialState
+from benchyard.models.scenarios import Scenario, of_round
+from benchyard.models.trials import EndedBy, Stage, Trial, TrialRound, TrialState
+
+AGENT_EXECUTION = "agent"
+"""The id of the agent's execution; in later rounds with their number behind it."""
+AGENT_SECONDS_DEFAULT = 7200.0
+_LEAST_SECONDS = 1.0
+"""With less time than that nobody tries again."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,13 @@ class Way:
         self.stage_name = ""
         self.last_error: str | None = None
         """What the agent's last call of its model failed with."""
+        self.round = 1
+        self.scenario = of_round(cast.scenario, 1)
+        """As it is in this round."""
+        self.ended_by: EndedBy | None = self._known_end()
+        """What ended the agent in this round."""
+        self.waited_ms = 0.0
+        """How long the agent waited for its provider in the rounds before."""
 
     @property
     def config(self) -> AgentConfig:
@@ -97,21 +110,86 @@ class Way:
 
     @property
     def is_scored(self) -> bool:
-        """Whether an earlier server got as far as a score: then nothing is left to be done in the devbox."""
-        return self.run is not None and (self.run.result is not None or self.run.state is RunState.SCORING)
+        """Whether an earlier server got as far as a score: then this round has nothing left to be done."""
+        run = self.run
+        if run is None or run.round != self.round:
+            return run is not None and run.round > self.round
+        return run.result_of(self.round) is not None or run.state is RunState.SCORING
+
+    @property
+    def execution(self) -> str:
+        """The id of the agent's execution in this round."""
+        return self.numbered(AGENT_EXECUTION)
+
+    def numbered(self, name: str) -> str:
+        """What something is called in this round that is there in each."""
+        return name if self.round == 1 else f"{name}-{self.round}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all rounds share the agent's time: tries do, and each step has its own."""
+        return not self.cast.scenario.steps
+
+    def goes_on(self) -> bool:
+        """Whether another round follows; no further try does when the time or the money is gone."""
+        if self.run is None or self.round >= self.cast.scenario.n_rounds:
+            return False
+        if self.run.round > self.round or self.run.next_round is None:
+            return self.run.round > self.round
+        waited = self.trial.usage.get("rate_limited_ms", 0.0) / 1000
+        is_over = self.ended_by or self._seconds_after(self.round) + waited < _LEAST_SECONDS
+        return not (self.is_shared and is_over)
+
+    def agent_seconds(self) -> float:
+        """How long the agent has in this round: of a time that tries share, what is left of it."""
+        return self._seconds_after(self.round - 1) if self.is_shared else self.limit_of(self.scenario)
+
+    def _seconds_after(self, number: int) -> float:
+        worked = sum(each.agent_ms for each in self.trial.rounds if each.number <= number)
+        return self.limit_of(self.scenario) - worked / 1000
+
+    def limit_of(self, scenario: Scenario) -> float:
+        """The scenario's limit of time or the job's, whichever is less, times the multiplier."""
+        limits = [
+            each for each in (scenario.agent_timeout_sec, self.config.timeout_seconds) if each is not None
+        ]
+        return min(limits, default=AGENT_SECONDS_DEFAULT) * self.multiplier
+
+    def _known_end(self) -> EndedBy | None:
+        """What an earlier server noted of this round."""
+        if self.cast.scenario.n_rounds == 1:
+            return self.trial.ended_by
+        return next((each.ended_by for each in self.trial.rounds if each.number == self.round), None)
+
+    def next_round(self) -> None:
+        """Go on to the next round."""
+        self.round += 1
+        self.scenario = of_round(self.cast.scenario, self.round)
+        self.ended_by, self.last_error = self._known_end(), None
+        self.waited_ms = self.trial.usage.get("rate_limited_ms", 0.0)
 
     def task(self) -> Task:
         """The scenario as the agent is told of it."""
-        scenario = self.cast.scenario
+        continues = self.round > 1 and self.is_shared and self.cast.agent.can_continue
         return Task(
-            prompt=prompt_of(scenario),
+            prompt=self._prompt(continues=continues),
             working_directory=self.working_directory,
-            scenario=scenario.view(),
+            scenario=self.scenario.view(),
+            round=self.round,
+            continues=continues,
             user=self.user,
             model=self.config.model_name,
             access=self._access(),
             is_online=self.trial.network == "open",
         )
+
+    def _prompt(self, *, continues: bool) -> str:
+        """Who cannot go on with a conversation is told in a further try what all of it is about."""
+        told = prompt_of(self.scenario)
+        following = self.run.next_round if self.run else None
+        if self.round == 1 or not self.is_shared or following is None:
+            return told
+        return following.problem_statement if continues else f"{told}\n\n{following.problem_statement}"
 
     def _access(self) -> ModelAccess | None:
         route = self.cast.route
@@ -124,6 +202,7 @@ class Way:
     @contextlib.asynccontextmanager
     async def stage(self, name: str, state: TrialState) -> AsyncIterator[None]:
         """A stage: shown while it lasts, noted when it is over."""
+        name = self.numbered(name)
         self.stage_name = name
         begun = now_ms()
         changes: dict[str, object] = {"state": state}
@@ -142,11 +221,28 @@ class Way:
         self.trial = self.trial.model_copy(update=changes)
         self._on_change(self.trial)
 
+    def note_round(self, **changes: object) -> None:
+        """Note what is known of this round; nothing where there is but one."""
+        if self.cast.scenario.n_rounds == 1:
+            return
+        steps = self.cast.scenario.steps
+        known = {each.number: each for each in self.trial.rounds}
+        fresh = TrialRound(number=self.round, name=steps[self.round - 1].name if steps else None)
+        known[self.round] = known.get(self.round, fresh).model_copy(update=changes)
+        self.note(rounds=[known[number] for number in sorted(known)])
+
+    def end_by(self, reason: EndedBy) -> None:
+        """Note what ended the agent in this round."""
+        self.ended_by = reason
+        self.note(ended_by=reason)
+        self.note_round(ended_by=reason)
+
     def completed(self, result: ContractResult) -> Trial:
         """The trial with its score."""
         usage = self.trial.usage or (self.run.usage if self.run else {})
         scored = {
             "score": result.score,
+            "rewards": result.rewards,
             "scored_revision": result.scenario_revision,
             "scoring_network": result.network,
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from benchyard.engine.journal import now_ms
 from benchyard.engine.scrubbing import Scrubber
 from benchyard.models.devboxes import Devbox, DevboxStatus
+from benchyard.models.rounds import NextRound
 from benchyard.models.runs import (
     ENDED_RUNS,
     ContractResult,
@@ -12,9 +13,9 @@ from benchyard.models.runs import (
     RunState,
     ScenarioRun,
     ScorerResult,
-    TamperReport,
 )
 from benchyard.models.scenarios import Scenario
+from benchyard.models.tampering import TamperReport
 
 _S = RunState
 
@@ -28,6 +29,7 @@ class Outcome:
     final: FinalState | None = None
     gone: str | None = None
     """Why there is no final state."""
+    next_round: NextRound | None = None
 
 
 def scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
@@ -85,9 +87,12 @@ def scored(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
     if run.state is not _S.SCORING or run.scorings != scoring:
         return run
     earlier = [*run.earlier_results, run.result] if run.result else run.earlier_results
+    is_ready = outcome.next_round is None or outcome.next_round.is_prepared
     return run.model_copy(
         update={
-            "state": _S.SCORED,
+            # Noted before the devbox is made ready for what comes next: that changes what was scored.
+            "state": _S.SCORED if is_ready else _S.SCORING,
+            "next_round": outcome.next_round,
             "result": outcome.result,
             "earlier_results": earlier,
             "tamper": outcome.tamper,
@@ -95,6 +100,14 @@ def scored(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
             "final_state_gone": outcome.gone,
         }
     )
+
+
+def prepared(scoring: int, failure: str | None, run: ScenarioRun) -> ScenarioRun:
+    """A run that was scored, and whose devbox is ready for the next round, or never will be."""
+    if run.state is not _S.SCORING or run.scorings != scoring or run.next_round is None:
+        return run
+    ready = run.next_round.model_copy(update={"is_prepared": True, "failure": failure})
+    return run.model_copy(update={"state": _S.SCORED, "next_round": ready})
 
 
 def rescored(scoring: int, found: Outcome | str, run: ScenarioRun) -> ScenarioRun:

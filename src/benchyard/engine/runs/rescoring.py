@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -11,6 +12,7 @@ from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.board import Board
 from benchyard.engine.runs.judging import Judging, attempt
 from benchyard.engine.runs.outcomes import Outcome, rescored
+from benchyard.engine.runs.rounds import joined
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.stages import frozen_id
 from benchyard.engine.states import ENDED
@@ -18,7 +20,7 @@ from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import Conflict, NotFound, Unreadable
 from benchyard.models.runs import FinalState, Rescoring, RunState, ScenarioRun
-from benchyard.models.scenarios import Scenario
+from benchyard.models.scenarios import Scenario, of_round
 
 _log = logging.getLogger(__name__)
 
@@ -95,10 +97,13 @@ class Rescorings:
         state = _final_state(run)
         revision = run.rescoring.scenario_revision if run.rescoring else run.scenario_revision
         wanted = await until_kept(partial(self._scenarios.at, run.scenario_id, revision))
-        own = await until_kept(partial(self._own, run))
+        own = of_round(await until_kept(partial(self._own, run)), run.round)
         # How it is scored may be new; what the task was, and where it was worked on, is as it was.
         task = {"environment": own.environment, "input_context": own.input_context}
-        return await self._judging.of_final_state(run, wanted.model_copy(update=task), state)
+        graded = of_round(wanted, run.round).model_copy(update=task)
+        outcome = await self._judging.of_final_state(run, graded, state)
+        # Of the rounds before it nothing but their scores is kept.
+        return replace(outcome, result=joined(wanted, run, outcome.result))
 
     async def _own(self, run: ScenarioRun) -> Scenario:
         return await self._scenarios.at(run.scenario_id, run.scenario_revision)
@@ -147,6 +152,11 @@ def _final_state(run: ScenarioRun) -> FinalState:
 
 def _require_scorable(run: ScenarioRun, scenario: Scenario, state: FinalState) -> None:
     """Raise Conflict where a revision of the scenario is scored in a way that needs more than is kept."""
+    if run.round > scenario.n_rounds or (scenario.steps and not (run.result and run.result.rounds)):
+        raise Conflict(
+            f"scenario run {run.id} was scored in round {run.round}, and revision {scenario.revision} of its "
+            "scenario has other rounds"
+        )
     told = f"scenario {scenario.id} is scored `{scenario.scoring_isolation}` in revision {scenario.revision}"
     if scenario.scoring_isolation == "live":
         raise Conflict(f"{told}, in a devbox that runs, and that of scenario run {run.id} has ended")

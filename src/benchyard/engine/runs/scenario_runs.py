@@ -12,17 +12,20 @@ from benchyard.engine.runs.board import Board
 from benchyard.engine.runs.finals import CANCELED
 from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.judging import Judging, attempt
-from benchyard.engine.runs.outcomes import Outcome, after_devbox, ended, failed, scored
+from benchyard.engine.runs.outcomes import Outcome, after_devbox, ended, failed, prepared, scored
 from benchyard.engine.runs.rescoring import Rescorings
+from benchyard.engine.runs.rounds import after_round, first_round
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.stages import frozen_id
 from benchyard.engine.runs.starting import Start, Starting, require_walls
 from benchyard.engine.states import ENDED
+from benchyard.engine.step_setup import prepare_step
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox
+from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
     BenchmarkRun,
@@ -31,7 +34,7 @@ from benchyard.models.runs import (
     ScenarioRun,
     ScenarioRunRequest,
 )
-from benchyard.models.scenarios import Scenario
+from benchyard.models.scenarios import Scenario, of_round
 from benchyard.store.collection import Collection
 
 RUN_PREFIX = "scr_"
@@ -142,6 +145,7 @@ class ScenarioRuns:
             environment_variables=start.profile.env_vars or {},
             secrets=start.profile.secrets or {},
             scorer_multiplier=start.scorer_multiplier,
+            next_round=first_round(scenario),
         )
         run, is_new = await uninterrupted(self.records.insert_once(run))
         if is_new:
@@ -156,10 +160,11 @@ class ScenarioRuns:
         """The scenario as the run began with it."""
         return await self.scenarios.at(run.scenario_id, run.scenario_revision)
 
-    async def score(self, id: str, request_id: str | None = None) -> ScenarioRun:
+    async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
         """Begin to score a run; one that is being scored is left to it, one that was scored is again.
 
-        The same request again, whose answer was lost, begins nothing.
+        Where there are several rounds it is the next one that is scored, until none is left. The same
+        request again, whose answer was lost, begins nothing.
         """
         begun: list[bool] = []
 
@@ -173,8 +178,11 @@ class ScenarioRuns:
                 raise Conflict(
                     f"scenario run {id} is being scored again from what it left; its devbox is gone"
                 )
+            if run.next_round and TRIAL_KEY in run.metadata and not is_job:
+                raise Conflict(f"scenario run {id} belongs to a job, which scores its rounds itself")
             begun.append(True)
-            asked = {"scorings": run.scorings + 1, "scoring_request": request_id}
+            number = run.next_round.number if run.next_round else run.round
+            asked = {"scorings": run.scorings + 1, "scoring_request": request_id, "round": number}
             return run.model_copy(update={"state": _S.SCORING, **asked})
 
         async def begin() -> ScenarioRun:
@@ -287,10 +295,28 @@ class ScenarioRuns:
         if run.state is not _S.SCORING:
             return
         scenario = await until_kept(partial(self.scenario, run))
-        found = await attempt(partial(self._outcome, run, scenario), id)
-        outcome = failed(run, scenario, found) if isinstance(found, str) else found
-        now = await until_kept(partial(self.board.change, id, partial(scored, run.scorings, outcome)))
-        await self._scoring.finals.settle(run, now)
+        if _is_ready(run):
+            graded = of_round(scenario, run.round)
+            found = await attempt(partial(self._outcome, run, graded), id)
+            outcome = failed(run, graded, found) if isinstance(found, str) else found
+            change = partial(scored, run.scorings, after_round(scenario, run, outcome))
+            now = await until_kept(partial(self.board.change, id, change))
+            await self._scoring.finals.settle(run, now)
+            run = now
+        else:
+            # An earlier server got as far as the result.
+            await self._scoring.forget(frozen_id(run))
+        if not _is_ready(run):
+            await self._prepare(run, scenario)
+
+    async def _prepare(self, run: ScenarioRun, scenario: Scenario) -> None:
+        """Make the devbox of a run ready for its next step."""
+        number = run.next_round.number if run.next_round else 1
+        step = (scenario.steps or [])[number - 1].preparation()
+        devbox = await until_kept(partial(self._tools.roster.get, run.devbox_id))
+        failure = await prepare_step(self._tools, devbox, number, step) if step else None
+        change = partial(prepared, run.scorings, failure)
+        await until_kept(partial(self.board.change, run.id, change))
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """What the scorers make of a run, which asks no more models from then on."""
@@ -299,6 +325,10 @@ class ScenarioRuns:
 
 def _scoring_key(run_id: str) -> str:
     return f"run/{run_id}/scoring"
+
+
+def _is_ready(run: ScenarioRun) -> bool:
+    return run.next_round is None or run.next_round.is_prepared
 
 
 def _has_ended(devbox: Devbox) -> bool:

@@ -114,7 +114,8 @@ class Scoring:
     async def mounts(self, scenario: Scenario) -> tuple[Shown, ...]:
         """What the scorers of a `live` scenario need to find in its devbox from the start."""
         found = {}
-        for function in _functions(scenario):
+        named = [each for one in scenario.contracts() for each in one.scoring_function_parameters]
+        for function in named:
             for kit in await self.scorer(function, Context()).kits(self._kits):
                 found[kit.target] = kit
         return mounts_of(self._tools, tuple(found.values()))
@@ -256,4 +257,14 @@ def _together(case: Case, results: list[ScorerResult]) -> ContractResult:
         scored_time_ms=now_ms(),
         isolation=case.scenario.scoring_isolation or "clean",
         scenario_revision=case.scenario.revision,
+        rewards=_rewards(results),
     )
+
+
+def _rewards(results: list[ScorerResult]) -> dict[str, float]:
+    """What all scorers counted, by name; a name that another one has used is told with the scorer's."""
+    found: dict[str, float] = {}
+    for each in results:
+        for name, amount in each.rewards.items():
+            found[f"{each.scoring_function_name}.{name}" if name in found else name] = amount
+    return found

@@ -71,6 +71,7 @@ class Starting:
             shown={each.target: str(each.source) for each in shown},
             agent_network_policy=scenario.agent_network_policy or None,
             scoring_network=scenario.scoring_network or None,
+            first_step=scenario.steps[0].preparation() if scenario.steps else None,
         )
         wanted = devbox_request(scenario, start.profile, start.metadata)
         made_for = Asked(id_from_bytes("dbx_", seed), asked.request_hash, run_id=asked.id, purpose=purpose)

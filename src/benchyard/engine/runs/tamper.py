@@ -8,7 +8,7 @@ from benchyard.engine.boot import SCORING_KIND
 from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, Conflict, NotFound
 from benchyard.hosts.changes import Change, Changes
-from benchyard.models.runs import ChangedFile, LeftProcess, TamperReport
+from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
 
 MOST_SHOWN = 1000
 MOST_PROCESSES = 200

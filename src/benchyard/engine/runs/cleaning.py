@@ -1,0 +1,43 @@
+"""What scorers said, as an agent may be told it: the same for the same mistakes, and not too long."""
+
+import re
+
+MOST_BYTES = 64 * 1024
+"""Of what is told: its end, where test programs sum up."""
+_CUT = "[... cut ...]\n"
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_DURATION = r"\d{1,12}(?:[.,]\d{1,12})?\s?(?:ns|[uµμ]s|ms|milliseconds?|s|secs?|seconds?|min|minutes?)\b"
+_TIMINGS = (
+    # A line that tells nothing else: `Time:  1.5 s, estimated 2 s`.
+    re.compile(rf"^[ \t]{{0,8}}(?:time|duration|elapsed):[ \t]{{1,16}}{_DURATION}.*\n?", re.I | re.M),
+    # `(0.02s)`, `[ 12 ms ]`, with what is before it.
+    re.compile(rf"\s{{0,8}}[(\[]\s{{0,8}}(?:in |took )?{_DURATION}\s{{0,8}}[)\]]"),
+    # `in 0.12s`, `took 3 ms`, `after 1.2 seconds`.
+    re.compile(rf"\s{{0,8}}\b(?:in|took|after)\s{{1,8}}{_DURATION}", re.I),
+    # `ok  example/pkg  0.004s` at the end of a line.
+    re.compile(rf"[ \t]{{1,8}}{_DURATION}[ \t]{{0,8}}$", re.M),
+)
+_TEMPORARY = re.compile(
+    r"/(?:tmp|var/tmp|dev/shm|run/benchyard-[0-9a-f]+)(?:/[A-Za-z0-9._+@%~-]+)*/(?=[A-Za-z0-9._+@%~-])"
+)
+
+
+def cleaned(output: str, working_directory: str = "") -> str:
+    """Without timings, terminal colours and paths that only this run has; at most its last 64 KiB."""
+    text = _ESCAPES.sub("", output).replace("\r\n", "\n").replace("\r", "\n")
+    text = _CONTROLS.sub("", text)
+    if len(working_directory) > 1:
+        text = re.sub(re.escape(working_directory.rstrip("/")) + r"/(?=[^\s/])", "", text)
+    text = _TEMPORARY.sub("", text)
+    for timing in _TIMINGS:
+        text = timing.sub("", text)
+    return _end(text.strip("\n"), MOST_BYTES)
+
+
+def _end(text: str, most: int) -> str:
+    data = text.encode(errors="replace")
+    if len(data) <= most:
+        return text
+    kept = data[-most + len(_CUT) :].decode(errors="ignore")
+    return _CUT + (kept.partition("\n")[2] or kept)
