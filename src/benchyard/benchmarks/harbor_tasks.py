@@ -15,7 +15,7 @@ from benchyard.benchmarks import marked, marked_toml
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.folders import MOST_YAML_BYTES, Folder
 from benchyard.benchmarks.harbor_environments import ROOT
-from benchyard.benchmarks.harbor_file import NAME, ArtifactPart, TaskFile, VerifierPart, rounded_up
+from benchyard.benchmarks.harbor_file import NAME, ArtifactPart, StepPart, TaskFile, VerifierPart, rounded_up
 from benchyard.benchmarks.packing import files_of
 from benchyard.benchmarks.scenario_folder import Draft, Origin
 from benchyard.errors import UsageError
@@ -28,6 +28,7 @@ from benchyard.models.scenarios import (
     ScenarioRequest,
     ScoringContract,
     ScoringFunction,
+    Step,
 )
 
 INSTRUCTION = "instruction.md"
@@ -36,6 +37,9 @@ SOLUTION = "solution"
 TEST_SCRIPT = "test.sh"
 SOLVE_SCRIPT = "solve.sh"
 TRAJECTORY = "trajectory.json"
+STEPS = "steps"
+WORKDIR = "workdir"
+SETUP_SCRIPT = "setup.sh"
 ARTIFACTS = "/logs/artifacts"
 SCORER = "harbor_scorer"
 MOST_REFERENCE_BYTES = 1024**2
@@ -111,9 +115,9 @@ class _Reader:
         env = environments.variables(file.environment.env, self._at("environment", "env"))
         request = ScenarioRequest(
             name=self.name,
-            input_context=InputContext(problem_statement=self._instruction(INSTRUCTION)),
+            input_context=InputContext(problem_statement=self._first_instruction()),
             scoring_contract=ScoringContract(
-                scoring_function_parameters=[self._scorer(file.verifier, place.user or ROOT, TESTS)]
+                scoring_function_parameters=[self._scorer(file.verifier, place.user or ROOT)]
             ),
             environment_parameters=ScenarioEnvironment(
                 working_directory=None if workdir == "/" else workdir,
@@ -127,6 +131,19 @@ class _Reader:
             agent_timeout_sec=file.agent.timeout_sec,
             **self._rules(),
         )
+        steps = self._steps(place.user or ROOT)
+        if steps:
+            first = steps[0]
+            request = request.model_copy(
+                update={
+                    "input_context": InputContext(problem_statement=first.problem_statement),
+                    "steps": steps,
+                    "reward_strategy": file.multi_step_reward_strategy or "mean",
+                    "scorer_timeout_sec": rounded_up(
+                        max(file.verifier.timeout_sec, *(each.verifier.timeout_sec for each in file.steps))
+                    ),
+                }
+            )
         return Draft(
             folder=context,
             request=request,
@@ -134,6 +151,7 @@ class _Reader:
             scoring_origin=self._scoring_origin(),
             phases=self._phases(),
             attachments=self._attachments(),
+            step_files=self._step_files(),
         )
 
     def _check(self) -> None:
@@ -168,15 +186,64 @@ class _Reader:
             raise UsageError(f"{self.folder.path / name}: it says nothing")
         return text
 
-    def _scorer(self, verifier: VerifierPart, user: str, tests: str) -> ScoringFunction:
-        """The scorer that runs the tests of a folder."""
+    def _first_instruction(self) -> str:
+        """What is to be done, in the first step where there are several."""
+        steps = self.file.steps
+        return self._instruction(f"{STEPS}/{steps[0].name}/{INSTRUCTION}" if steps else INSTRUCTION)
+
+    def _steps(self, user: str) -> list[Step]:
+        """The steps of a task that has several."""
+        if self.file.steps and self.file.verifier.is_separate:
+            raise self.found.refuse(("verifier",), "steps with a separate verifier are not taken")
+        return [self._step(index, part, user) for index, part in enumerate(self.file.steps)]
+
+    def _step(self, index: int, part: StepPart, user: str) -> Step:
+        here = f"{STEPS}/{part.name}"
+        if part.verifier.is_separate:
+            raise self.found.refuse(
+                ("steps", index, "verifier"), "a step cannot have a verifier of its own image"
+            )
+        verifier = part.verifier.model_copy(update={"user": part.verifier.user or self.file.verifier.user})
+        setup = [environments.healthy(part.healthcheck)] if part.healthcheck else []
+        if self.folder.has(f"{here}/{WORKDIR}/{SETUP_SCRIPT}"):
+            setup.insert(0, f"bash ./{SETUP_SCRIPT}")
+        return Step(
+            name=part.name,
+            problem_statement=self._instruction(f"{here}/{INSTRUCTION}"),
+            scoring_contract=ScoringContract(
+                scoring_function_parameters=[self._scorer(verifier, user, (index, here))]
+            ),
+            reference_output=self._solution(f"{here}/{SOLUTION}"),
+            setup="\n".join(setup) or None,
+            setup_as_root=True,
+            agent_timeout_sec=part.agent.timeout_sec,
+            min_reward=part.min_reward,
+        )
+
+    def _step_files(self) -> dict[str, bytes]:
+        """Name of a step -> archive of what is put into the working directory before it."""
+        folders = {each.name: f"{STEPS}/{each.name}/{WORKDIR}" for each in self.file.steps}
+        return {
+            name: packed(files_of(self.folder, folder))
+            for name, folder in folders.items()
+            if self.folder.has(folder)
+        }
+
+    def _scorer(
+        self, verifier: VerifierPart, user: str, step: tuple[int, str] | None = None
+    ) -> ScoringFunction:
+        """The scorer that runs the tests of the task, or of one of its steps."""
         scorer: dict[str, Any] = {"type": SCORER, "user": verifier.user or user}
+        folders = [TESTS, *([f"{step[1]}/{TESTS}"] if step else [])]
+        scripts = [f"{each}/{TEST_SCRIPT}" for each in folders if self.folder.has(f"{each}/{TEST_SCRIPT}")]
         if self._are_tests_baked():
             scorer["tests"] = None
-        elif not self.folder.has(f"{tests}/{TEST_SCRIPT}"):
-            raise UsageError(f"{self.folder.path}: there is no {tests}/{TEST_SCRIPT}, which grades")
-        if self.folder.has(f"{tests}/{TEST_SCRIPT}"):
-            scorer["script"] = self.folder.text(f"{tests}/{TEST_SCRIPT}")
+        elif not scripts and not (self.file.steps and step is None):
+            raise UsageError(f"{self.folder.path}: there is no {folders[-1]}/{TEST_SCRIPT}, which grades")
+        elif step:
+            scorer["tests"] = _step_tests(step[0])
+        if scripts:
+            scorer["script"] = self.folder.text(scripts[-1])
         env = environments.variables(verifier.env, self._at("verifier", "env"))
         if env.plain:
             scorer["env"] = env.plain
@@ -231,9 +298,15 @@ class _Reader:
         )
 
     def _attachments(self) -> dict[str, bytes]:
-        if self._are_tests_baked() or not self.folder.has(TESTS):
+        if self._are_tests_baked():
             return {}
-        return {TESTS: packed(files_of(self.folder, TESTS))}
+        shared = files_of(self.folder, TESTS) if self.folder.has(TESTS) else {}
+        found = {TESTS: packed(shared)} if shared else {}
+        for index, step in enumerate(self.file.steps):
+            own = f"{STEPS}/{step.name}/{TESTS}"
+            files = files_of(self.folder, own) if self.folder.has(own) else {}
+            found[_step_tests(index)] = packed({**shared, **files})
+        return found
 
     def _solution(self, name: str) -> str | None:
         """The solution as one script; None where there is none, or it is too large to carry along."""
@@ -254,6 +327,11 @@ class _Reader:
         if self.file.source:
             told["source"] = self.file.source
         return {**{key[:256]: value for key, value in told.items() if value}, **self.options.metadata}
+
+
+def _step_tests(index: int) -> str:
+    """The attachment with the tests of a step, those of the whole task with them."""
+    return f"{STEPS}/{index}/{TESTS}"
 
 
 def _as_text(value: Any) -> str:

@@ -65,6 +65,8 @@ class Draft:
     """What the devbox that it is graded in starts from, where that is another one."""
     phases: Phases | None = None
     """What may be reached in each phase; None is what the server has for everybody."""
+    step_files: Mapping[str, bytes] = field(default_factory=dict)
+    """Name of a step -> archive of what is put into the working directory before it."""
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     """Name -> archive (`models.attachments.packed`) that is stored beside the scenario."""
 

@@ -18,7 +18,7 @@ from benchyard.cli.phases import phase_rules, with_setup_policy
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.blueprints import BlueprintRequest, BlueprintStatus, BlueprintView
-from benchyard.models.scenarios import ScenarioEnvironment, ScenarioRequest
+from benchyard.models.scenarios import ScenarioEnvironment, ScenarioRequest, Step
 
 PREFIX = "scenario-environment-"
 """What the names of blueprints begin with that were built for scenarios; what follows tells the content."""
@@ -38,6 +38,8 @@ def resolved(client: Client, draft: Draft, *, dry_run: bool = False) -> Scenario
         fields["scoring_blueprint_id"] = made.get("blueprint_id")
     if draft.attachments:
         fields["attachments"] = attached(client, draft.attachments, dry_run=dry_run)
+    if draft.step_files:
+        fields["steps"] = _with_files(client, draft, dry_run)
     if draft.phases is not None:
         fields |= phase_rules(client, draft.phases, dry_run=dry_run)
         named = with_setup_policy(client, named, draft.phases, dry_run=dry_run)
@@ -80,6 +82,15 @@ def _ids(client: Client, draft: Draft, origin: Origin, dry_run: bool) -> dict[st
         recipe = Recipe(f"FROM {origin.name}\n")
         return {"blueprint_id": demanded(client, recipe, dry_run=dry_run)}
     return {}
+
+
+def _with_files(client: Client, draft: Draft, dry_run: bool) -> list[Step]:
+    """The steps of a scenario, each with what is stored for it."""
+    stored = attached(client, draft.step_files, dry_run=dry_run)
+    return [
+        each.model_copy(update={"files": stored.get(each.name, each.files)})
+        for each in draft.request.steps or []
+    ]
 
 
 def _blueprint(client: Client, given: str) -> str:
