@@ -1,6 +1,8 @@
 """`benchyard benchmark`: write, keep and check sets of scenarios."""
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,12 @@ from benchyard.cli.names import benchmark_named
 from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
 from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
-from benchyard.cli.scenario import folder_argument, new_folder_argument, write_template
+from benchyard.cli.scenario import folder_argument, new_folder_argument, show_scenario, write_template
 from benchyard.client.client import Client
 from benchyard.client.pages import PAGE_SIZE
+from benchyard.errors import NotFound
 from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.scenarios import ScenarioView
 
 COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
     "ID": lambda view: view.id,
@@ -29,7 +33,16 @@ COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
     "SCENARIOS": lambda view: len(view.scenario_ids),
     "AGE": lambda view: age(view.create_time_ms),
 }
+PUBLIC_COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
+    "NAME": lambda view: view.name,
+    "IMPORTED": lambda view: len(view.scenario_ids) or "no",
+    "SIZE": lambda view: view.metadata.get("size") or len(view.scenario_ids),
+    "LICENCE": lambda view: view.metadata.get("licence", ""),
+    "NEEDS": lambda view: view.metadata.get("needs", ""),
+    "ID": lambda view: view.id,
+}
 _FIRST = "first-task"
+_CATEGORY_KEYS = ("category", "categories", "difficulty", "domain", "language", "year", "repo")
 
 
 @click.group()
@@ -140,7 +153,7 @@ def import_(output: str, **options: Any) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
 @output_option
 def list_(public: bool, search: str | None, limit: int, output: str) -> None:
-    """List benchmarks, newest first.
+    """List benchmarks, newest first; public ones with what they need, and how many scenarios are imported.
 
     \b
       benchyard benchmark list
@@ -151,46 +164,76 @@ def list_(public: bool, search: str | None, limit: int, output: str) -> None:
         size = min(limit, PAGE_SIZE)
         every = found(search=search, limit=size) if search else found(limit=size)
         none = "no benchmarks; make one with `benchyard benchmark new`, or see `list --public`"
-        show_many(islice(every, limit), output, COLUMNS, none=none)
+        show_many(islice(every, limit), output, PUBLIC_COLUMNS if public else COLUMNS, none=none)
 
 
 @benchmark.command("show")
 @click.argument("given", metavar="ID|NAME")
+@click.option("--scenario", "item", metavar="ID|NAME", help="Show one scenario: its prompt and environment.")
 @output_option
-def show_(given: str, output: str) -> None:
-    """Show one benchmark and its scenarios, by id or name.
+def show_(given: str, item: str | None, output: str) -> None:
+    """Show one benchmark, its categories and its scenarios, by id or name; or one scenario of it.
 
     \b
       benchyard benchmark show quickstart
+      benchyard benchmark show terminal-bench-2 --scenario pypi-server
     """
     with connect() as client:
         view = benchmark_named(client, given)
+        if item is not None:
+            show_scenario(client, _item(client, view, item), output)
+            return
         if output == "text":
             click.echo(_described(view))
-            definitions = client.benchmarks.definitions(view.id, limit=100)
+            definitions = list(client.benchmarks.definitions(view.id, limit=1000))
+            for line in _categories(definitions):
+                click.echo(line)
             rows = [[each.id, clean(each.name), each.scoring_isolation or "clean"] for each in definitions]
             print_table(["SCENARIO", "NAME", "ISOLATION"], rows)
             return
     show(view, output, "")
 
 
+def _item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
+    """The scenario of a benchmark that is called so, with or without the benchmark's name before it."""
+    for each in client.benchmarks.definitions(view.id, limit=1000):
+        if given in (each.id, each.name, each.name.rpartition("/")[2], each.name.partition("/")[2]):
+            return each
+    raise NotFound(f"{view.name} has no scenario {given!r}; see `benchyard benchmark show {view.name}`")
+
+
+def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
+    """How many scenarios there are of each kind, by what their metadata tells."""
+    for key in _CATEGORY_KEYS:
+        counts = Counter(each.metadata[key] for each in scenarios if each.metadata.get(key))
+        if len(counts) > 1:
+            told = ", ".join(f"{clean(name)} {count}" for name, count in counts.most_common(20))
+            yield f"{key + ':':<19}{told}"
+
+
 @benchmark.command()
 @click.argument("given", metavar="ID|NAME|PATH")
 @validating.validate_options
+@click.option("--sample", type=click.IntRange(min=1), help="Only so many of them, chosen by --seed.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option("--record", is_flag=True, help="Keep what was found out: who needs to be graded `live`.")
 @output_option
-def validate(
-    given: str, env: Sequence[str], secrets: Sequence[str], concurrency: int, timeout: float, output: str
-) -> None:
-    """Validate every scenario of a benchmark; see `benchyard scenario validate`.
+def validate(given: str, sample: int | None, seed: int, record: bool, output: str, **options: Any) -> None:
+    """Validate the scenarios of a benchmark: the reference scores 1, doing nothing 0, and twice the same.
+
+    What cannot be built here is told with the reason. Where the reference gets its score only while what it
+    started runs, `--record` notes that the scenario is graded `live`. See `benchyard scenario validate`.
 
     \b
       benchyard benchmark validate quickstart
+      benchyard benchmark validate terminal-bench-2 --sample 5 --record
       benchyard benchmark validate my-benchmark/ --concurrency 8
     """
-    options = validating.options_from(env, secrets, concurrency, timeout)
     with connect() as client:
         wanted = _wanted(client, given)
-    validating.run(wanted, options, output)
+    if sample is not None and sample < len(wanted):
+        wanted = random.Random(seed).sample(wanted, sample)  # noqa: S311  it chooses what is tried
+    validating.run(wanted, validating.options_from(**options), output, record=record)
 
 
 def _wanted(client: Client, given: str) -> list[validating.Wanted]:

@@ -130,9 +130,12 @@ def show_(given: str, output: str) -> None:
       benchyard scenario show quickstart/fix-a-bug
     """
     with connect() as client:
-        view = scenario_named(client, given)
-        text = _described(client, view)
-    show(view, output, text)
+        show_scenario(client, scenario_named(client, given), output)
+
+
+def show_scenario(client: Client, view: ScenarioView, output: str) -> None:
+    """Show a scenario: what it asks for, where, and how it is graded."""
+    show(view, output, _described(client, view) if output == "text" else "")
 
 
 @scenario.command()

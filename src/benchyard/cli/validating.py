@@ -102,9 +102,9 @@ def wanted_draft(client: Client, draft: Draft) -> Wanted:
     return Wanted(request.model_copy(update={"name": temporary_name(request.name)}))
 
 
-def run(wanted: Sequence[Wanted], options: Options, output: str) -> None:
+def run(wanted: Sequence[Wanted], options: Options, output: str, *, record: bool = False) -> None:
     """Validate, show what came out, and end with 1 where something is not valid."""
-    results = asyncio.run(_validated(wanted, options))
+    results = asyncio.run(_validated(wanted, options, record=record))
     is_valid = all(each.is_valid for each in results)
     if output == "text":
         _print(results)
@@ -115,12 +115,24 @@ def run(wanted: Sequence[Wanted], options: Options, output: str) -> None:
         raise click.exceptions.Exit(INVALID)
 
 
-async def _validated(wanted: Sequence[Wanted], options: Options) -> list[ScenarioValidation]:
+async def _validated(wanted: Sequence[Wanted], options: Options, *, record: bool) -> list[ScenarioValidation]:
     async with connect_async() as client, AsyncExitStack() as stack:
         scenarios = [await stack.enter_async_context(_there(client, each)) for each in wanted]
         with _Progress(len(scenarios) * 2 * TWICE) as progress:
             validator = Validator(client, options, progress.tell)
-            return list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
+            results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
+        if record:
+            results = [await _recorded(client, each) for each in results]
+        return results
+
+
+async def _recorded(client: AsyncClient, result: ScenarioValidation) -> ScenarioValidation:
+    """Have a scenario graded `live` that was found to need it."""
+    if not result.needs_live:
+        return result
+    await client.scenarios.update(result.scenario_id, scoring_isolation="live")
+    note = "it is graded `live` from now on"
+    return result.model_copy(update={"notes": [*result.notes, note], "isolation": "live", "is_valid": True})
 
 
 @asynccontextmanager
@@ -167,6 +179,9 @@ def _print(results: Sequence[ScenarioValidation]) -> None:
             click.echo(f"{clean(each.name)}: {clean(problem)}")
         for note in each.notes:
             click.echo(f"{clean(each.name)}: note: {clean(note)}")
+    unbuilt = [each for each in results if each.is_unbuilt]
+    if unbuilt:
+        click.echo(f"{len(unbuilt)} cannot be built here: {', '.join(clean(each.name) for each in unbuilt)}")
     good = sum(each.is_valid for each in results)
     click.echo(f"{good} of {len(results)} valid")
 

@@ -27,7 +27,16 @@ _CLOSE = 1e-9
 _SHOWN = 300
 _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which nobody else is in)
 
-Kind = Literal["reference", "nothing", "reference, clean", "nothing, clean"]
+Kind = Literal[
+    "reference",
+    "nothing",
+    "reference, clean",
+    "nothing, clean",
+    "reference, live",
+    "nothing, live",
+]
+_BUILD_FAILED = "the environment could not be built"
+"""How the server begins to tell of it."""
 Told = Callable[[str, "Attempt"], None]
 """Told the scenario's name and each attempt that is over."""
 
@@ -60,6 +69,10 @@ class ScenarioValidation(Model):
     clean_suffices: bool | None = None
     """Whether grading in a clean room would say the same; None if that is not known."""
     attempts: list[Attempt] = Field(default_factory=list)
+    needs_live: bool = False
+    """Whether the reference gets its score while what it started runs, and only then."""
+    is_unbuilt: bool = False
+    """Whether its environment cannot be built on this server."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +106,17 @@ class Validator:
         attempts = list(await asyncio.gather(*(self._attempt(scenario, kind) for kind in kinds)))
         problems = _problems(scenario, attempts)
         suffices: bool | None = None if problems else True
+        needs_live = False
         if scenario.scoring_isolation == "live" and not problems:
-            more = await self._in_clean_rooms(scenario)
+            more = await self._otherwise(scenario, "clean")
             suffices = not _problems(scenario, more)
             attempts += more
+        elif problems and _may_need_live(scenario, attempts):
+            more = await self._otherwise(scenario, "live")
+            needs_live = not _problems(scenario, more)
+            attempts += more
+            if needs_live:
+                problems.append("it needs `live` isolation: what is graded runs in the devbox")
         return ScenarioValidation(
             scenario_id=scenario.id,
             name=scenario.name,
@@ -107,12 +127,18 @@ class Validator:
             notes=_notes(scenario, attempts, suffices=suffices),
             clean_suffices=suffices,
             attempts=attempts,
+            needs_live=needs_live,
+            is_unbuilt=any(_BUILD_FAILED in reason for each in attempts for reason in each.reasons),
         )
 
-    async def _in_clean_rooms(self, scenario: ScenarioView) -> list[Attempt]:
-        async with temporary(self._client, clean_copy(scenario)) as copy:
-            kinds: tuple[Kind, ...] = ("reference, clean", "nothing, clean")
-            return list(await asyncio.gather(*(self._attempt(copy, kind) for kind in kinds)))
+    async def _otherwise(self, scenario: ScenarioView, isolation: Literal["clean", "live"]) -> list[Attempt]:
+        """What it gets when it is graded in another way."""
+        kinds: dict[str, tuple[Kind, ...]] = {
+            "clean": ("reference, clean", "nothing, clean"),
+            "live": ("reference, live", "nothing, live"),
+        }
+        async with temporary(self._client, isolated_copy(scenario, isolation)) as copy:
+            return list(await asyncio.gather(*(self._attempt(copy, kind) for kind in kinds[isolation])))
 
     async def _attempt(self, scenario: ScenarioView, kind: Kind) -> Attempt:
         """One run, whatever happens to it."""
@@ -178,14 +204,14 @@ async def temporary(client: AsyncClient, request: ScenarioRequest) -> AsyncItera
         await asyncio.shield(client.scenarios.archive(made.id))
 
 
-def clean_copy(scenario: ScenarioView) -> ScenarioRequest:
-    """The same scenario, graded in clean rooms."""
+def isolated_copy(scenario: ScenarioView, isolation: Isolation) -> ScenarioRequest:
+    """The same scenario, graded in another way."""
     copied = scenario.model_dump(exclude={"environment", "name", "scoring_isolation"})
     return ScenarioRequest(
         **{name: value for name, value in copied.items() if name in ScenarioRequest.model_fields},
         name=temporary_name(scenario.name),
         environment_parameters=scenario.environment,
-        scoring_isolation="clean",
+        scoring_isolation=isolation,
     )
 
 
@@ -232,6 +258,13 @@ def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
         elif len({tuple(sorted(each.scorers.items())) for each in tried}) > 1:
             found.append(f"{kind} got different results: {' and '.join(str(each.scorers) for each in tried)}")
     return found
+
+
+def _may_need_live(scenario: ScenarioView, attempts: list[Attempt]) -> bool:
+    """Whether the reference was graded, and found wanting, where nothing that it started runs."""
+    is_clean = scenario.scoring_isolation in (None, "clean")
+    tried = [each for each in attempts if each.kind == "reference"]
+    return is_clean and any(each.score is not None and each.score < 1 for each in tried)
 
 
 def _notes(scenario: ScenarioView, attempts: list[Attempt], *, suffices: bool | None) -> list[str]:
