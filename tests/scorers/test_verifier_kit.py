@@ -12,6 +12,7 @@ from benchyard.devboxes.base import Capability
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.scorers import verifier_kit, verifier_wheels
+from benchyard.scorers.base import How
 from benchyard.scorers.verifier_kit import Needs, needs_of
 from benchyard.testing.scorer_contract import kits_of
 from benchyard.testing.scoring_room import ScoringRoom, devbox_with
@@ -73,8 +74,9 @@ class TestInBareImage(InBareImage):
             await room.put(path if path.startswith("/") else f"/tmp/task/{path}", content.encode())
         env = {**verifier_kit.environment(made), "HOME": "/tmp/task"}
         command = verifier_kit.command(made, "/tests/test.sh")
-        ran = await room.run(command, env=env, cwd="/tmp/task")
-        told = await room.run((command[0], "-c", 'echo "$(<reward.txt)"'), env=env, cwd="/tmp/task")
+        how = How(env=env, cwd="/tmp/task")
+        ran = await room.run(command, how)
+        told = await room.run((command[0], "-c", 'echo "$(<reward.txt)"'), how)
         return told.stdout.decode().strip(), ran.stdout + ran.stderr
 
     @contract(Capability.IMAGES)

@@ -7,7 +7,7 @@ import click
 
 from benchyard.cli.archive import packed
 from benchyard.cli.connect import connect
-from benchyard.cli.image_keep import alias, gc, pin, pull, unalias, unpin
+from benchyard.cli.image_keep import alias, gc, pin, pull, stand_in, unalias, unpin
 from benchyard.cli.options import checked_input
 from benchyard.cli.progress import Meter, spinner
 from benchyard.cli.render import age, facts, output_option, show, show_many, size, when
@@ -19,7 +19,7 @@ from benchyard.models.images import DebianImageRequest, ImageImportRequest, Imag
 COLUMNS: Mapping[str, Callable[[ImageView], object]] = {
     "ID": lambda view: view.id,
     "NAME": lambda view: view.name,
-    "KIND": lambda view: view.kind,
+    "KIND": lambda view: "stand-in" if view.stands_for else view.kind,
     "LAYERS": lambda view: view.layers,
     "SIZE": lambda view: size(view.size_bytes),
     "AGE": lambda view: age(view.create_time_ms),
@@ -37,7 +37,7 @@ def image() -> None:
     """
 
 
-for command in (pull, alias, unalias, pin, unpin, gc):
+for command in (pull, stand_in, alias, unalias, pin, unpin, gc):
     image.add_command(command)
 
 
@@ -156,6 +156,7 @@ def _show(view: ImageView, output: str) -> None:
         "size": size(view.size_bytes),
         "created": when(view.create_time_ms),
         "used": when(view.last_used_ms),
+        "stands in for": view.stands_for,
         "pinned": "yes" if view.pinned else None,
         "built on": view.parent,
     }

@@ -8,7 +8,7 @@ from benchyard.cli.connect import connect
 from benchyard.cli.options import checked_input, size_in_bytes
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import output_option, show, show_many, size
-from benchyard.models.images import AliasView, ImagePullRequest
+from benchyard.models.images import AliasView, ImagePullRequest, StandInRequest
 
 COLUMNS: Mapping[str, Callable[[AliasView], object]] = {
     "REFERENCE": lambda view: view.reference,
@@ -32,6 +32,28 @@ def pull(reference: str, name: str | None, output: str) -> None:
     with connect() as client, spinner(f"pulling {reference}"):
         made = client.images.pull(reference, name)
     show(made, output, f"{made.id}  {made.name}  {size(made.size_bytes)}")
+
+
+@click.command("stand-in")
+@click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
+@output_option
+def stand_in(references: Sequence[str], output: str) -> None:
+    """Make images that stand in for a registry's, where that cannot be reached; takes minutes each.
+
+    For `debian`, `ubuntu` and `python:3.N`: the Debian nearest in age, with a Python of the server's machine
+    in /usr/local. Every Dockerfile that begins there is built on it, and says so.
+
+    \b
+      benchyard image stand-in python:3.13-slim-bookworm ubuntu:24.04
+    """
+    with checked_input():
+        for reference in references:
+            StandInRequest(reference=reference)
+    with connect() as client:
+        for reference in references:
+            with spinner(f"making a stand-in for {reference}"):
+                made = client.images.stand_in(reference)
+            show(made, output, f"{made.id}  {made.name}  {made.stands_for}")
 
 
 @click.command()

@@ -18,6 +18,7 @@ from benchyard.models.images import (
     ImageListView,
     ImagePullRequest,
     ImageView,
+    StandInRequest,
 )
 
 LONG = 3600.0
@@ -66,6 +67,13 @@ class Images(Group[S]):
     def make_debian(self, request: DebianImageRequest) -> Steps[ImageView]:
         """Make a Debian root filesystem an image."""
         return (yield from fetch(Request("POST", "/v1/images/debian", json=request, timeout=LONG), ImageView))
+
+    @call
+    def stand_in(self, reference: str, name: str | None = None) -> Steps[ImageView]:
+        """Let the server make an image that stands in for one of a registry."""
+        request = StandInRequest(reference=reference, name=name)
+        posted = Request("POST", "/v1/images/stand-in", json=request, timeout=LONG)
+        return (yield from fetch(posted, ImageView))
 
     @call
     def pull(self, reference: str, name: str | None = None) -> Steps[ImageView]:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from benchyard.engine import stand_ins
 from benchyard.engine.boot import FINAL_KIND, SCORING_KIND
 from benchyard.engine.build import FOUNDATION
 from benchyard.engine.devboxes import Asked
@@ -12,8 +13,16 @@ from benchyard.errors import Conflict, UsageError
 from benchyard.images.debian import make_debian
 from benchyard.images.image import check_name
 from benchyard.images.references import normal_reference
+from benchyard.images.stand_ins import plan_of
 from benchyard.images.store import Image, Label
-from benchyard.models.images import DebianImageRequest, ImageImportRequest, ImagePullRequest, ImageView
+from benchyard.models.images import (
+    AliasView,
+    DebianImageRequest,
+    ImageImportRequest,
+    ImagePullRequest,
+    ImageView,
+    StandInRequest,
+)
 
 _SNAPSHOT = "snapshot"
 _BLUEPRINT = "blueprint"
@@ -58,6 +67,19 @@ class Library:
             view = self._view(await make_debian(self._tools.images, request.suite, label))
             await self.shelf.keep_within_limit()
             return view
+
+    async def stand_in(self, request: StandInRequest, asked: Asked) -> ImageView:
+        """Make an image that stands in for one of a registry, and let it; takes minutes. One at a time."""
+        plan = plan_of(request.reference)
+        label = Label(request.name or f"stand-in/{plan.reference}", asked.id, asked.request_hash)
+        check_name(label.name)
+        async with self._importing:
+            if made := await self._made(label):
+                return made
+            image = await stand_ins.make(self._tools, plan, label, _silent)
+            await self.shelf.set_alias(AliasView(reference=plan.reference, image=image.id))
+            await self.shelf.keep_within_limit()
+            return self._view(image)
 
     async def pull(self, request: ImagePullRequest, asked: Asked) -> ImageView:
         """Get an image from its registry; raises BuildFailed where that cannot be."""
@@ -109,6 +131,7 @@ class Library:
             parent=image.parent,
             pinned=image.id in collector.pins.all(),
             last_used_ms=int(collector.last_used(image) * 1000),
+            stands_for=image.stands_for,
         )
 
 

@@ -45,6 +45,8 @@ class Image:
     """How many of the topmost layers are snapshots', over the image that their first devbox started from."""
     request_hash: str | None = None
     """Of the request that asked for it, which may come again."""
+    stands_for: str | None = None
+    """The image of a registry that it was made to stand in for, and what it is instead."""
 
 
 def _new_id() -> str:
@@ -59,6 +61,8 @@ class Label:
     name: str
     id: str = field(default_factory=_new_id)
     request_hash: str | None = None
+    stands_for: str | None = None
+    """What it stands in for, and what it is instead."""
 
 
 def check_name(name: str) -> None:

@@ -112,7 +112,13 @@ class ImageStore:
             raise Conflict(f"{label.name!r} is the id of another image: choose another name")
         async with self._keeping() as pins:
             found = await self._brought_in(source, pins)
-            made = Image(label.id, label.name, found.layers, request_hash=label.request_hash)
+            made = Image(
+                label.id,
+                label.name,
+                found.layers,
+                request_hash=label.request_hash,
+                stands_for=label.stands_for,
+            )
             return await self._register(_configured(made, found))
 
     async def import_snapshot(self, source: Path, image_id: str) -> tuple[Image, Mapping[str, str]]:

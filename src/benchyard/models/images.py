@@ -20,6 +20,8 @@ class ImageView(Model):
     pinned: bool = False
     last_used_ms: int = 0
     """When it was made, or a devbox last started from it."""
+    stands_for: str | None = None
+    """The image of a registry that it was made to stand in for, and what it is instead."""
 
 
 class ImageListView(Model):
@@ -41,6 +43,14 @@ class DebianImageRequest(Model):
 
     suite: str = Field(default="bookworm", pattern=r"^[a-z][a-z0-9-]{0,31}$")
     name: str | None = Field(default=None, pattern=IMAGE_NAME)
+
+
+class StandInRequest(Model):
+    """An image of a registry that another one is to be made for."""
+
+    reference: str = Field(min_length=1, max_length=400)
+    name: str | None = Field(default=None, pattern=IMAGE_NAME)
+    """What to call it; `stand-in/` and the reference if not given."""
 
 
 class ImagePullRequest(Model):

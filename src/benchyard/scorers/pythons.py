@@ -86,6 +86,11 @@ async def nearest(minor: str) -> Python:
     return min(found, key=lambda python: (abs(Version(python.version).minor - wanted), _age(python)))
 
 
+async def of_minor(minor: str) -> list[Python]:
+    """The Pythons of this machine of a version such as `3.13`."""
+    return [python for python in await _all() if python.version.rpartition(".")[0] == minor]
+
+
 def _age(python: Python) -> tuple[int, ...]:
     """Less for newer ones."""
     return tuple(-part for part in Version(python.version).release)

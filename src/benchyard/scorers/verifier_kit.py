@@ -66,8 +66,10 @@ def environment(made: Sequence[Kit], path: str = USUAL_PATH) -> dict[str, str]:
         "UV_NO_PROGRESS": "1",
     }
     pip = {
-        "PIP_NO_INDEX": "1",
+        # An index, so that one that the tests name themselves, such as a server of the task, takes its place.
+        "PIP_INDEX_URL": f"file://{wheels.target}/{verifier_wheels.INDEX}",
         "PIP_FIND_LINKS": folder,
+        "PIP_RETRIES": "0",
         "PIP_CONFIG_FILE": "/dev/null",
         "PIP_NO_CACHE_DIR": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

@@ -1,6 +1,7 @@
 """Wheels for what a test script installs, as a kit: resolved by `uv`, fetched once, checked by their digests.
 
     <target>/wheels/      the wheels, of every Python that may be asked to install them
+    <target>/simple/      an index of them
     <target>/resolved     which they are
 
 Nothing of a package is run on the server: what comes only as source is refused.
@@ -18,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
+from packaging.utils import canonicalize_name
 
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
@@ -28,6 +30,7 @@ from benchyard.scorers import packages, programs
 from benchyard.scorers.verifier_needs import Needs
 
 FOLDER = "wheels"
+INDEX = "simple"
 MOST_BYTES = 8 * 1024**3
 """Of all wheels of one kit."""
 FETCH_SECONDS = 1800.0
@@ -35,7 +38,7 @@ PIP_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 """Those that an image's own may be."""
 
 _RESOLVED = "resolved"
-_LAYOUT = 1
+_LAYOUT = 2
 _AT_ONCE = 4
 _PIECE = 1024**2
 _ELSEWHERE = f"{platform.machine()}-manylinux_2_28"
@@ -78,9 +81,20 @@ async def make(needs: Needs, python: str, kits: Kits) -> Kit:
                 await _fetch(found, kits.downloads("wheels"), folder / FOLDER)
         except TimeoutError as error:
             raise _unfetched(f"it took longer than {FETCH_SECONDS:.0f} s") from error
+        _write_index(folder / INDEX, found)
         (folder / _RESOLVED).write_text(" ".join(sorted(_version(wheel) for wheel in found)))
 
     return Kit(await kits.folder(key, fill), programs.target(key))
+
+
+def _write_index(folder: Path, wheels: Iterable[_Wheel]) -> None:
+    """Write the pages that pip reads."""
+    folder.mkdir()
+    for wheel in wheels:
+        page = folder / canonicalize_name(wheel.name.partition("-")[0]) / "index.html"
+        page.parent.mkdir(exist_ok=True)
+        with page.open("a") as file:
+            file.write(f'<a href="../../{FOLDER}/{quote(wheel.name)}">{wheel.name}</a><br>\n')
 
 
 def resolved(kit: Kit) -> str:

@@ -19,6 +19,7 @@ from benchyard.models.images import (
     ImageListView,
     ImagePullRequest,
     ImageView,
+    StandInRequest,
 )
 
 router = APIRouter(prefix="/v1/images", tags=["images"])
@@ -50,6 +51,12 @@ async def make_debian(
 ) -> ImageView:
     """Make a Debian root filesystem an image; takes minutes."""
     return await held(services, services.engine.library.make_debian(body, _asked(identity)))
+
+
+@router.post("/stand-in")
+async def stand_in(services: ServicesDep, identity: RequestIdentity, body: StandInRequest) -> ImageView:
+    """Make an image that stands in for one of a registry in every Dockerfile; takes minutes."""
+    return await held(services, services.engine.library.stand_in(body, _asked(identity)))
 
 
 @router.post("/pull")

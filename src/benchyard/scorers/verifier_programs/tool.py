@@ -34,6 +34,9 @@ def main(argv: list[str]) -> int:
     for step in steps:
         if status := subprocess.run(step, check=False).returncode:
             return status
+    # What the tool fetches itself may be on this machine, such as a server that the task is about.
+    for name_of in ("UV_OFFLINE", "UV_NO_INDEX"):
+        os.environ.pop(name_of, None)
     os.environ["PATH"] = f"{folder}/env/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return _become(f"{folder}/env/bin/{name}", arguments)
 

@@ -1,0 +1,142 @@
+"""Makes images that stand in for those of a registry: a Debian, and in it a Python of this machine if asked.
+
+Builds that begin there find the packages of this machine's registries: the certificates that its
+administrator added, and the addresses that pip is set up with, go along. What opens a registry does not.
+"""
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchyard.devboxes.base import Network
+from benchyard.engine import own_python
+from benchyard.engine.agents import indexes
+from benchyard.engine.tools import Tools
+from benchyard.errors import ImageError, NotFound
+from benchyard.images.build import BuildLimits, Log, Recipe
+from benchyard.images.debian import make_debian
+from benchyard.images.image import Image, Label
+from benchyard.images.stand_ins import Plan, Suite, fitting
+from benchyard.scorers.pythons import Python
+
+_BASE = "benchyard.local/suite"
+_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+_ALWAYS = ("ca-certificates", "netbase", "tzdata")
+_FOR_PYTHON = (
+    *("libbz2-1.0", "libdb5.3", "libexpat1", "libffi8", "libgdbm6", "liblzma5", "libncursesw6"),
+    *("libreadline8", "libsqlite3-0", "libssl3", "libuuid1", "zlib1g"),
+)
+_NOT_SLIM = ("build-essential", "curl", "git", "libffi-dev", "libssl-dev", "pkg-config", "wget", "zlib1g-dev")
+_OWN_PACKAGES = ("python3", "python3-dev", "python3-pip", "python3-venv")
+_MAKE = """
+RUN ldconfig && python3 -m ensurepip --default-pip && ln -sf pip3 /usr/local/bin/pip && python3 --version
+"""
+_USE_SUITES = """
+RUN rm -f /usr/lib/python3*/EXTERNALLY-MANAGED && ln -s /usr/bin/python3 /usr/local/bin/python
+"""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a stand-in turned out to be made of."""
+
+    plan: Plan
+    suite: Suite
+    python: Python | None
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        version = self.python.version if self.python else self.suite.python
+        return f"Debian {self.suite.name}" + (f" with Python {version}" if self.plan.python else "")
+
+
+async def make(tools: Tools, plan: Plan, label: Label, log: Log) -> Image:
+    """Make a stand-in; takes minutes. Raises ImageError or BuildFailed with what to do."""
+    made = await _chosen(plan)
+    base = await _debian(tools, made.suite)
+    settings = tools.settings
+    async with tools.images.scratch() as scratch:
+        context = scratch / "context"
+        await asyncio.to_thread(_write_context, context, made, await indexes.environment())
+        recipe = Recipe(
+            dockerfile=_dockerfile(made),
+            context=context,
+            bases={_BASE: base.id},
+            network=Network(settings.build_network),
+            limits=BuildLimits(
+                settings.build_seconds, settings.build_disk_bytes, settings.build_memory_bytes
+            ),
+        )
+        told = Label(label.name, label.id, label.request_hash, f"{plan.reference}: {made.description}")
+        return (await tools.builder.build(recipe, told, log)).image
+
+
+async def _chosen(plan: Plan) -> _Made:
+    if plan.python is None:
+        return _Made(plan, plan.suite, None)
+    python = await own_python.find(plan.python)
+    if python is not None:
+        return _Made(plan, fitting(plan, _libc()), python)
+    if plan.suite.python == plan.python:
+        return _Made(plan, plan.suite, None)
+    raise ImageError(
+        f"{plan.reference} needs Python {plan.python}, which neither the server nor Debian {plan.suite.name} "
+        f"has: install it on the server with `uv python install {plan.python}`"
+    )
+
+
+def _libc() -> tuple[int, int]:
+    """The version of this machine's C library."""
+    told = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    major, _, minor = told.rpartition(" ")[2].partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+async def _debian(tools: Tools, suite: Suite) -> Image:
+    """The image of a suite: the one that is there, or a new one."""
+    name = f"debian-{suite.name}"
+    try:
+        return await tools.images.get(name)
+    except NotFound:
+        return await make_debian(tools.images, suite.name, name)
+
+
+def _dockerfile(made: _Made) -> str:
+    packages = [*_ALWAYS]
+    steps = ""
+    if made.plan.python:
+        packages += _FOR_PYTHON if made.python else _OWN_PACKAGES
+        steps = f"COPY python/ {own_python.PLACE}/{_MAKE}" if made.python else _USE_SUITES
+        steps += 'ENV LANG=C.UTF-8\nCMD ["python3"]\n'
+    if not made.plan.is_slim:
+        packages += _NOT_SLIM
+    return f"""FROM {_BASE}
+COPY files/ /
+RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \\
+    {" ".join(packages)} && update-ca-certificates && rm -rf /var/lib/apt/lists/*
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+CMD ["bash"]
+{steps}"""
+
+
+def _write_context(context: Path, made: _Made, told: dict[str, str]) -> None:
+    """Write what a build copies (blocks)."""
+    added = context / "files" / _CERTIFICATES.relative_to("/")
+    added.mkdir(parents=True)
+    certificates = sorted(_CERTIFICATES.glob("*.crt")) if _CERTIFICATES.is_dir() else []
+    for certificate in certificates:
+        shutil.copyfile(certificate, added / certificate.name)
+    lines = [f"cert = {_BUNDLE}"] if certificates else []
+    if index := told.get("PIP_INDEX_URL"):
+        lines.append(f"index-url = {index}")
+    if more := told.get("PIP_EXTRA_INDEX_URL"):
+        lines.append(f"extra-index-url = {more}")
+    if lines:
+        (context / "files/etc").mkdir()
+        (context / "files/etc/pip.conf").write_text("\n".join(("[global]", *lines, "")))
+    if made.python is not None:
+        own_python.write(made.python, context / "python")

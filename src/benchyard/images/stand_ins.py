@@ -1,0 +1,86 @@
+"""Which Debian, and which Python, stand in for an image of the registry that Dockerfiles often begin with.
+
+A stand-in is not the same image: it is near enough to build and run what was made for the other, and whoever
+compares results has to know. So it is marked, and so is what is built on it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from benchyard.errors import UsageError
+from benchyard.images.references import normal_reference
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A release of Debian."""
+
+    name: str
+    libc: tuple[int, int]
+    python: str
+    """The version it has of its own."""
+
+
+SUITES = (
+    Suite("bullseye", (2, 31), "3.9"),
+    Suite("bookworm", (2, 36), "3.11"),
+    Suite("trixie", (2, 41), "3.13"),
+)
+"""Oldest first."""
+
+_NUMBERS = {"11": "bullseye", "12": "bookworm", "13": "trixie", "stable": "trixie", "latest": "trixie"}
+_UBUNTU = {
+    **dict.fromkeys(("20.04", "focal", "22.04", "jammy"), "bullseye"),
+    **dict.fromkeys(("24.04", "noble", "latest"), "bookworm"),
+    **dict.fromkeys(("25.04", "plucky", "25.10", "questing", "26.04"), "trixie"),
+}
+"""Release of Ubuntu -> the Debian whose packages are nearest to it in age."""
+_NEWEST = "trixie"
+_LIBRARY = "docker.io/library/"
+_PYTHON_TAG = re.compile(r"(3\.\d{1,2})(?:\.\d{1,3})?(-slim)?(?:-([a-z]+))?")
+_DATE = re.compile(r"-\d{8}(?:\.\d+)?$")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a stand-in is made of."""
+
+    reference: str
+    """As people write it: python:3.13-slim-bookworm."""
+    suite: Suite
+    python: str | None = None
+    """The version that is its own, in /usr/local; None is none."""
+    is_slim: bool = True
+    """Whether it is without compilers and the like."""
+
+
+def plan_of(reference: str) -> Plan:
+    """What can stand in for this reference; raises UsageError where nothing can."""
+    full = normal_reference(reference)
+    name, _, tag = full.removeprefix(_LIBRARY).partition(":")
+    tag = _DATE.sub("", tag)
+    short = full.removeprefix(_LIBRARY)
+    if full.startswith(_LIBRARY) and "@" not in full:
+        suite_name = tag.removesuffix("-slim")
+        if name == "debian" and (suite := _suite(_NUMBERS.get(suite_name, suite_name))):
+            return Plan(short, suite)
+        if name == "ubuntu" and (suite := _suite(_UBUNTU.get(tag, ""))):
+            return Plan(short, suite)
+        found = _PYTHON_TAG.fullmatch(tag) if name == "python" else None
+        if found and (suite := _suite(found[3] or _NEWEST)):
+            return Plan(short, suite, found[1], bool(found[2]))
+    raise UsageError(
+        f"nothing can stand in for {short}: stand-ins are made for debian, ubuntu and python:3.N, by their "
+        "tags. Import the image (`docker save`, then `benchyard image import FILE`), or let one of yours "
+        f"stand in: `benchyard image alias {short} NAME`"
+    )
+
+
+def fitting(plan: Plan, libc: tuple[int, int]) -> Suite:
+    """The suite of a plan, or the first after it that programs made with this C library run in."""
+    later = SUITES[SUITES.index(plan.suite) :]
+    return next((suite for suite in later if suite.libc >= libc), later[-1])
+
+
+def _suite(name: str) -> Suite | None:
+    return next((suite for suite in SUITES if suite.name == name), None)
