@@ -111,12 +111,6 @@ def flagged(paths: Iterable[str], tests: Iterable[str]) -> list[str]:
     return [path for path in paths if path in own or posixpath.basename(path) in _SETUP_NAMES]
 
 
-def paths_in(patch: str) -> list[str]:
-    """The paths that the heads of a diff name, in order."""
-    found = re.findall(r"^diff --git a/.+ b/(.+)$", patch, re.MULTILINE)
-    return list(dict.fromkeys(found))
-
-
 def without_binary(patch: bytes) -> bytes:
     """A patch without its binary parts."""
     return b"".join(part for part in _SECTION.split(patch) if part.strip() and not _BINARY.search(part))

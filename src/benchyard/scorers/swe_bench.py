@@ -1,20 +1,17 @@
 """SWE-bench: the answer's patch on a pristine checkout, the official script, graded by `swebench`."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.attachments import unpacked
 from benchyard.models.base import Model
+from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchTests
 from benchyard.scorers import git_answers, patch_chain, score, swebench_grading
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, Context, How, Ran, Room, Scorer, Verdict
 
-ATTACHMENT = "swe-bench"
-"""The archive with what grades: `eval.sh` and `spec.json`."""
-SCRIPT, SPEC = "eval.sh", "spec.json"
 _MOST_LOG_BYTES = 64 * 1024**2
 _SHOWN_TESTS = 50
 _MOST_FACT = 4000
@@ -22,17 +19,10 @@ _RUN = 'exec /bin/bash "$0" 2>&1'
 """Markers come on standard error: both streams are one, as in the official log."""
 
 
-class Graded(swebench_grading.Spec):
-    """What grades an answer."""
-
-    test_files: list[str]
-    """That the tests are in: what an answer does to them is undone."""
-
-
 class SweBenchConfig(Model):
     """What a `swe_bench_scorer` is made of, beside the scenario's attachment."""
 
-    base_commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
+    base_commit: Commit
 
 
 @dataclass
@@ -78,13 +68,13 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         return self._drawn.diff or b""
 
     async def score(self, room: Room) -> Verdict:
-        script, spec = await self._graded()
+        script, tests = await self._graded()
         await git_answers.check(room, self.config.base_commit)
         answer = await drawn_answer(room, self._drawn)
         answer.facts["grader"] = f"swebench {swebench_grading.version()}"
         if not answer.patch:
             return answer.verdict()
-        way = await self._applied(room, answer, spec)
+        way = await self._applied(room, answer, tests)
         if not way:
             return answer.verdict()
         ran = await _evaluated(room, script)
@@ -93,7 +83,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
             answer.facts["tests"] = why
             answer.told.append(f"the tests {why}")
             return answer.verdict(ran=ran)
-        grade = await swebench_grading.grade(spec, swebench_grading.log(ran.stdout, ran.exit_status))
+        grade = await swebench_grading.grade(tests.spec, swebench_grading.log(ran.stdout, ran.exit_status))
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         if not grade.has_results:
@@ -102,19 +92,19 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
             answer.facts["environment"] = grade.reason
         return answer.verdict(grade, ran)
 
-    async def _graded(self) -> tuple[str, Graded]:
+    async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
             files = dict(unpacked(await self.context.attached(ATTACHMENT)))
-            script = swebench_grading.script(files[SCRIPT].content.decode())
-            return script, Graded.model_validate_json(files[SPEC].content)
+            script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
+            return script, SweBenchTests.model_validate_json(files[SPEC].content)
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
             raise ScorerFailed(
                 f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
             ) from error
 
-    async def _applied(self, room: Room, answer: Answer, spec: Graded) -> str:
+    async def _applied(self, room: Room, answer: Answer, tests: SweBenchTests) -> str:
         path = await room.keep("patch.diff", answer.patch)
-        await flag(room, answer, path, spec.test_files)
+        await flag(room, answer, path, tests.test_files)
         way, tried = await patch_chain.apply(room, path)
         answer.facts["applied"] = way or "failed"
         if not way:

@@ -3,43 +3,25 @@
 import json
 import re
 import shlex
-from typing import Annotated
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.attachments import unpacked
 from benchyard.models.base import Model
+from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
 from benchyard.scorers import git_answers, python_kit, pythons, score
 from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
 from benchyard.scorers.swe_bench import Answer, drawn_answer, flag
 from benchyard.scorers.swebench_grading import Grade
 
-ATTACHMENT = "swe-bench-pro"
-"""The archive with what grades: these files."""
-SCRIPT, PARSER, TESTS, SPEC = "run_script.sh", "parser.py", "tests.patch", "spec.json"
 _MOST_LOG_BYTES = 64 * 1024**2
 _MOST_RESULT_BYTES = 32 * 1024**2
 _PASSED = "PASSED"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\b")
 _PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
 """The result goes out by what the host keeps, not by a file that tests could have written."""
-
-
-class Graded(Model):
-    """What grades an answer."""
-
-    base_commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
-    fail_to_pass: list[str]
-    pass_to_pass: list[str]
-    tests_to_run: list[str]
-    test_files: list[str]
-    """That are as the solution has them when tests run."""
-    restore: str
-    """The command that brings them, where the repository has the solution's commit."""
-    env_lines: tuple[str, ...] = ()
-    """`ENV` lines of the Dockerfiles."""
 
 
 class SweBenchProConfig(Model):
@@ -74,8 +56,8 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
             return answer.verdict()
         await _prepared(room, spec.base_commit)
         await self._applied(room, answer, spec)
-        await _tests_restored(room, answer, spec, files[TESTS])
-        ran = await _tested(room, spec, files[SCRIPT])
+        await _tests_restored(room, answer, spec, files[TESTS_PATCH])
+        ran = await _tested(room, spec, files[RUN_SCRIPT])
         if ran.timed_out:
             answer.facts["tests"] = "timed out"
             answer.told.append("the tests timed out")
@@ -85,17 +67,17 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         return answer.verdict(_grade(spec, passed), ran)
 
-    async def _graded(self) -> tuple[dict[str, bytes], Graded]:
+    async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
             packed = dict(unpacked(await self.context.attached(ATTACHMENT)))
-            files = {name: packed[name].content for name in (SCRIPT, PARSER, TESTS)}
-            return files, Graded.model_validate_json(packed[SPEC].content)
+            files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
+            return files, SweBenchProTests.model_validate_json(packed[SPEC].content)
         except (UsageError, KeyError, ValidationError) as error:
             raise ScorerFailed(
                 f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
             ) from error
 
-    async def _applied(self, room: Room, answer: Answer, spec: Graded) -> None:
+    async def _applied(self, room: Room, answer: Answer, spec: SweBenchProTests) -> None:
         """Apply the text parts of the patch; as in the official harness, tests run either way."""
         text = git_answers.without_binary(answer.patch)
         if text != answer.patch:
@@ -132,7 +114,7 @@ async def _prepared(room: Room, commit: str) -> None:
             raise score.failed(f"{' '.join(command)} failed", ran)
 
 
-async def _tests_restored(room: Room, answer: Answer, spec: Graded, tests: bytes) -> None:
+async def _tests_restored(room: Room, answer: Answer, spec: SweBenchProTests, tests: bytes) -> None:
     """Have the tests of the solution: from its commit, else from the patch of the tests."""
     if spec.restore:
         ran = await git_answers.run(room, ("/bin/bash", "--noprofile", "--norc", "-c", spec.restore))
@@ -151,7 +133,7 @@ async def _tests_restored(room: Room, answer: Answer, spec: Graded, tests: bytes
     answer.facts["tests_from"] = "the patch of the tests"
 
 
-async def _tested(room: Room, spec: Graded, script: bytes) -> Ran:
+async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> Ran:
     path = await room.keep("run_script.sh", script)
     tests = shlex.quote(",".join(spec.tests_to_run))
     lines = [*map(_export, spec.env_lines), f"exec bash {shlex.quote(path)} {tests}", ""]
@@ -179,7 +161,7 @@ def _passed(ran: Ran) -> set[str] | None:
         return None
 
 
-def _grade(spec: Graded, passed: set[str] | None) -> Grade:
+def _grade(spec: SweBenchProTests, passed: set[str] | None) -> Grade:
     found = passed or set()
     missing = [name for name in (*spec.fail_to_pass, *spec.pass_to_pass) if name not in found]
     return Grade(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.errors import ScorerFailed
-from benchyard.models.base import Model
+from benchyard.models.swe_bench import SweBenchSpec
 from benchyard.scorers import swebench_child
 
 START = ">>>>> Start Test Output"
@@ -18,18 +18,6 @@ END = ">>>>> End Test Output"
 _EXIT_CODE = ">>>>> Test Exit Code"
 _SECONDS = 300
 _SHOWN = 300
-
-
-class Spec(Model):
-    """What a log is graded by, in the package's own words."""
-
-    instance_id: str
-    repo: str
-    version: str
-    FAIL_TO_PASS: list[str]
-    PASS_TO_PASS: list[str]
-    log_parser: str
-    eval_type: str = "pass_and_fail"
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ def log(output: bytes, exit_status: int) -> str:
     return f"{text}\n{_EXIT_CODE}: {exit_status}\n"
 
 
-async def grade(spec: Spec, text: str) -> Grade:
+async def grade(spec: SweBenchSpec, text: str) -> Grade:
     """Grade a log; raises ScorerFailed where the package cannot."""
     with tempfile.TemporaryDirectory(prefix="benchyard-swebench-") as name:
         files = Path(name) / "spec.json", Path(name) / "log.txt"
