@@ -1,0 +1,161 @@
+"""SWE-bench Verified: 500 issues of twelve Python projects, each graded by its project's tests."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchyard.benchmarks import swe_rows, swe_scripts, swe_tasks
+from benchyard.benchmarks.base import ITEM_KEY, About, Benchmark, Broken, Options
+from benchyard.benchmarks.folders import Folder
+from benchyard.benchmarks.scenario_folder import Draft, Origin
+from benchyard.benchmarks.sources.base import GitTree
+from benchyard.benchmarks.swe_rows import Row
+from benchyard.benchmarks.swe_scenarios import (
+    answer_rules,
+    checked_commit,
+    checked_item,
+    contract,
+    environment,
+)
+from benchyard.errors import DatasetError, UsageError
+from benchyard.models.attachments import PackedFile, packed
+from benchyard.models.scenarios import InputContext, ScenarioRequest
+from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, SweBenchSpec, SweBenchTests, paths_in
+
+NAME = "swe-bench-verified"
+DATASET = "SWE-bench/SWE-bench_Verified"
+DIRECTORY = "/testbed"
+_SCORER_SECONDS = 1800 + 300
+"""Half an hour for the tests, as the official harness gives, and what has to be done around them."""
+_PROMPT = """\
+The repository {repo} is checked out in {directory}. Resolve the issue below by changing files there.
+
+Tests that you do not see decide: those that show the issue must pass, and those that passed before must \
+still pass. Changes to the test files that they are in are undone before they run. What counts are the files \
+as you leave them; there is no need to commit.{conda}
+
+<issue>
+{issue}
+</issue>
+"""
+_CONDA = """ The project is installed in conda's environment `testbed`: \
+`source /opt/miniconda3/bin/activate testbed`."""
+
+
+class SweBenchVerifiedBenchmark(Benchmark):
+    """Issues and repositories as they are published, with what grades them."""
+
+    about = About(
+        title="SWE-bench Verified",
+        summary="500 issues of twelve Python projects that people checked to be solvable",
+        size=500,
+        licence="MIT; patches are excerpts under the licences of their projects",
+        citation="Jimenez et al., SWE-bench: Can Language Models Resolve Real-World GitHub Issues?, ICLR "
+        "2024; Chowdhury et al., Introducing SWE-bench Verified, OpenAI, 2024",
+        home="https://github.com/SWE-bench/swe-bench-tasks",
+        aliases=(DATASET, "princeton-nlp/SWE-bench_Verified", "swebench-verified", "swe-bench_verified"),
+        needs=(
+            "a container registry with the official images, or a builder with a network; x86-64",
+            "1 to 4 GB of disk per item whose image is used",
+            "the extra `benchmarks` on the server (the package swebench)",
+        ),
+    )
+    source = GitTree(
+        "https://github.com/SWE-bench/swe-bench-tasks", "34d7c5e2ab2950f91dee00f734001959ed884797", ("tasks",)
+    )
+    known_bad = {  # noqa: RUF012  the contract's own form
+        "psf__requests-2317": "its tests ask httpbin.org, which must be reachable and well while they run",
+    }
+
+    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+        is_empty = True
+        for row in _rows(data):
+            is_empty = False
+            if isinstance(row, DatasetError):
+                yield Broken(NAME, row.message)
+                continue
+            try:
+                yield draft(row, options.work)
+            except UsageError as error:
+                yield Broken(str(row["instance_id"])[:200], error.message)
+        if is_empty:
+            raise UsageError(f"{data}: there are no rows of SWE-bench Verified, and no folder `tasks`")
+
+
+def _rows(data: Path) -> Iterator[Row | DatasetError]:
+    if swe_tasks.is_repository(data):
+        return swe_tasks.found(data, DATASET)
+    return iter(swe_rows.found(data))
+
+
+def draft(row: Row, work: Path) -> Draft:
+    """The scenario of a row, its build written below `work`; raises UsageError."""
+    item = checked_item(row)
+    commit = checked_commit(row)
+    spec = _spec(row, item)
+    tests = swe_scripts.Tests(commit, swe_rows.patch(row, "test_patch"))
+    graded = SweBenchTests(spec=spec, test_files=paths_in(tests.patch))
+    script = row.get("eval_script") or swe_scripts.script(spec.repo, spec.version, tests)
+    files = {
+        EVAL_SCRIPT: PackedFile(str(script).encode()),
+        SPEC: PackedFile(graded.model_dump_json().encode()),
+    }
+    image = row.get("image") or f"swebench/sweb.eval.x86_64.{item.replace('__', '_1776_').lower()}:latest"
+    request = ScenarioRequest(
+        name=f"{NAME}/{item}",
+        input_context=InputContext(problem_statement=_prompt(row, str(script))),
+        scoring_contract=contract("swe_bench_scorer", base_commit=commit),
+        environment_parameters=environment(DIRECTORY),
+        metadata=_metadata(row, item),
+        reference_output=swe_rows.patch(row, "patch"),
+        scorer_timeout_sec=_SCORER_SECONDS,
+        **answer_rules(DIRECTORY),
+    )
+    folder = _build_folder(row, work / item, str(image))
+    origin = Origin("dockerfile", "Dockerfile", prebuilt=str(image), on_demand=True)
+    return Draft(folder, request, origin, attachments={ATTACHMENT: packed(files)})
+
+
+def _spec(row: Row, item: str) -> SweBenchSpec:
+    repo = swe_rows.text(row, "repo")
+    return SweBenchSpec(
+        instance_id=item,
+        repo=repo,
+        version=swe_rows.text(row, "version", default=""),
+        FAIL_TO_PASS=swe_rows.texts(row, "FAIL_TO_PASS", "fail_to_pass"),
+        PASS_TO_PASS=swe_rows.texts(row, "PASS_TO_PASS", "pass_to_pass"),
+        log_parser=row.get("log_parser") or swe_scripts.parser(repo),
+        eval_type=row.get("eval_type") or "pass_and_fail",
+    )
+
+
+def _prompt(row: Row, script: str) -> str:
+    return _PROMPT.format(
+        repo=swe_rows.text(row, "repo"),
+        directory=DIRECTORY,
+        conda=_CONDA if "/opt/miniconda3/" in script else "",
+        issue=swe_rows.text(row, "problem_statement").strip(),
+    )
+
+
+def _metadata(row: Row, item: str) -> dict[str, str]:
+    told = {
+        "repo": swe_rows.text(row, "repo"),
+        "version": swe_rows.text(row, "version", default=""),
+        "difficulty": swe_rows.text(row, "difficulty", default=""),
+        "created_at": swe_rows.text(row, "created_at", default=""),
+        "language": "python",
+        "category": swe_rows.text(row, "repo"),
+        "eval_script": "" if row.get("eval_script") else "made from the row, which has none",
+    }
+    return {ITEM_KEY: item, **{key: value[:1000] for key, value in told.items() if value}}
+
+
+def _build_folder(row: Row, folder: Path, image: str) -> Folder:
+    """The Dockerfile of a row; one that takes the official image where the row has none."""
+    folder.mkdir(parents=True)
+    text = swe_rows.text(row, "dockerfile", default="") or f"FROM {image}\n"
+    (folder / "Dockerfile").write_text(text)
+    if "environment.yml" in re.findall(r"^COPY\s+(\S+)", text, re.MULTILINE):
+        (folder / "environment.yml").write_text(swe_rows.text(row, "environment_yml"))
+    return Folder(folder)

@@ -1,0 +1,129 @@
+"""Evaluation scripts of SWE-bench Verified, for rows of the older form, which do not have theirs.
+
+What the twelve projects are installed and tested with, by version, as the harness of SWE-bench has it (MIT).
+The newer form of the data has the script in the row; that is always preferred.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from benchyard.errors import DatasetError
+
+_CONDA = ("source /opt/miniconda3/bin/activate", "conda activate testbed")
+_PIP = "python -m pip install"
+_LOCALE = ("export LANG=en_US.UTF-8", "export LANGUAGE=en_US:en", "export LC_ALL=en_US.UTF-8")
+_DJANGO = "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1"
+_ENDING = "EOF_114329324912"
+_NO_TESTS = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
+_NAMES = re.compile(r"diff --git a/.* b/(.*)")
+
+
+@dataclass(frozen=True)
+class Project:
+    """How a project is tested."""
+
+    parser: str
+    """The name of the parser of its logs, in the package `swebench`."""
+    test: str = "pytest -rA"
+    install: str = f"{_PIP} -e ."
+
+
+@dataclass(frozen=True)
+class Tests:
+    """What the tests of an item are, and what they are run over."""
+
+    base_commit: str
+    patch: str
+    """That brings the tests."""
+
+
+_PROJECTS = {
+    "astropy/astropy": Project("parse_log_astropy", install=f"{_PIP} -e .[test] --verbose"),
+    "django/django": Project("parse_log_django", _DJANGO),
+    "matplotlib/matplotlib": Project("parse_log_matplotlib"),
+    "mwaskom/seaborn": Project("parse_log_seaborn", "pytest --no-header -rA", f"{_PIP} -e .[dev]"),
+    "pallets/flask": Project("parse_log_flask"),
+    "psf/requests": Project("parse_log_requests", install=f"{_PIP} ."),
+    "pydata/xarray": Project("parse_log_xarray"),
+    "pylint-dev/pylint": Project("parse_log_pylint"),
+    "pytest-dev/pytest": Project("parse_log_pytest"),
+    "scikit-learn/scikit-learn": Project(
+        "parse_log_scikit", install=f"{_PIP} -v --no-use-pep517 --no-build-isolation -e ."
+    ),
+    "sphinx-doc/sphinx": Project("parse_log_sphinx", "tox --current-env -epy39 -v --", f"{_PIP} -e .[test]"),
+    "sympy/sympy": Project(
+        "parse_log_sympy",
+        "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose",
+    ),
+}
+_OTHER_TESTS = (
+    ("django/django", ("1.9",), "./tests/runtests.py --verbosity 2"),
+    ("astropy/astropy", ("0", "1"), "pytest -rA -vv -o console_output_style=classic --tb=no"),
+)
+_OTHER_INSTALLS = (
+    ("django/django", ("1", "2"), "python setup.py install"),
+    ("mwaskom/seaborn", ("0.11",), f"{_PIP} -e ."),
+    ("matplotlib/matplotlib", ("3.8", "3.9"), f'{_PIP} --no-build-isolation -e ".[dev]"'),
+    ("matplotlib/matplotlib", ("1", "2"), "python setup.py build; python setup.py install"),
+)
+"""Project, what versions begin with, and what those have instead."""
+
+
+def parser(repo: str) -> str:
+    """The parser of a project's logs; raises DatasetError for one that Verified does not have."""
+    return _project(repo).parser
+
+
+def script(repo: str, version: str, tests: Tests) -> str:
+    """The evaluation script of an item."""
+    project = _project(repo)
+    paths = _NAMES.findall(tests.patch)
+    restore = f"git checkout {tests.base_commit} {' '.join(paths)}"
+    test = _other(_OTHER_TESTS, repo, version) or project.test
+    install = _other(_OTHER_INSTALLS, repo, version) or project.install
+    lines = (
+        *("#!/bin/bash", "set -uxo pipefail", *_CONDA, "cd /testbed", *_before(repo, version)),
+        *("git config --global --add safe.directory /testbed", "cd /testbed", "git status", "git show"),
+        *(f"git -c core.fileMode=false diff {tests.base_commit}", *_CONDA, install),
+        *(restore, f"git apply -v - <<'{_ENDING}'\n{tests.patch}\n{_ENDING}"),
+        *(": '>>>>> Start Test Output'", f"{test} {' '.join(_directives(repo, paths))}"),
+        *(": '>>>>> End Test Output'", restore),
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _project(repo: str) -> Project:
+    if repo not in _PROJECTS:
+        raise DatasetError(
+            f"the row has no eval_script, and {repo!r} is not among the projects of SWE-bench Verified; "
+            "give the data in its newer form, with eval_script and log_parser"
+        )
+    return _PROJECTS[repo]
+
+
+def _other(table: Iterable[tuple[str, tuple[str, ...], str]], repo: str, version: str) -> str:
+    """What a table has for a version, nothing where it has none."""
+    for project, beginnings, value in table:
+        if project == repo and any(f"{version}.".startswith(f"{each}.") for each in beginnings):
+            return value
+    return ""
+
+
+def _before(repo: str, version: str) -> Iterator[str]:
+    """What is set before: only django's older versions mind the language."""
+    if repo != "django/django" or version in ("1.4", "1.5", "1.6"):
+        return
+    if version.startswith("3."):
+        yield "sed -i '/en_US.UTF-8/s/^# //g' /etc/locale.gen && locale-gen"
+        yield from _LOCALE
+    elif version.startswith(("1.", "2.")):
+        yield from (_LOCALE[0], _LOCALE[2], "export PYTHONIOENCODING=utf8", _LOCALE[1])
+
+
+def _directives(repo: str, paths: list[str]) -> list[str]:
+    """What the test command is told to run: django has modules, the others files."""
+    tests = [path for path in paths if not path.endswith(_NO_TESTS)]
+    if repo != "django/django":
+        return tests
+    return [path.removesuffix(".py").removeprefix("tests/").replace("/", ".") for path in tests]

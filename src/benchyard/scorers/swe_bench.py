@@ -1,0 +1,144 @@
+"""SWE-bench: the answer's patch on a pristine checkout, the official script, graded by `swebench`."""
+
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from benchyard.errors import ScorerFailed, UsageError
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.models.attachments import unpacked
+from benchyard.models.base import Model
+from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchTests
+from benchyard.scorers import git_answers, patch_chain, score, swebench_grading
+from benchyard.scorers.base import MOST_OUTPUT_BYTES, Context, How, Ran, Room, Scorer, Verdict
+
+_MOST_LOG_BYTES = 64 * 1024**2
+_SHOWN_TESTS = 50
+_MOST_FACT = 4000
+_RUN = 'exec /bin/bash "$0" 2>&1'
+"""Markers come on standard error: both streams are one, as in the official log."""
+
+
+class SweBenchConfig(Model):
+    """What a `swe_bench_scorer` is made of, beside the scenario's attachment."""
+
+    base_commit: Commit
+
+
+@dataclass
+class Answer:
+    """What is known of an answer so far, for the verdict."""
+
+    patch: bytes = b""
+    facts: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    def verdict(self, grade: swebench_grading.Grade | None = None, ran: Ran | None = None) -> Verdict:
+        """Resolved or not, with all that is worth telling."""
+        rewards = {"resolved": 0.0, "fail_to_pass": 0.0, "pass_to_pass": 0.0}
+        if grade is not None:
+            rewards = {"resolved": float(grade.is_resolved)}
+            rewards |= {"fail_to_pass": grade.fail_to_pass, "pass_to_pass": grade.pass_to_pass}
+            shown = grade.failed[:_SHOWN_TESTS]
+            more = len(grade.failed) - len(shown)
+            self.told += [f"not passed: {name}" for name in shown] + [f"... and {more} more"] * bool(more)
+        head = "\n".join([f"resolved: {'yes' if rewards['resolved'] else 'no'}", *self.told]) + "\n"
+        head = head.encode(errors="replace")[: MOST_OUTPUT_BYTES // 2].decode(errors="replace")
+        end = score.output(ran)[-(MOST_OUTPUT_BYTES - len(head.encode()) - 1000) // 4 :] if ran else ""
+        facts = {name: value[:_MOST_FACT] for name, value in self.facts.items()}
+        return Verdict(rewards["resolved"], head + end, facts, rewards)
+
+
+class SweBenchScorer(Scorer[SweBenchConfig]):
+    """1.0 for an answer that resolves the issue by the official rule, else 0.0."""
+
+    Config = SweBenchConfig
+    draws = True
+
+    def __init__(self, config: SweBenchConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self._drawn = git_answers.Drawn(None, "nothing was drawn")
+
+    async def kits(self, kits: Kits) -> tuple[Kit, ...]:
+        swebench_grading.version()
+        return ()
+
+    async def draw(self, room: Room) -> bytes:
+        self._drawn = await git_answers.draw(room)
+        return self._drawn.diff or b""
+
+    async def score(self, room: Room) -> Verdict:
+        script, tests = await self._graded()
+        await git_answers.check(room, self.config.base_commit)
+        answer = await drawn_answer(room, self._drawn)
+        answer.facts["grader"] = f"swebench {swebench_grading.version()}"
+        if not answer.patch:
+            return answer.verdict()
+        way = await self._applied(room, answer, tests)
+        if not way:
+            return answer.verdict()
+        ran = await _evaluated(room, script)
+        if ran.timed_out or ran.truncated:
+            why = "timed out" if ran.timed_out else "printed more than is kept"
+            answer.facts["tests"] = why
+            answer.told.append(f"the tests {why}")
+            return answer.verdict(ran=ran)
+        grade = await swebench_grading.grade(tests.spec, swebench_grading.log(ran.stdout, ran.exit_status))
+        answer.facts["tests"] = "graded" if grade.has_results else "no result"
+        answer.facts["tests_exit_status"] = str(ran.exit_status)
+        if not grade.has_results:
+            answer.told.append("the log has no results that can be believed")
+        if grade.reason:
+            answer.facts["environment"] = grade.reason
+        return answer.verdict(grade, ran)
+
+    async def _graded(self) -> tuple[str, SweBenchTests]:
+        try:
+            files = dict(unpacked(await self.context.attached(ATTACHMENT)))
+            script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
+            return script, SweBenchTests.model_validate_json(files[SPEC].content)
+        except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
+            raise ScorerFailed(
+                f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
+            ) from error
+
+    async def _applied(self, room: Room, answer: Answer, tests: SweBenchTests) -> str:
+        path = await room.keep("patch.diff", answer.patch)
+        await flag(room, answer, path, tests.test_files)
+        way, tried = await patch_chain.apply(room, path)
+        answer.facts["applied"] = way or "failed"
+        if not way:
+            answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
+        return way
+
+
+async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
+    """What was drawn, as the patch that is applied, and what is to be told of it."""
+    answer = Answer()
+    if drawn.trouble:
+        answer.facts["drawing"] = drawn.trouble
+        answer.told.append(f"drawing the answer: {drawn.trouble}")
+    if drawn.diff is None:
+        answer.facts["patch"] = "too large"
+        return answer
+    answer.patch = await git_answers.patch_of(room, drawn.diff)
+    answer.facts["patch_bytes"] = str(len(answer.patch))
+    if not answer.patch:
+        answer.facts["patch"] = "empty"
+        answer.told.append("the answer changes nothing")
+    return answer
+
+
+async def flag(room: Room, answer: Answer, patch_file: str, tests: list[str]) -> None:
+    """Note which changes of an answer are to how tests are set up, or to the tests that grade it."""
+    paths = await git_answers.changed_paths(room, patch_file)
+    answer.facts["files_changed"] = str(len(paths))
+    if odd := git_answers.flagged(paths, tests):
+        answer.facts["flagged"] = ", ".join(odd)
+        answer.told += [f"flagged: {path} is changed" for path in odd[:_SHOWN_TESTS]]
+
+
+async def _evaluated(room: Room, script: str) -> Ran:
+    path = await room.keep("eval.sh", script.encode())
+    how = How(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
+    return await room.run(("/bin/bash", "--noprofile", "--norc", "-c", _RUN, path), how)

@@ -1,0 +1,177 @@
+"""SWE-Bench Pro: the answer's patch on a pristine checkout, the item's own script and parser."""
+
+import json
+import re
+import shlex
+
+from pydantic import ValidationError
+
+from benchyard.errors import ScorerFailed, UsageError
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.models.attachments import unpacked
+from benchyard.models.base import Model
+from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
+from benchyard.scorers import git_answers, python_kit, pythons, score
+from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
+from benchyard.scorers.swe_bench import Answer, drawn_answer, flag
+from benchyard.scorers.swebench_grading import Grade
+
+_MOST_LOG_BYTES = 64 * 1024**2
+_MOST_RESULT_BYTES = 32 * 1024**2
+_PASSED = "PASSED"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\b")
+_PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
+"""The result goes out by what the host keeps, not by a file that tests could have written."""
+
+
+class SweBenchProConfig(Model):
+    """What a `swe_bench_pro_scorer` is made of: the scenario's attachment has it."""
+
+
+class SweBenchProScorer(Scorer[SweBenchProConfig]):
+    """1.0 for an answer with which all tests pass that should, else 0.0."""
+
+    Config = SweBenchProConfig
+    draws = True
+
+    def __init__(self, config: SweBenchProConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self._drawn = git_answers.Drawn(None, "nothing was drawn")
+        self._python = ""
+
+    async def kits(self, kits: Kits) -> tuple[Kit, ...]:
+        kit = await python_kit.make(await pythons.choose(None), kits)
+        self._python = kit.target
+        return (kit,)
+
+    async def draw(self, room: Room) -> bytes:
+        self._drawn = await git_answers.draw(room)
+        return self._drawn.diff or b""
+
+    async def score(self, room: Room) -> Verdict:
+        files, spec = await self._graded()
+        await git_answers.check(room, spec.base_commit)
+        answer = await drawn_answer(room, self._drawn)
+        if not answer.patch:
+            return answer.verdict()
+        await _prepared(room, spec.base_commit)
+        await self._applied(room, answer, spec)
+        await _tests_restored(room, answer, spec, files[TESTS_PATCH])
+        ran = await _tested(room, spec, files[RUN_SCRIPT])
+        if ran.timed_out:
+            answer.facts["tests"] = "timed out"
+            answer.told.append("the tests timed out")
+            return answer.verdict(ran=ran)
+        passed = await self._parsed(room, files[PARSER], ran)
+        answer.facts["tests"] = "no result" if passed is None else "graded"
+        answer.facts["tests_exit_status"] = str(ran.exit_status)
+        return answer.verdict(_grade(spec, passed), ran)
+
+    async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
+        try:
+            packed = dict(unpacked(await self.context.attached(ATTACHMENT)))
+            files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
+            return files, SweBenchProTests.model_validate_json(packed[SPEC].content)
+        except (UsageError, KeyError, ValidationError) as error:
+            raise ScorerFailed(
+                f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
+            ) from error
+
+    async def _applied(self, room: Room, answer: Answer, spec: SweBenchProTests) -> None:
+        """Apply the text parts of the patch; as in the official harness, tests run either way."""
+        text = git_answers.without_binary(answer.patch)
+        if text != answer.patch:
+            answer.facts["binary_parts"] = "left out"
+        path = await room.keep("patch.diff", text)
+        await flag(room, answer, path, spec.test_files)
+        tried = await git_answers.run(room, ("git", "apply", "-v", path))
+        answer.facts["applied"] = "git apply -v" if tried.exit_status == 0 else "failed"
+        if tried.exit_status != 0:
+            answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
+
+    async def _parsed(self, room: Room, parser: bytes, ran: Ran) -> set[str] | None:
+        """The names of tests that passed; None where the parser found no results."""
+        paths = [
+            await room.keep(name, content)
+            for name, content in (
+                ("parser.py", parser),
+                ("stdout.log", ran.stdout),
+                ("stderr.log", ran.stderr),
+            )
+        ]
+        how = How(
+            env=python_kit.environment(self._python), user=git_answers.ROOT, most_output=_MOST_RESULT_BYTES
+        )
+        program = python_kit.program(self._python)
+        argv = ("/bin/bash", "--noprofile", "--norc", "-c", _PARSE, program, *paths)
+        return _passed(await room.run(argv, how))
+
+
+async def _prepared(room: Room, commit: str) -> None:
+    for command in (("git", "reset", "--hard", commit), ("git", "checkout", commit)):
+        ran = await git_answers.run(room, command)
+        if ran.exit_status != 0:
+            raise score.failed(f"{' '.join(command)} failed", ran)
+
+
+async def _tests_restored(room: Room, answer: Answer, spec: SweBenchProTests, tests: bytes) -> None:
+    """Have the tests of the solution: from its commit, else from the patch of the tests."""
+    if spec.restore:
+        ran = await git_answers.run(room, ("/bin/bash", "--noprofile", "--norc", "-c", spec.restore))
+        if ran.exit_status == 0:
+            answer.facts["tests_from"] = "the solution's commit"
+            return
+    for name in spec.test_files:
+        # Those that the base commit lacks are new in the patch.
+        taken = await git_answers.run(room, ("git", "checkout", spec.base_commit, "--", name))
+        if taken.exit_status != 0:
+            await git_answers.run(room, ("rm", "-rf", "--", name))
+    path = await room.keep("tests.patch", tests)
+    ran = await git_answers.run(room, ("git", "apply", "-v", path))
+    if ran.exit_status != 0:
+        raise score.failed("the patch of the tests does not apply; is it the scenario's image?", ran)
+    answer.facts["tests_from"] = "the patch of the tests"
+
+
+async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> Ran:
+    path = await room.keep("run_script.sh", script)
+    tests = shlex.quote(",".join(spec.tests_to_run))
+    lines = [*map(_export, spec.env_lines), f"exec bash {shlex.quote(path)} {tests}", ""]
+    entry = await room.keep("entry.sh", "\n".join(lines).encode())
+    how = How(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
+    return await room.run(("/bin/bash", "--noprofile", "--norc", entry), how)
+
+
+def _export(line: str) -> str:
+    """An `ENV` line as a shell has it; the old form has a blank in the place of `=`."""
+    rest = line.strip().removeprefix("ENV").strip()
+    name = _NAME.match(rest)
+    if name and not rest[name.end() :].startswith("="):
+        return f"export {name[0]}={shlex.quote(rest[name.end() :].strip())}"
+    return f"export {rest}"
+
+
+def _passed(ran: Ran) -> set[str] | None:
+    if ran.exit_status != 0 or ran.truncated or not ran.stdout.strip():
+        return None
+    try:
+        tests = json.loads(ran.stdout)["tests"]
+        return {str(test["name"]) for test in tests if test["status"] == _PASSED}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _grade(spec: SweBenchProTests, passed: set[str] | None) -> Grade:
+    found = passed or set()
+    missing = [name for name in (*spec.fail_to_pass, *spec.pass_to_pass) if name not in found]
+    return Grade(
+        is_resolved=passed is not None and not missing,
+        has_results=passed is not None,
+        fail_to_pass=_fraction(spec.fail_to_pass, found),
+        pass_to_pass=_fraction(spec.pass_to_pass, found),
+        failed=tuple(missing),
+    )
+
+
+def _fraction(names: list[str], passed: set[str]) -> float:
+    return sum(name in passed for name in names) / len(names) if names else 1.0

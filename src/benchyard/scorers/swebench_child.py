@@ -1,0 +1,57 @@
+"""Parses and grades a log with the `swebench` package: a program of its own, for one log.
+
+    python -I swebench_child.py SPEC LOG
+
+The specification is JSON; a report is printed as JSON. The package's `harness` imports clients of Docker,
+Modal and the hub as soon as it is touched, which grading needs nothing of: it is entered without that, in
+this process only, where nobody else can mind.
+"""
+
+import importlib
+import importlib.util
+import json
+import resource
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = "swebench"
+_HEAVY = "swebench.harness"
+_MEMORY_BYTES = 4 * 1024**3
+
+
+def main(spec_file: str, log_file: str) -> None:
+    """Print the report of a log."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    spec = json.loads(Path(spec_file).read_text())
+    print(json.dumps(report(spec, log_file)))  # noqa: T201  it is what this program is for
+
+
+def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
+    """What the package says of a log: `resolved`, the tests that passed and failed, and the two fractions."""
+    _enter()
+    grading = importlib.import_module(f"{_HEAVY}.grading")
+    test_spec = importlib.import_module(f"{_PACKAGE}.types").TestSpec(image="", eval_script_list=[], **spec)
+    instance = spec["instance_id"]
+    # What the patch is does not matter here, only that there is one.
+    prediction = {"instance_id": instance, "model_patch": "applied", "model_name_or_path": "answer"}
+    found: dict[str, Any] = grading.get_eval_report(test_spec, prediction, log_file, True)[instance]
+    if "tests_status" in found:
+        found["fail_to_pass"] = grading.compute_fail_to_pass(found["tests_status"])
+        found["pass_to_pass"] = grading.compute_pass_to_pass(found["tests_status"])
+    return found
+
+
+def _enter() -> None:
+    """Have the package's `harness` without running what is in its own file."""
+    package = importlib.util.find_spec(_PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        raise SystemExit(f"the package {_PACKAGE} is missing")
+    bare = types.ModuleType(_HEAVY)
+    bare.__path__ = [str(Path(package.submodule_search_locations[0]) / "harness")]
+    sys.modules[_HEAVY] = bare
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
