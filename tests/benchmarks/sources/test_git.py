@@ -1,8 +1,12 @@
 """Trees of git repositories: by commit, branch or tag, all or some folders, and nothing of them is run."""
 
+import base64
 import os
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +161,33 @@ def test_credentials_are_not_shown(tmp_path: Path) -> None:
     assert "git cannot get http://127.0.0.1:1/owner/name.git" in told.value.message
     assert "very-secret" not in told.value.message + repr(tree)
     assert not [path for path in tmp_path.rglob("*") if "secret" in path.name]
+
+
+def test_credentials_reach_who_asks_for_them(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization", ""))
+            self.send_response(404 if seen[-1] else 401)
+            self.send_header("WWW-Authenticate", 'Basic realm="here"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *_arguments: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            with pytest.raises(DatasetError, match="not found") as told:
+                git.asked(f"http://me:very-secret@127.0.0.1:{server.server_port}/owner/name@main")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "Basic " + base64.b64encode(b"me:very-secret").decode() in seen
+    assert "very-secret" not in told.value.message
 
 
 def test_without_git_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

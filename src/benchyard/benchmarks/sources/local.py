@@ -34,14 +34,19 @@ def files(source: HubDataset, given: Path) -> dict[str, Path]:
 
 
 def tree(source: GitTree, given: Path) -> Path:
-    """The folder of a copy of a repository, where all that the source names is there; raises DatasetError."""
+    """The folder of a copy of a repository, where all that the source names is there; raises DatasetError.
+
+    Where what was given holds one folder only, as archives of repositories do, that may be it.
+    """
     if not given.is_dir():
         raise DatasetError(f"{given} is no folder; give the folder of a copy of the repository")
+    inner = [path for path in given.iterdir() if path.is_dir() and not path.is_symlink()]
+    for folder in (given, *inner[: len(inner) == 1]):
+        if all(os.path.lexists(folder / path) for path in source.paths):
+            return folder
     missing = [path for path in source.paths if not os.path.lexists(given / path)]
-    if missing:
-        told = ", ".join(missing[:_SHOWN])
-        raise DatasetError(f"{given} lacks {told}; give the folder that has it, as in the repository")
-    return given
+    told = ", ".join(missing[:_SHOWN])
+    raise DatasetError(f"{given} lacks {told}; give the folder that has it, as in the repository")
 
 
 def is_official(source: HubDataset, found: Mapping[str, Path]) -> bool:
