@@ -110,9 +110,7 @@ def imported(client: Client, wish: Wish) -> Imported:
 def _push_all(
     client: Client, name: str, items: Iterator[Draft | Broken], wish: Wish
 ) -> tuple[list[Pushed], list[Broken]]:
-    known: dict[str, ScenarioView] = {
-        each.name: each for each in client.scenarios.list(search=f"{name}/", limit=_PAGE)
-    }
+    known = _Known(client)
     pushed: list[Pushed] = []
     broken: list[Broken] = []
     with Bar(f"scenarios of {name}") as bar:
@@ -122,11 +120,29 @@ def _push_all(
                 broken.append(item)
                 continue
             try:
-                draft = item
-                pushed.append(push_over(client, draft, known.get(draft.request.name), dry_run=wish.dry_run))
+                pushed.append(push_over(client, item, known.named(item.request.name), dry_run=wish.dry_run))
             except UsageError as error:
                 broken.append(Broken(item.request.name, error.message))
     return pushed, broken
+
+
+class _Known:
+    """Scenarios that the server has, asked for once for each set that they belong to.
+
+    A set is not always named like the benchmark: variants of one share scenarios.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._sets: dict[str, dict[str, ScenarioView]] = {}
+
+    def named(self, name: str) -> ScenarioView | None:
+        """The scenario of that name."""
+        prefix = name.partition("/")[0] + "/"
+        if prefix not in self._sets:
+            found = self._client.scenarios.list(search=prefix, limit=_PAGE)
+            self._sets[prefix] = {each.name: each for each in found}
+        return self._sets[prefix].get(name)
 
 
 def _with_network(items: Iterator[Draft | Broken], wish: Wish) -> Iterator[Draft | Broken]:

@@ -66,6 +66,8 @@ class ScoringRoom(Room):
             descriptor = await self._yard.driver.open_file(self._devbox, OpenFile(whole, "root"))
         except NotFound:
             return None
+        except UsageError as error:
+            raise ScorerFailed(f"{whole} could not be read: {error.message}") from error
         with os.fdopen(descriptor, "rb") as file:
             content = await asyncio.to_thread(file.read, limit + 1)
         if len(content) > limit:

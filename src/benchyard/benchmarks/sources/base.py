@@ -66,7 +66,19 @@ class GitTree:
             check_path(path)
 
 
-Source = HubDataset | GitTree
+@dataclass(frozen=True)
+class HubDatasets:
+    """Several datasets of the hub that make one benchmark; each is a folder, `owner--name`."""
+
+    parts: tuple[HubDataset, ...]
+
+    @property
+    def revision(self) -> str:
+        """All of theirs."""
+        return ", ".join(f"{each.dataset}@{each.revision}" for each in self.parts)
+
+
+Source = HubDataset | HubDatasets | GitTree
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """A source's files, on this machine: fetched once, whole and checked."""
 
+import hashlib
 import os
 from pathlib import Path
 
 from benchyard.benchmarks.sources import git, hub
 from benchyard.benchmarks.sources.asking import Hub
-from benchyard.benchmarks.sources.base import HubDataset, Limits, Progress, Source
+from benchyard.benchmarks.sources.base import HubDataset, HubDatasets, Limits, Progress, Source
 
 _LIMITS = Limits()
 
@@ -20,4 +21,20 @@ def fetch(
     if isinstance(source, HubDataset):
         place = Hub(os.environ.get("HF_ENDPOINT") or hub.ADDRESS, token or os.environ.get("HF_TOKEN"))
         return hub.fetch(source, cache / "hub", place, progress, limits)
+    if isinstance(source, HubDatasets):
+        found = {part: fetch(part, cache, progress, token, limits) for part in source.parts}
+        return _together(cache / "together" / hashlib.sha256(source.revision.encode()).hexdigest(), found)
     return git.fetch(source, cache / "git", progress, limits)
+
+
+def _together(folder: Path, found: dict[HubDataset, Path]) -> Path:
+    """A folder that shows those of several datasets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, place in found.items():
+        link = folder / part.dataset.replace("/", "--")
+        # By a rename, because somebody else may be at it too.
+        fresh = link.with_name(f"{link.name}.{os.getpid()}")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(place.absolute(), target_is_directory=True)
+        fresh.replace(link)
+    return folder

@@ -1,0 +1,118 @@
+"""What benchmarks share that ask for an answer in a file: their data files, and their scenarios.
+
+The devbox is a light one, from the default image. What is expected is in the scorer, which grades on the
+host; neither the prompt nor the devbox has it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchyard.benchmarks.base import ITEM_KEY, PUBLIC_KEY, Broken, Options
+from benchyard.benchmarks.folders import Folder
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.sources.records import Row, is_data, rows
+from benchyard.errors import DatasetError, UsageError
+from benchyard.models.scenarios import InputContext, ScenarioEnvironment, ScenarioRequest, ScoringContract
+
+PLACE = "/app"
+"""Where the work is done, and where the answer's file belongs."""
+MOST_FILES = 5000
+_DEEPEST = 4
+_MOST_LABEL = 1000
+
+
+@dataclass(frozen=True)
+class Question:
+    """One scenario: what is asked, where the answer goes, how it is graded, and an answer that is right."""
+
+    name: str
+    """`BENCHMARK/ITEM`."""
+    prompt: str
+    answer_path: str
+    scorer: str
+    """The type of the scorer."""
+    expected: Mapping[str, Any]
+    reference: str
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    """Labels; those that are None or empty are left out."""
+    seconds: float | None = None
+    """The time that an agent has for it, where its authors give one."""
+
+
+def draft(question: Question, options: Options) -> Draft:
+    """The scenario of a question."""
+    benchmark, _, item = question.name.partition("/")
+    labels = {
+        name: str(value)[:_MOST_LABEL] for name, value in question.metadata.items() if value not in (None, "")
+    }
+    scorer = {"type": question.scorer, "path": question.answer_path, "expected": dict(question.expected)}
+    request = ScenarioRequest(
+        name=question.name,
+        input_context=InputContext(problem_statement=question.prompt),
+        scoring_contract=ScoringContract.model_validate(
+            {"scoring_function_parameters": [{"name": "answer", "weight": 1.0, "scorer": scorer}]}
+        ),
+        environment_parameters=ScenarioEnvironment(working_directory=PLACE),
+        metadata={PUBLIC_KEY: benchmark, ITEM_KEY: item, **labels},
+        reference_output=question.reference,
+        validation_type="EVALUATION",
+        scoring_isolation="answer",
+        answer_paths=[question.answer_path],
+        agent_timeout_sec=question.seconds,
+    )
+    return Draft(Folder(options.work), request)
+
+
+def data_files(data: Path) -> list[Path]:
+    """The files with rows in a folder, or the file itself; raises UsageError where there are none."""
+    found = [data] if data.is_file() else sorted(_below(data, _DEEPEST))
+    found = [path for path in found if is_data(path)]
+    if not found:
+        raise UsageError(
+            f"{data}: there is no data in it: no .jsonl, .jsonl.gz, .json, .csv or .parquet file"
+        )
+    if len(found) > MOST_FILES:
+        raise UsageError(
+            f"{data}: it has more than {MOST_FILES} data files; give a folder with the data only"
+        )
+    return found
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"there is no file or folder {folder}")
+    for each in folder.iterdir():
+        if each.name.startswith("."):
+            continue
+        if each.is_file():
+            yield each
+        elif each.is_dir() and depth > 1:
+            yield from _below(each, depth - 1)
+
+
+def items(path: Path) -> Iterator[tuple[int, Row] | Broken]:
+    """The rows of a file with their numbers, from 1; where it breaks off, what is wrong with it."""
+    number = 0
+    try:
+        for number, row in enumerate(rows(path), start=1):
+            yield number, row
+    except DatasetError as error:
+        yield Broken(f"{path.name} row {number + 1}", error.message)
+
+
+def first(row: Row, *names: str) -> Any:
+    """What a row has under the first of these names that it has; None if it has none."""
+    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+
+
+def text(row: Row, *names: str) -> str:
+    """The text that a row has under one of these names; raises UsageError with the names it has."""
+    found = first(row, *names)
+    if not isinstance(found, str) or not found.strip():
+        told = " or ".join(f"`{name}`" for name in names)
+        raise UsageError(
+            f"it has no text {told}; it has: {', '.join(str(name)[:60] for name in list(row)[:20])}"
+        )
+    return found.strip()

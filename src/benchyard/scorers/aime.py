@@ -1,0 +1,18 @@
+"""Answers to AIME problems: an integer from 0 to 999."""
+
+from typing import ClassVar
+
+from benchyard.scorers.answers import AnswerConfig, GradedAnswer, Grader
+from benchyard.scorers.graders import aime
+
+
+class AimeConfig(AnswerConfig):
+    """What `expected` has is told by `graders/aime`."""
+
+    grader: ClassVar[Grader] = aime
+
+
+class AimeScorer(GradedAnswer):
+    """Grades by `graders/aime`."""
+
+    Config = AimeConfig

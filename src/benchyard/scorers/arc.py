@@ -1,0 +1,18 @@
+"""Answers to ARC-AGI tasks: two attempts at each test input."""
+
+from typing import ClassVar
+
+from benchyard.scorers.answers import AnswerConfig, GradedAnswer, Grader
+from benchyard.scorers.graders import arc
+
+
+class ArcConfig(AnswerConfig):
+    """What `expected` has is told by `graders/arc`."""
+
+    grader: ClassVar[Grader] = arc
+
+
+class ArcScorer(GradedAnswer):
+    """Grades by `graders/arc`."""
+
+    Config = ArcConfig

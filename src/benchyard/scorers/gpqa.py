@@ -1,0 +1,18 @@
+"""Answers to GPQA questions: the letter of an option."""
+
+from typing import ClassVar
+
+from benchyard.scorers.answers import AnswerConfig, GradedAnswer, Grader
+from benchyard.scorers.graders import gpqa
+
+
+class GpqaConfig(AnswerConfig):
+    """What `expected` has is told by `graders/gpqa`."""
+
+    grader: ClassVar[Grader] = gpqa
+
+
+class GpqaScorer(GradedAnswer):
+    """Grades by `graders/gpqa`."""
+
+    Config = GpqaConfig

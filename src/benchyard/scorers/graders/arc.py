@@ -1,0 +1,93 @@
+"""Grades ARC-AGI submissions: two attempts for each test input, compared cell by cell, shape included.
+
+`pair_fraction` is the part of the test inputs that one of their two attempts solves, which is how the
+official scorer counts a task; `task_solved` is 1 where all are.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MAIN = "pair_fraction"
+"""The reward that is the score."""
+MOST_BYTES = 1024**2
+"""Of an answer; a longer one is wrong."""
+
+_ATTEMPTS = ("attempt_1", "attempt_2")
+_LARGEST_SIDE = 30
+_COLOURS = 10
+
+
+def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
+    """The rewards of a submission; `expected` has the `outputs` of the test inputs, and the `task_id`."""
+    outputs = expected["outputs"]
+    pairs = _pairs(answer_text, expected["task_id"])
+    solved = sum(_solves(pairs[index], output) for index, output in enumerate(outputs) if index < len(pairs))
+    return {MAIN: solved / len(outputs), "task_solved": 1.0 if solved == len(outputs) else 0.0}
+
+
+def check(expected: Mapping[str, Any]) -> None:
+    """Raise ValueError unless this is what `grade` needs."""
+    outputs = expected.get("outputs")
+    if not isinstance(outputs, list) or not outputs or not all(is_grid(output) for output in outputs):
+        raise ValueError("`outputs` must be a list of grids, one for each test input")
+    if not isinstance(expected.get("task_id"), str):
+        raise ValueError("`task_id` must be a text")
+
+
+def is_grid(value: object) -> bool:
+    """Whether something is a list of rows of equal length, of integers from 0 to 9."""
+    if not isinstance(value, list) or not 1 <= len(value) <= _LARGEST_SIDE:
+        return False
+    if not all(isinstance(row, list) and 1 <= len(row) <= _LARGEST_SIDE for row in value):
+        return False
+    cells = [cell for row in value for cell in row]
+    right = all(type(cell) is int and 0 <= cell < _COLOURS for cell in cells)
+    return right and len({len(row) for row in value}) == 1
+
+
+def _pairs(text: str, task_id: str) -> list[Any]:
+    """The attempts at each test input; nothing if the text is no submission.
+
+    `{task_id: [...]}` is the official form; the list alone is how the official scorer has them in its files.
+    """
+    if len(text) > MOST_BYTES:
+        return []
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    pairs = found.get(task_id) if isinstance(found, dict) else found
+    return pairs if isinstance(pairs, list) else []
+
+
+def _solves(pair: object, output: list[list[int]]) -> bool:
+    if not isinstance(pair, dict):
+        return False
+    # Equal is not enough: to Python, true and 1.0 are 1.
+    return any(is_grid(grid) and grid == output for grid in (pair.get(name) for name in _ATTEMPTS))
+
+
+def text_of(content: bytes) -> str:
+    """The text of an answer's file; nothing if it is too long, or no UTF-8."""
+    try:
+        return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
+    except UnicodeDecodeError:
+        return ""
+
+
+def main(arguments: list[str]) -> int:
+    """`EXPECTED.json ANSWER_FILE`: print the rewards; an answer that is not there is wrong."""
+    expected = json.loads(Path(arguments[0]).read_bytes())
+    content = b""
+    if Path(arguments[1]).is_file():
+        with Path(arguments[1]).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    sys.stdout.write(json.dumps(grade(text_of(content), expected)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""Grades ReplicationBench submissions: numbers within an absolute tolerance, task by task.
+
+A task is right or wrong as a whole. Numbers may be off by their tolerance, which has the shape of what is
+expected, or is one number for all of it; where it is missing, it is 0. Lists have the same length; objects
+have every expected key, and may have more. `task_fraction` is the part of the tasks that is right.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+MAIN = "task_fraction"
+"""The reward that is the score; every task has one of its own beside it, `task.ID`."""
+MOST_BYTES = 1024**2
+"""Of an answer; a longer one is wrong."""
+
+_FENCE = "```"
+
+
+def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
+    """The rewards of a submission; `expected` has `values` and `tolerances`, both by the tasks' ids."""
+    found = submission(answer_text)
+    answers = found if isinstance(found, dict) else {}
+    values, tolerances = expected["values"], expected["tolerances"]
+    right = {
+        task: task in answers and _close(answers[task], value, tolerances.get(task, 0))
+        for task, value in values.items()
+    }
+    rewards = {f"task.{task}": float(each) for task, each in right.items()}
+    return {MAIN: sum(right.values()) / len(values), **rewards}
+
+
+def check(expected: Mapping[str, Any]) -> None:
+    """Raise ValueError unless this is what `grade` needs."""
+    if not isinstance(expected.get("values"), dict) or not expected["values"]:
+        raise ValueError("`values` must be an object: the id of each task, and what is expected")
+    if not isinstance(expected.get("tolerances"), dict):
+        raise ValueError("`tolerances` must be an object: the id of each task, and its tolerance")
+
+
+def submission(text: str) -> Any:
+    """What a text says as JSON, or as near to it as the official scorer takes; None if it says nothing.
+
+    It looks at the text, then at what is in braces, then between fences, then in brackets, and takes the
+    first that is JSON once its quotes are double ones.
+    """
+    if len(text) > MOST_BYTES:
+        return None
+    for piece in _pieces(text):
+        try:
+            return json.loads(piece)
+        except json.JSONDecodeError:
+            continue
+        except (ValueError, RecursionError):
+            return None
+    return None
+
+
+def _pieces(text: str) -> Iterator[str]:
+    yield text
+    plain = text.replace("'", '"')
+    yield from _enclosed(plain, "{", "}")
+    yield from _fenced(plain, f"{_FENCE}json")
+    yield from _fenced(plain, _FENCE)
+    yield from _enclosed(plain, "[", "]")
+
+
+def _enclosed(text: str, opening: str, closing: str) -> Iterator[str]:
+    """What is between brackets, whose inner ones follow each other at once and have none inside."""
+    marks = [(at, letter) for at, letter in enumerate(text) if letter in (opening, closing)]
+    shape = "".join("(" if letter == opening else ")" for _, letter in marks)
+    index = 0
+    while index < len(marks):
+        last = _end(shape, marks, index) if shape[index] == "(" else None
+        if last is None:
+            index += 1
+        else:
+            yield text[marks[index][0] : marks[last][0] + 1]
+            index = last + 1
+
+
+def _end(shape: str, marks: list[tuple[int, str]], start: int) -> int | None:
+    """Which bracket ends what the one at `start` begins; None if it does not end, or holds more."""
+    at = start + 1
+    while shape.startswith("()", at) and (at == start + 1 or marks[at][0] == marks[at - 1][0] + 1):
+        at += 2
+    return at if shape.startswith(")", at) else None
+
+
+def _fenced(text: str, opening: str) -> Iterator[str]:
+    at = text.find(opening)
+    while at >= 0:
+        begin = at + len(opening)
+        end = text.find(_FENCE, begin)
+        if end < 0:
+            return
+        yield text[begin:end].strip()
+        at = text.find(opening, end + len(_FENCE))
+
+
+def _close(actual: Any, value: Any, tolerance: Any) -> bool:
+    if value is None:
+        return actual is None
+    if _is_number(actual) and _is_number(value):
+        return _near(actual, value, tolerance)
+    if type(actual) is not type(value):
+        return False
+    if isinstance(value, dict):
+        return all(key in actual and _close(actual[key], value[key], _of(tolerance, key)) for key in value)
+    if isinstance(value, list):
+        return len(actual) == len(value) and all(
+            _close(actual[at], value[at], _of(tolerance, at)) for at in range(len(value))
+        )
+    return bool(actual == value)
+
+
+def _near(actual: float, value: float, tolerance: Any) -> bool:
+    allowed = tolerance if isinstance(tolerance, int | float) else 0
+    try:
+        return abs(actual - value) <= allowed
+    except OverflowError:
+        return False
+
+
+def _of(tolerance: Any, place: Any) -> Any:
+    """The tolerance of a part: its own, or what holds for the whole."""
+    if isinstance(tolerance, dict):
+        return tolerance.get(place, 0)
+    if isinstance(tolerance, list):
+        return tolerance[place] if isinstance(place, int) and place < len(tolerance) else 0
+    return tolerance
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def text_of(content: bytes) -> str:
+    """The text of an answer's file; nothing if it is too long, or no UTF-8."""
+    try:
+        return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
+    except UnicodeDecodeError:
+        return ""
+
+
+def main(arguments: list[str]) -> int:
+    """`EXPECTED.json ANSWER_FILE`: print the rewards; an answer that is not there is wrong."""
+    expected = json.loads(Path(arguments[0]).read_bytes())
+    content = b""
+    if Path(arguments[1]).is_file():
+        with Path(arguments[1]).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    sys.stdout.write(json.dumps(grade(text_of(content), expected)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,24 @@
+"""Runs a grader as the program that a task's folder has of it: one file, without the package."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def run(grader: ModuleType, folder: Path, expected: Any, answer: bytes | None) -> dict[str, float]:
+    """The rewards that it prints; None is an answer that is not there."""
+    assert grader.__file__
+    shutil.copy(grader.__file__, folder / "grade.py")
+    (folder / "expected.json").write_text(json.dumps(expected))
+    (folder / "answer").unlink(missing_ok=True)
+    if answer is not None:
+        (folder / "answer").write_bytes(answer)
+    command = [sys.executable, "-I", "-S", "grade.py", "expected.json", "answer"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
+    assert ended.stderr == b""
+    rewards: dict[str, float] = json.loads(ended.stdout)
+    return rewards
