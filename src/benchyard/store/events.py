@@ -32,8 +32,7 @@ class Events:
         rows = [{"parent": parent, "body": body} for body in bodies]
 
         def work(connection: Connection) -> None:
-            if rows:
-                _ADD.run_many(connection, rows)
+            _ADD.apply(connection, *rows)
 
         return work
 

@@ -49,7 +49,7 @@ class Rows(Generic[T]):
             known = select(self._ids).where(self._ids.in_([row["id"] for row in rows]))
             there = set(connection.execute(known).scalars())
             if new := [row for row in rows if row["id"] not in there]:
-                self.insert.run_many(connection, new)
+                self.insert.apply(connection, *new)
 
         return work
 
@@ -58,7 +58,7 @@ class Rows(Generic[T]):
         row = {"own_id": record.id, **self.values(record)}
 
         def work(connection: Connection) -> None:
-            self.update.run(connection, row)
+            self.update.apply(connection, row)
 
         return work
 
