@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from benchyard.errors import StoreError
 from benchyard.store.connections import database_errors
+from benchyard.store.statements import Statement
 
 R = TypeVar("R")
 
 _MOST_AT_ONCE = 100
+_BEGIN, _COMMIT = Statement(text("BEGIN IMMEDIATE")), Statement(text("COMMIT"))
 _PATIENCE_MS = 5000
 
 
@@ -121,9 +123,9 @@ class SqliteWriter:
         connection = self._connection = self._connection or self._engine.connect()
         try:
             self._wait_for(connection, patience)
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            _BEGIN.apply(connection, {})
             yield connection
-            connection.exec_driver_sql("COMMIT")
+            _COMMIT.apply(connection, {})
         except BaseException:
             self._undo(connection)
             raise
