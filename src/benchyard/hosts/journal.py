@@ -19,6 +19,7 @@ _logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _KEPT_WITHOUT_DISK = frozenset({"request.json", "executions", "shells"})
 _PAGE_BYTES = 4096
+_ENCODER = json.JSONEncoder(default=os.fspath)
 
 
 def checked_name(name: str) -> str:
@@ -32,7 +33,7 @@ def checked_name(name: str) -> str:
 
 def write_whole(path: str, content: Any) -> None:
     """Write a small JSON file so that no reader sees half of it, whoever is killed meanwhile."""
-    data = json.dumps(content, default=os.fspath).encode()
+    data = _ENCODER.encode(content).encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
