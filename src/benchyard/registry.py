@@ -26,11 +26,17 @@ _LONGEST_NAME = 256
 
 def names(room: str) -> list[str]:
     """The extensions of a room, in order, found without importing any of them."""
-    return sorted(_own(room) | {entry.name for entry in _entry_points(room)})
+    return list(_names_in(room, tuple(sys.path)))
 
 
 def load(room: str, name: str) -> type[Any]:
     """The class of that name; raises NotFound, or NotSupported if it cannot be imported."""
+    return _load_from(room, name, tuple(sys.path))
+
+
+@functools.cache
+def _load_from(room: str, name: str, path: tuple[str, ...]) -> type[Any]:
+    """What is loaded is loaded once."""
     if name not in names(room):
         raise NotFound(f"no {_KINDS[room].lower()} is called {name!r}; there are: {', '.join(names(room))}")
     try:
@@ -61,6 +67,11 @@ def _own(room: str) -> frozenset[str]:
         for module in pkgutil.iter_modules(package.__path__)
         if not module.ispkg and _defines(room, module)
     )
+
+
+@functools.cache
+def _names_in(room: str, path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(_own(room) | {entry.name for entry in _entry_points_in(room, path)}))
 
 
 def _entry_points(room: str) -> importlib.metadata.EntryPoints:

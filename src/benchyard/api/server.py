@@ -53,6 +53,7 @@ from benchyard.store.vault import Vault, write_private
 
 _GRACE_SECONDS = 3
 _BACKLOG = 2048
+_RINGS = (20_000, 20, 20)
 
 
 async def run(settings: Settings) -> None:
@@ -92,7 +93,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             settings=settings,
             host=host,
             images=images,
-            roster=Roster(store.collection("devboxes", Devbox), metrics.saw),
+            roster=Roster(store.live("devboxes", Devbox), metrics.saw),
             work=Work(),
             journal=Journal(settings.data / "logs"),
             vault=vault,
@@ -174,6 +175,8 @@ async def _serve(services: Services, door: _Door) -> None:
     gc.disable()
     app = build_app(services)
     gc.freeze()
+    # What a request or a trial makes is nearly always free of rings, and looking for them costs time.
+    gc.set_threshold(*_RINGS)
     gc.enable()
     config = uvicorn.Config(
         app,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.benchmarks import harbor_environments as environments
-from benchyard.benchmarks import marked, marked_toml
+from benchyard.benchmarks import marked, marked_lines
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.folders import MOST_YAML_BYTES, Folder
 from benchyard.benchmarks.harbor_environments import ROOT
@@ -99,7 +99,7 @@ class _Reader:
         self.options = options
         if not folder.has(NAME):
             raise UsageError(f"{folder.path} has no {NAME}; is it the folder of a task?")
-        self.found = marked_toml.read(folder.path / NAME, folder.text(NAME, MOST_YAML_BYTES))
+        self.found = marked_lines.toml(folder.path / NAME, folder.text(NAME, MOST_YAML_BYTES))
         self.file = marked.checked(self.found, TaskFile)
 
     def draft(self) -> Draft:

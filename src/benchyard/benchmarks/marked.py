@@ -1,9 +1,8 @@
 """YAML that a person wrote: read with the line of every value, so that a mistake can be pointed at."""
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -34,8 +33,15 @@ class Marked:
 
     path: Path
     data: Any
-    line: Callable[[Place], int]
-    """The line of a value, or of the nearest thing around it that is there."""
+    node: yaml.Node
+
+    def line(self, place: Place) -> int:
+        """The line of a value, or of the nearest thing around it that is there."""
+        node, mark = self.node, self.node.start_mark
+        for part in place:
+            if (found := _inside(node, part)) is not None:
+                mark, node = found
+        return int(mark.line) + 1
 
     def refuse(self, place: Place, why: str) -> UsageError:
         """The error that says what is wrong, and on which line."""
@@ -60,15 +66,7 @@ def read(path: Path, text: str) -> Marked:
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         # The last three are what the library makes of tags and dates that do not fit what they stand before.
         raise UsageError(f"{path}: this is no YAML: {' '.join(str(error).split())[:300]}") from error
-    return Marked(path, data, partial(_line, node))
-
-
-def _line(node: yaml.Node, place: Place) -> int:
-    mark = node.start_mark
-    for part in place:
-        if (found := _inside(node, part)) is not None:
-            mark, node = found
-    return int(mark.line) + 1
+    return Marked(path, data, node)
 
 
 def checked(marked: Marked, model: type[M]) -> M:
@@ -161,8 +159,8 @@ def _inside(node: yaml.Node, part: int | str) -> tuple[yaml.Mark, yaml.Node] | N
 def _told(marked: Marked, model: type[BaseModel], problem: ErrorDetails) -> str:
     place = tuple(problem["loc"])
     where = f"{marked.path}:{marked.line(place)}"
-    outer = ".".join(str(part) for part in _written(marked.data, place[:-1]))
-    shown = ".".join(str(part) for part in _written(marked.data, place))
+    outer = ".".join(str(part) for part in _written(marked.node, place[:-1]))
+    shown = ".".join(str(part) for part in _written(marked.node, place))
     if problem["type"] == "extra_forbidden":
         known = [name for each in _around(model, place[:-1]) for name in each.model_fields]
         return f"{where}: {outer + ': ' if outer else ''}{unknown(str(place[-1]), sorted(set(known)))}"
@@ -172,12 +170,12 @@ def _told(marked: Marked, model: type[BaseModel], problem: ErrorDetails) -> str:
     return f"{where}: {shown + ': ' if shown else ''}{problem['msg'].removeprefix('Value error, ')}{hint}"
 
 
-def _written(data: Any, place: Place) -> Iterator[int | str]:
+def _written(node: yaml.Node, place: Place) -> Iterator[int | str]:
     """The parts of a place that the file itself has: tags of unions are ours alone."""
     for part in place:
-        is_item = isinstance(data, list) and isinstance(part, int) and part < len(data)
-        if is_item or (isinstance(data, dict) and part in data):
-            data = data[part]
+        inner = _inside(node, part)
+        if inner is not None:
+            _, node = inner
             yield part
 
 

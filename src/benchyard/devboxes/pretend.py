@@ -31,6 +31,9 @@ from benchyard.errors import DevboxGone, NotFound
 _logger = logging.getLogger(__name__)
 
 
+_STATUS = json.dumps(asdict(Status(0))).encode()
+
+
 class PretendDriver(Driver):
     """Remembers which devboxes were asked for, and nothing else."""
 
@@ -66,8 +69,8 @@ class PretendDriver(Driver):
 
     async def exec(self, devbox_id: str, command: Command) -> None:
         self._require(devbox_id)
-        (command.folder / "stdout").touch()
-        (command.folder / "status.json").write_text(json.dumps(asdict(Status(0))))
+        _write(f"{command.folder}/stdout", b"")
+        _write(f"{command.folder}/status.json", _STATUS)
         self._events.put_nowait(ExecutionEnded(devbox_id, command.id))
 
     async def control(self, devbox_id: str, execution_id: str, control: Control) -> bool:
@@ -96,3 +99,11 @@ class PretendDriver(Driver):
     def _require(self, devbox_id: str) -> None:
         if devbox_id not in self._running:
             raise DevboxGone(f"devbox {devbox_id} does not run")
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)

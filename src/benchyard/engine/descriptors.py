@@ -43,6 +43,15 @@ async def write_pieces(descriptor: int, path: str, pieces: Pieces) -> int:
     return total
 
 
+async def write_content(descriptor: int, path: str, content: bytes) -> None:
+    """Write what is in memory already to a devbox's file, and close it."""
+    try:
+        with file_errors(path):
+            await asyncio.to_thread(write_all, descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
 async def read_all(descriptor: int, path: str, limit: int) -> bytes:
     """Read a devbox's file to its end and close it; raises TooLarge above the limit."""
     try:

@@ -6,11 +6,12 @@ from benchyard.store.vault import Vault
 
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH = 21
+_SPAN = len(_LETTERS) ** _LENGTH
 
 
 def id_from_bytes(prefix: str, source: bytes) -> str:
     """The id that these (at least 16, evenly spread) bytes stand for."""
-    number = int.from_bytes(source, "big")
+    number = int.from_bytes(source, "big") % _SPAN
     letters = []
     for _ in range(_LENGTH):
         number, rest = divmod(number, len(_LETTERS))

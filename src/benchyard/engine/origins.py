@@ -110,8 +110,11 @@ def check_built(blueprint: Blueprint) -> None:
 
 def merged(defaults: LaunchParameters, own: LaunchParameters | None) -> LaunchParameters:
     """A devbox's own launch parameters over those of what it starts from."""
-    given = _plain(own) if own else {}
-    below = _plain(defaults)
+    if own is None:
+        return defaults
+    if defaults == LaunchParameters():
+        return own
+    given, below = _plain(own), _plain(defaults)
     if "resource_size_request" in given:
         below = {name: value for name, value in below.items() if name not in _CUSTOM}
     nested, below_nested = given.pop("lifecycle", {}), below.pop("lifecycle", {})

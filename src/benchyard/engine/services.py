@@ -73,7 +73,8 @@ async def start(tools: Tools, devbox: Devbox, request: StartRequest) -> str | No
 
 async def stop(tools: Tools, devbox_id: str, *, keep_disk: bool) -> None:
     """End all services of a devbox, whether it is known or not."""
-    held = tools.host.running() | tools.host.with_disk()
+    # One that runs has its disk here.
+    held = tools.host.with_disk()
     for side in sorted(each for each in held if each.startswith(devbox_id) and main_of(each) == devbox_id):
         await tools.host.stop(side, keep_disk=keep_disk)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ class Work:
 
     def __init__(self) -> None:
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
+        self._kinds: Counter[str] = Counter()
+        """How many keys there are of each kind: what they begin with, up to the first slash."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def start(self, key: str, job: Job, *, finish: bool = False) -> None:
@@ -32,7 +35,10 @@ class Work:
         for task in earlier:
             task.cancel()
         task = asyncio.create_task(_run(key, earlier, job))
-        self._tasks.setdefault(key, set()).add(task)
+        if key not in self._tasks:
+            self._tasks[key] = set()
+            self._kinds[_kind(key)] += 1
+        self._tasks[key].add(task)
         task.add_done_callback(partial(self._forget, key))
         if finish:
             self._closing.add(task)
@@ -42,6 +48,8 @@ class Work:
         """The keys that have a job: those that begin so where it ends with a slash, else that one."""
         if prefix and not prefix.endswith("/"):
             return [prefix] if prefix in self._tasks else []
+        if prefix and not self._kinds[_kind(prefix)]:
+            return []
         return [key for key in self._tasks if key.startswith(prefix)]
 
     async def settle(self, prefix: str) -> None:
@@ -76,8 +84,12 @@ class Work:
     def _forget(self, key: str, task: asyncio.Task[None]) -> None:
         group = self._tasks.get(key, set())
         group.discard(task)
-        if not group:
-            self._tasks.pop(key, None)
+        if not group and self._tasks.pop(key, None) is not None:
+            self._kinds[_kind(key)] -= 1
+
+
+def _kind(key: str) -> str:
+    return key.partition("/")[0]
 
 
 async def _run(key: str, earlier: set[asyncio.Task[None]], job: Job) -> None:

@@ -1,6 +1,7 @@
 """The executions of one devbox: each a folder on disk, and in memory while it runs."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -95,7 +96,7 @@ class Executions:
         execution = Execution(folder, request, time.time_ns())
         noted = {**vars(request), "env": {**request.env}, "created_ns": execution.created_ns}
         try:
-            (folder / "request.json").write_text(json.dumps(noted))
+            _write(f"{folder}/request.json", json.dumps(noted))
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -159,12 +160,22 @@ class Executions:
 def _try_to_write(path: Path, text: str) -> None:
     """Write what must not keep an execution from ending; in place, for space that was set aside."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.truncate()
+        _write(os.fspath(path), text)
     except OSError as error:
         _logger.warning("%s could not be written: %s", path, error)
+
+
+def _write(path: str, text: str) -> None:
+    """Write a small file in place: for space that was set aside."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        data = text.encode()
+        written = os.write(descriptor, data)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.ftruncate(descriptor, len(data))
+    finally:
+        os.close(descriptor)
 
 
 def _load_all(folder: Path, known: Mapping[str, Execution]) -> list[Execution]:
@@ -175,10 +186,12 @@ def _load_all(folder: Path, known: Mapping[str, Execution]) -> list[Execution]:
 
 def _make(folder: Path) -> bool:
     """Make a folder; False if it was there."""
+    path = str(folder)
     try:
-        folder.mkdir(mode=0o700)
+        os.mkdir(path, 0o700)  # noqa: PTH102  (done for every command)
     except FileNotFoundError:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:
         return False
     return True

@@ -18,6 +18,8 @@ _logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _KEPT_WITHOUT_DISK = frozenset({"request.json", "executions", "shells"})
+_PAGE_BYTES = 4096
+_ENCODER = json.JSONEncoder(default=os.fspath)
 
 
 def checked_name(name: str) -> str:
@@ -29,10 +31,20 @@ def checked_name(name: str) -> str:
     return name
 
 
-def write_whole(path: Path, content: Any) -> None:
-    """Write a small JSON file so that no reader sees half of it."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(content, default=os.fspath))
+def write_whole(path: str, content: Any) -> None:
+    """Write a small JSON file so that no reader sees half of it, whoever is killed meanwhile."""
+    data = _ENCODER.encode(content).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        if max(size, len(data)) <= _PAGE_BYTES:
+            # One page is written at once, over what was there: a file in its place would cost the disk more.
+            os.write(descriptor, data.ljust(size))
+            return
+    finally:
+        os.close(descriptor)
+    part = Path(f"{path}.part")
+    part.write_bytes(data)
     part.rename(path)
 
 
@@ -66,13 +78,17 @@ class Journal:
     def write(self, entry: Entry) -> None:
         """Note a devbox, and whether it should run."""
         folder = self.folder(entry.request.id)
-        folder.mkdir(mode=0o700, exist_ok=True)
         # Its variables may be secrets: what has ended, or rests, needs none until it is started anew.
         env = {**entry.request.env} if entry.should_run else {}
         # Not `asdict`, which copies everything below too.
         request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
         request["mounts"] = [vars(each) for each in entry.request.mounts]
-        write_whole(folder / "request.json", {**vars(entry), "request": request})
+        noted = {**vars(entry), "request": request}
+        try:
+            write_whole(f"{folder}/request.json", noted)
+        except FileNotFoundError:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write_whole(f"{folder}/request.json", noted)
 
     def read(self, devbox_id: str) -> Entry | None:
         """What is noted about a devbox; None if there is nothing."""
@@ -94,9 +110,11 @@ class Journal:
     def disk(self, devbox_id: str) -> list[Path]:
         """Everything in a devbox's folder that is not a record of what happened in it."""
         folder = self.folder(devbox_id)
-        if not folder.is_dir():
+        try:
+            names = os.listdir(folder)  # noqa: PTH208  (names, of which hardly any becomes a path)
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return [path for path in folder.iterdir() if path.name not in _KEPT_WITHOUT_DISK]
+        return [folder / name for name in names if name not in _KEPT_WITHOUT_DISK]
 
     def with_disk(self) -> set[str]:
         """The devboxes that have a disk here."""

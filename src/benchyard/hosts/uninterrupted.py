@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Await something that must not be cut in half: a cancellation is delivered after it has ended."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -55,6 +55,9 @@ class ImageStore:
         self._folder = folder
         self._records = folder / "images"
         self._holds = folder / "holds"
+        self._holders: set[str] = set()
+        self._held: dict[str, Image] = {}
+        """What holders keep that began here; what others keep is read when it is asked for."""
         self.trees = self._trees = trees
         self._root = root
         self._layers = Layers(folder, trees)
@@ -75,6 +78,7 @@ class ImageStore:
         self._fingerprint = await asyncio.to_thread(host_fingerprint, self._root)
         for folder in (self._records, self._holds):
             await asyncio.to_thread(clear_partial_records, folder)
+        self._holders = {path.stem for path in self._holds.iterdir() if path.suffix == ".json"}
         await self._layers.clear()
         await self._refresh_host()
         await self._sweep()
@@ -227,34 +231,48 @@ class ImageStore:
     def hold(self, image: Image, holder: str) -> None:
         """Keep an image's layers as long as `holder` (a devbox) uses them, also over a restart."""
         check_id(holder)
-        path = self._holds / f"{holder}.json"
-        fresh = self._holds / f".{holder}.partial"
-        fresh.unlink(missing_ok=True)
+        path = f"{self._holds}/{holder}.json"
+        record = f"{self._records}/{image.id}.json"
         try:
             # The record's time tells when its image was last used.
-            os.utime(self._records / f"{image.id}.json")
-            os.link(self._records / f"{image.id}.json", fresh)
+            os.utime(record)
+            try:
+                os.link(record, path)
+            except FileExistsError:
+                self._hold_anew(record, holder)
         except FileNotFoundError as error:
             raise NotFound(f"there is no image {image.id!r} any more") from error
-        fresh.rename(path)
+        self._holders.add(holder)
+        self._held[holder] = image
+
+    def _hold_anew(self, record: str, holder: str) -> None:
+        """Let a holder that keeps an image keep this one instead, with no moment in which it keeps none."""
+        fresh = self._holds / f".{holder}.partial"
+        fresh.unlink(missing_ok=True)
+        os.link(record, fresh)
+        fresh.rename(self._holds / f"{holder}.json")
         # A rename between two names of one file does nothing.
         fresh.unlink(missing_ok=True)
 
     def holders(self) -> set[str]:
         """Everybody who keeps layers."""
-        return {path.stem for path in self._holds.iterdir() if path.suffix == ".json"}
+        return set(self._holders)
 
     async def held(self, holder: str) -> Image | None:
         """The image a holder keeps, as it was then."""
+        if holder in self._held or holder not in self._holders:
+            return self._held.get(holder)
         images, _ = read_records(self._holds, f"{holder}.json")
         return images[0] if images else None
 
     async def release(self, holder: str) -> None:
         """End a hold, if there is one; layers nobody needs any more are removed."""
         check_id(holder)
-        path = self._holds / f"{holder}.json"
         image = await self.held(holder)
-        path.unlink(missing_ok=True)
+        if holder in self._holders:
+            (self._holds / f"{holder}.json").unlink(missing_ok=True)
+            self._holders.discard(holder)
+            self._held.pop(holder, None)
         if image is not None and self._images.get(image.id) != image:
             await self._sweep(image.layers)
 

@@ -1,10 +1,11 @@
 """What all models share: the rules of the wire, and what the store needs of a record."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 from pydantic_core import PydanticCustomError
 
+_set = object.__setattr__
 MAX_INT = 2**53 - 1
 """The largest integer that every JSON client keeps exactly."""
 
@@ -35,6 +36,15 @@ class Model(BaseModel):
     """A part of the wire: frozen; fields of newer or older clients are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    def __copy__(self) -> Self:
+        """As pydantic does it, without the extra and private fields that no model here has."""
+        copied = self.__class__.__new__(self.__class__)
+        _set(copied, "__dict__", self.__dict__.copy())
+        _set(copied, "__pydantic_extra__", None)
+        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__.copy())
+        _set(copied, "__pydantic_private__", None)
+        return copied
 
 
 class Columns(NamedTuple):

@@ -57,7 +57,7 @@ class Collection(Generic[T]):
         """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
         row = {"id": record.id, **self.rows.values(record)}
         try:
-            await self._database.write(lambda connection: self.rows.insert.run(connection, row).rowcount)
+            await self._database.write(lambda connection: self.rows.insert.apply(connection, row))
         except IntegrityError as error:
             raise Conflict(f"{record.id} is there already", existing=True) from error
         return record
@@ -109,7 +109,7 @@ class Collection(Generic[T]):
             old = self._record(id, row.body)
             new = change(old)
             if new is not old:
-                self.rows.update.run(connection, {**key, **self.rows.values(new)})
+                self.rows.update.apply(connection, {**key, **self.rows.values(new)})
             return new
 
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, Integer, bindparam, insert, select
 
 from benchyard.store.statements import Statement
 from benchyard.store.tables import EVENTS
@@ -12,6 +12,13 @@ R = TypeVar("R")
 MOST_AT_ONCE = 1000
 
 _ADD = Statement(insert(EVENTS).values(parent=bindparam("parent"), body=bindparam("body")))
+
+_AFTER = Statement(
+    select(EVENTS.c.seq, EVENTS.c.body)
+    .where(EVENTS.c.parent == bindparam("own_parent"), EVENTS.c.seq > bindparam("last"))
+    .order_by(EVENTS.c.seq)
+    .limit(bindparam("most", type_=Integer))
+)
 
 
 class Reader(Protocol):
@@ -32,15 +39,13 @@ class Events:
         rows = [{"parent": parent, "body": body} for body in bodies]
 
         def work(connection: Connection) -> None:
-            if rows:
-                _ADD.run_many(connection, rows)
+            _ADD.apply(connection, *rows)
 
         return work
 
     async def after(self, parent: str, seq: int) -> list[tuple[int, str]]:
         """The next events of a thing, with their numbers; not all of them if there are many."""
-        query = select(EVENTS.c.seq, EVENTS.c.body).where(EVENTS.c.parent == parent, EVENTS.c.seq > seq)
-        query = query.order_by(EVENTS.c.seq).limit(MOST_AT_ONCE)
+        wanted = {"own_parent": parent, "last": seq, "most": MOST_AT_ONCE}
         return await self._database.read(
-            lambda connection: [(row.seq, row.body) for row in connection.execute(query)]
+            lambda connection: [(row.seq, row.body) for row in _AFTER.run(connection, wanted)]
         )

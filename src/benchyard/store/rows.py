@@ -1,6 +1,7 @@
 """The rows of a table: what a record looks like there, and the statements that every request needs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
@@ -12,6 +13,21 @@ from benchyard.store.statements import Statement
 T = TypeVar("T", bound=Record)
 
 MOST_NAME_BYTES = 2600
+
+
+@dataclass(frozen=True)
+class Putting:
+    """What replaces a record that only one writer changes, as a part of a transaction.
+
+    Of several for the same record in one transaction, all but the last can be left out.
+    """
+
+    id: str
+    row: dict[str, Any]
+    statement: Statement
+
+    def __call__(self, connection: Connection) -> None:
+        self.statement.apply(connection, self.row)
 
 
 class Rows(Generic[T]):
@@ -29,8 +45,8 @@ class Rows(Generic[T]):
         del values["id"]
         self.update = Statement(update(table).where(own_id).values(values))
 
-    def values(self, record: T) -> dict[str, Any]:
-        """What is kept of a record, beside its id."""
+    def values(self, record: T, body: str | None = None) -> dict[str, Any]:
+        """What is kept of a record, beside its id; `body` is its JSON, where that is there already."""
         columns = record.columns()
         return {
             "create_time_ms": record.create_time_ms,
@@ -38,7 +54,7 @@ class Rows(Generic[T]):
             "status": columns.status,
             "parent": columns.parent,
             "request_hash": record.request_hash,
-            "body": record.model_dump_json(),
+            "body": record.model_dump_json() if body is None else body,
         }
 
     def adding(self, records: Sequence[T]) -> Callable[[Connection], None]:
@@ -49,18 +65,13 @@ class Rows(Generic[T]):
             known = select(self._ids).where(self._ids.in_([row["id"] for row in rows]))
             there = set(connection.execute(known).scalars())
             if new := [row for row in rows if row["id"] not in there]:
-                self.insert.run_many(connection, new)
+                self.insert.apply(connection, *new)
 
         return work
 
-    def putting(self, record: T) -> Callable[[Connection], None]:
-        """What replaces a record that only one writer changes, as a part of a transaction."""
-        row = {"own_id": record.id, **self.values(record)}
-
-        def work(connection: Connection) -> None:
-            self.update.run(connection, row)
-
-        return work
+    def putting(self, record: T, body: str | None = None) -> Putting:
+        """What replaces a record that only one writer changes."""
+        return Putting(record.id, {"own_id": record.id, **self.values(record, body)}, self.update)
 
 
 def _name(text: str) -> str:

@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from benchyard.errors import StoreError
 from benchyard.store.connections import database_errors
+from benchyard.store.statements import Statement
 
 R = TypeVar("R")
 
 _MOST_AT_ONCE = 100
+_BEGIN, _COMMIT = Statement(text("BEGIN IMMEDIATE")), Statement(text("COMMIT"))
 _PATIENCE_MS = 5000
 
 
@@ -39,7 +41,10 @@ class SqliteWriter:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._queue: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        self._waiting: list[_Piece] = []
+        self._is_busy = False
+        """Whether the thread has something to write, or will be given it in a moment."""
+        self._queue: queue.SimpleQueue[list[_Piece] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._patience_ms = -1
@@ -52,38 +57,48 @@ class SqliteWriter:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
             self._thread.start()
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Piece(work, deadline, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting.append(_Piece(work, deadline, future))
+        if not self._is_busy:
+            self._is_busy = True
+            # Not at once: what others ask for in the same moment goes with it.
+            loop.call_soon(self._hand_over)
         return await future
 
     async def close(self) -> None:
         """Write what waits, and end."""
         self._is_closed = True
         if self._thread is not None:
+            while self._waiting:
+                self._hand_over()
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
+    def _hand_over(self) -> None:
+        pieces, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        self._is_busy = bool(pieces)
+        if pieces:
+            self._queue.put(pieces)
+
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            pieces, is_last = self._waiting(first)
+        while (pieces := self._queue.get()) is not None:
             self._write(pieces)
-            pieces[0].future.get_loop().call_soon_threadsafe(_tell, pieces)
-            if is_last:
-                break
+            pieces[0].future.get_loop().call_soon_threadsafe(self._tell, pieces)
         if self._connection is not None:
             self._connection.close()
 
-    def _waiting(self, first: _Piece) -> tuple[list[_Piece], bool]:
-        pieces = [first]
-        while len(pieces) < _MOST_AT_ONCE:
-            try:
-                piece = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if piece is None:
-                return pieces, True
-            pieces.append(piece)
-        return pieces, False
+    def _tell(self, pieces: Sequence[_Piece]) -> None:
+        for piece in pieces:
+            if piece.future.done():
+                # Whoever asked does not wait any more.
+                continue
+            if piece.error is not None:
+                piece.future.set_exception(piece.error)
+            else:
+                piece.future.set_result(piece.result)
+        # After those who were told: what they ask for next goes with what waits already.
+        pieces[0].future.get_loop().call_soon(self._hand_over)
 
     def _write(self, pieces: Sequence[_Piece]) -> None:
         try:
@@ -108,9 +123,9 @@ class SqliteWriter:
         connection = self._connection = self._connection or self._engine.connect()
         try:
             self._wait_for(connection, patience)
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            _BEGIN.apply(connection, {})
             yield connection
-            connection.exec_driver_sql("COMMIT")
+            _COMMIT.apply(connection, {})
         except BaseException:
             self._undo(connection)
             raise
@@ -130,14 +145,3 @@ class SqliteWriter:
             # Begun anew: what this one thinks of the file may be wrong.
             connection.invalidate()
             self._connection, self._patience_ms = None, -1
-
-
-def _tell(pieces: Sequence[_Piece]) -> None:
-    for piece in pieces:
-        if piece.future.done():
-            # Whoever asked does not wait any more.
-            continue
-        if piece.error is not None:
-            piece.future.set_exception(piece.error)
-        else:
-            piece.future.set_result(piece.result)

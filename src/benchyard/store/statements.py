@@ -1,9 +1,11 @@
 """Statements that are run very often: made into text once for each kind of database."""
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ClauseElement, Connection, CursorResult
+from sqlalchemy.exc import DBAPIError
 
 Parameters = Mapping[str, Any]
 
@@ -20,10 +22,22 @@ class Statement:
         text, order = self._text(connection)
         return connection.exec_driver_sql(text, _arranged(parameters, order))
 
-    def run_many(self, connection: Connection, rows: Sequence[Parameters]) -> None:
-        """Run it once for each row."""
+    def apply(self, connection: Connection, *rows: Parameters) -> None:
+        """Run it once for each row; it answers nothing."""
         text, order = self._text(connection)
-        connection.exec_driver_sql(text, [_arranged(row, order) for row in rows])
+        own = connection.connection.driver_connection
+        arranged = [_arranged(row, order) for row in rows]
+        if not isinstance(own, sqlite3.Connection):
+            if arranged:
+                connection.exec_driver_sql(text, arranged)
+            return
+        # All that SQLAlchemy keeps for a result takes longer than the statement itself.
+        try:
+            for row in arranged:
+                own.execute(text, row)
+        except sqlite3.Error as error:
+            told = DBAPIError.instance(text, None, error, sqlite3.Error, True, dialect=connection.dialect)
+            raise told from error
 
     def _text(self, connection: Connection) -> tuple[str, Sequence[str] | None]:
         dialect = connection.dialect

@@ -16,6 +16,7 @@ class Vault:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._key = _read_or_make(file)
+        self._roots: dict[str, bytes] = {}
 
     def seal(self, value: str) -> str:
         """The value, encrypted and authenticated."""
@@ -33,7 +34,9 @@ class Vault:
 
     def derive(self, purpose: str, message: str = "") -> bytes:
         """32 bytes that only this server can know, for one purpose and message."""
-        root = hmac.digest(self._key, purpose.encode(), hashlib.sha256)
+        root = self._roots.get(purpose)
+        if root is None:
+            root = self._roots[purpose] = hmac.digest(self._key, purpose.encode(), hashlib.sha256)
         return hmac.digest(root, message.encode(), hashlib.sha256)
 
 

@@ -46,6 +46,8 @@ class Scenarios:
         self.records = shelves.current
         self._revisions = shelves.revisions
         self._frozen: OrderedDict[str, Scenario] = OrderedDict()
+        self._as_it_was: OrderedDict[tuple[str, int], Scenario] = OrderedDict()
+        """The same under their own ids, as runs see them."""
         self._scorers = scorers
         self._origins = origins
 
@@ -83,11 +85,17 @@ class Scenarios:
 
     async def at(self, id: str, revision: int) -> Scenario:
         """The scenario as it was; raises NotFound."""
+        kept = self._as_it_was.get((id, revision))
+        if kept is not None:
+            return kept
         current = None if revision_id(id, revision) in self._frozen else await self.records.find(id)
         if current is not None and current.revision == revision:
             return current
-        kept = await self._revision(revision_id(id, revision))
-        return kept.model_copy(update={"id": id})
+        kept = (await self._revision(revision_id(id, revision))).model_copy(update={"id": id})
+        self._as_it_was[id, revision] = kept
+        while len(self._as_it_was) > _REMEMBERED:
+            self._as_it_was.popitem(last=False)
+        return kept
 
     async def _revision(self, id: str) -> Scenario:
         """A revision that was kept; it never changes, so it is remembered for a while."""
@@ -99,9 +107,9 @@ class Scenarios:
 
     async def freeze(self, scenario: Scenario) -> None:
         """Keep this revision as it is: a run is about to begin with it."""
-        frozen = scenario.frozen()
-        if frozen.id in self._frozen:
+        if revision_id(scenario.id, scenario.revision) in self._frozen:
             return
+        frozen = scenario.frozen()
         if await self._revisions.find(frozen.id) is None:
             await self._revisions.insert_once(frozen)
         await self._revision(frozen.id)

@@ -14,6 +14,7 @@ from benchyard.models.trials import Trial
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 from benchyard.store.events import Events
+from benchyard.store.rows import Putting
 from benchyard.store.tables import TABLES
 
 _MOST_AT_ONCE = 500
@@ -73,10 +74,11 @@ class Ledger:
         self._enqueue(trial.job_id, self._changes(trial, ()))
 
     def _changes(self, trial: Trial, new: Sequence[Trial]) -> list[Change]:
-        changes: list[Change] = [self.trials.rows.putting(trial)]
+        body = trial.model_dump_json()
+        changes: list[Change] = [self.trials.rows.putting(trial, body)]
         if new:
             changes.append(self.trials.rows.adding(new))
-        told = [_told(each) for each in (trial, *new)]
+        told = [_told(body), *(_told(each.model_dump_json()) for each in new)]
         return [*changes, self._events.adding(trial.job_id, told)]
 
     async def events(self, job_id: str, after: int) -> list[JobEvent]:
@@ -126,9 +128,12 @@ class Ledger:
             self._is_writing = False
 
     async def _keep(self, batch: Sequence[tuple[str, Sequence[Change], "asyncio.Future[None]"]]) -> None:
+        every = [change for _, changes, _ in batch for change in changes]
+        last = {change.id: change for change in every if isinstance(change, Putting)}
+
         def work(connection: Connection) -> None:
-            for _, changes, _ in batch:
-                for change in changes:
+            for change in every:
+                if not isinstance(change, Putting) or last[change.id] is change:
                     change(connection)
 
         error: Exception | None = None
@@ -145,6 +150,6 @@ class Ledger:
                     waiting.set()
 
 
-def _told(trial: Trial) -> str:
+def _told(body: str) -> str:
     """A trial as an event, made of what is kept of it: readers take of that what a view has."""
-    return f'{{"time_ms":{now_ms()},"type":"trial","trial":{trial.model_dump_json()}}}'
+    return f'{{"time_ms":{now_ms()},"type":"trial","trial":{body}}}'

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
-from benchyard.engine.descriptors import write_pieces
+from benchyard.engine.descriptors import write_content
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.egress import planned, require_gateway
 from benchyard.engine.ids import id_from_bytes
@@ -151,7 +151,7 @@ async def set_up(way: Way, launch: Launch) -> None:
                 raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
                 opening = way.desk.tools.host.open_fresh(devbox_id, path, "root", 0o755)
-                await write_pieces(await opening, path, iter([content]))
+                await write_content(await opening, path, content)
     except TimeoutError as error:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
 

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchyard.engine.descriptors import PIECE_BYTES, write_pieces
+from benchyard.engine.descriptors import write_content
 from benchyard.engine.homes import home_of
 from benchyard.engine.setup import completed
 from benchyard.engine.tools import Tools
@@ -68,8 +68,7 @@ class DevboxRoom(Room):
 
     async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:
         try:
-            pieces = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
-            await write_pieces(await opening, path, pieces)
+            await write_content(await opening, path, content)
         except UsageError as error:
             raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
 
@@ -120,6 +119,8 @@ class DevboxRoom(Room):
         )
 
     async def _end(self, state: ExecutionState, stream: str, size: int, most: int) -> bytes:
+        if not size:
+            return b""
         start = max(0, size - most)
         pieces = self._tools.host.output(state.devbox_id, state.id, stream, start, follow=False)
         return b"".join([piece async for piece in pieces])[-most:]
