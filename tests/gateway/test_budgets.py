@@ -207,3 +207,36 @@ def test_a_budget_without_limits_adds_nothing_up() -> None:
             raise AssertionError
 
     assert budgets.refusal(Budget(), Untouchable(), "job") is None
+
+
+@live
+async def test_requests_that_are_no_calls_are_counted_as_requests_only(tmp_path: Path) -> None:
+    async with Station(tmp_path / "gateway") as station:
+        await station.grant(budget=Budget(requests=3))
+        assert (await station.ask("/anthropic/v1/models", method="GET")).status == 200
+        assert (await station.ask("/anthropic/v1/messages/count_tokens")).status == 200
+        assert (await station.ask()).status == 200
+        spent = await station.spent()
+        assert (spent.calls, spent.others, spent.requests, spent.over_budget) == (1, 2, 3, None)
+        late = await station.ask("/anthropic/v1/models", method="GET")
+        assert (late.status, len(station.behind.seen)) == (402, 3)
+        assert "3 of 3 requests" in late.body.decode()
+        refused(await station.ask(), "3 of 3 requests")
+        spent = await station.spent()
+        assert (spent.requests, spent.over_budget is not None) == (3, True)
+        assert [call.path for call in await station.calls()] == ["/v1/messages"]
+
+
+@live
+async def test_a_job_counts_requests_that_are_no_calls_also_after_a_crash(tmp_path: Path) -> None:
+    budget = Budget(requests=2)
+    async with Station(tmp_path / "gateway") as station:
+        await station.grant(group="job", group_budget=budget)
+        assert (await station.ask("/anthropic/v1/models", method="GET")).status == 200
+        assert (await station.spent()).requests == 1
+    async with Station(tmp_path / "gateway") as station:
+        assert (await station.grant(group="job", group_budget=budget)).requests == 1
+        await station.grant(id="other", token="other-token-0123456789", group="job", group_budget=budget)
+        other = {"x-api-key": "other-token-0123456789"}
+        assert (await station.ask(headers=other)).status == 200
+        refused(await station.ask(), "the budget of the job is used up: 2 of 2 requests")

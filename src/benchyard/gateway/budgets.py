@@ -16,9 +16,9 @@ def refusal(budget: Budget, tallies: Iterable[Tally], whose: str) -> str | None:
         return None
     counted = list(tallies)
     spent = [tally.spent for tally in counted]
-    calls = sum(each.calls for each in spent)
-    if budget.requests is not None and calls >= budget.requests:
-        return f"the budget of the {whose} is used up: {calls} of {budget.requests} requests"
+    asked = sum(each.requests for each in spent)
+    if budget.requests is not None and asked >= budget.requests:
+        return f"the budget of the {whose} is used up: {asked} of {budget.requests} requests"
     tokens = sum(each.usage.total_tokens for each in spent)
     if budget.tokens is not None and tokens >= budget.tokens:
         return f"the budget of the {whose} is used up: {tokens} of {budget.tokens} tokens"

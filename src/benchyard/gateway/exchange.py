@@ -75,6 +75,8 @@ class Exchange:
         try:
             await self._recorder.room()
             if asked.dialect is None:
+                if words := await self._ledger.admit_other(asked.account):
+                    raise Refused("budget", words)
                 return await self._answered(asked, _outgoing(asked), _Heard())
             return await self._recorded(asked, asked.dialect)
         finally:

@@ -61,6 +61,8 @@ class Spent:
 
     calls: int = 0
     """Calls of models that were passed on."""
+    others: int = 0
+    """Requests that were passed on and are no calls of a model, such as lists of models."""
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
@@ -71,3 +73,8 @@ class Spent:
     """What the last call failed with, in a line; None if it was answered well."""
     last_status: int | None = None
     """Of the last call; 0 if there was no answer."""
+
+    @property
+    def requests(self) -> int:
+        """What a budget of requests counts."""
+        return self.calls + self.others

@@ -11,6 +11,7 @@ from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.gateway import budgets
 from benchyard.gateway.grants import Budget, Grant, Spent
 from benchyard.gateway.protocol import checked
+from benchyard.gateway.reading import OTHERS
 from benchyard.gateway.recording import Recorder
 from benchyard.gateway.tally import Tally
 
@@ -74,6 +75,19 @@ class Ledger:
 
     async def admit(self, account: Account) -> int | str:
         """The number of one more call, which is counted; or why a budget refuses it."""
+        return await self._refusal(account) or account.tally.begin()
+
+    async def admit_other(self, account: Account) -> str | None:
+        """Count a request that is no call of a model; or why a budget refuses it."""
+        words = await self._refusal(account)
+        if words is None:
+            grant = account.grant
+            self._recorder.note(grant.id, OTHERS, str(account.tally.pass_on()))
+            if grant.group is not None:
+                self._recorder.note(grant.id, "group", grant.group)
+        return words
+
+    async def _refusal(self, account: Account) -> str | None:
         grant = account.grant
         members = list(self._groups[grant.group].values()) if grant.group is not None else []
         counted = [account.tally] if _counts_usage(grant.budget) else []
@@ -82,9 +96,7 @@ class Ledger:
         # Nothing is awaited from here on: between a look at the budgets and the count nobody else comes in.
         words = budgets.refusal(grant.budget, [account.tally], "trial")
         words = words or budgets.refusal(grant.group_budget, members, "job")
-        if words is None:
-            return account.tally.begin()
-        if account.tally.spent.over_budget is None:
+        if words is not None and account.tally.spent.over_budget is None:
             account.tally.refuse(words)
             self._recorder.note(grant.id, "over_budget", words)
         return words

@@ -18,7 +18,7 @@ from benchyard.errors import UsageError
 from benchyard.gateway.calls import Usage
 from benchyard.gateway.grants import Budget, Grant, Spent, Upstream
 
-VERSION = f"{importlib.metadata.version('benchyard')}/1"
+VERSION = f"{importlib.metadata.version('benchyard')}/2"
 """Of the package, and of what is said here: a gateway of another one is not asked for anything new."""
 SOCKET = "control.sock"
 LOCK = "gateway.lock"

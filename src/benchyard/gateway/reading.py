@@ -18,6 +18,8 @@ from benchyard.gateway.grants import Spent
 
 INTERRUPTED = "interrupted"
 """What a call failed with that has no end: it is in flight, or was when the gateway was killed."""
+OTHERS = "others"
+"""The fact about a grant that counts its requests which were no calls of a model."""
 _PATIENCE_SECONDS = 30.0
 
 
@@ -74,6 +76,7 @@ def read_kept(file: Path) -> Kept:
     last = rows[-1] if rows else None
     spent = Spent(
         calls=len(rows),
+        others=int(meta.get(OTHERS, 0)),
         usage=usage,
         cost_usd=cost if known else None,
         rate_limited_ms=sum(row["limited_ms"] or 0 for row in rows),

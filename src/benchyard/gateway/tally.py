@@ -36,6 +36,11 @@ class Tally:
         self._spent = replace(self._spent, calls=self._spent.calls + 1)
         return self._last_number
 
+    def pass_on(self) -> int:
+        """Count a request that is no call of a model; how many there are."""
+        self._spent = replace(self._spent, others=self._spent.others + 1)
+        return self._spent.others
+
     def end(self, metering: "asyncio.Future[Metered]") -> None:
         """Count what a call comes to, as soon as that is known."""
         self._settling.add(metering)

@@ -107,11 +107,17 @@ def _left(budget: Budget, spent: AskedBudget) -> Budget:
 
 def spent_by(trials: Iterable[Trial]) -> AskedBudget:
     """What trials have used together, of which the gateway keeps no records any more."""
-    used = [trial.usage for trial in trials if trial.usage.get("model_calls")]
+    trials = list(trials)
+    used = [trial.usage for trial in trials if _requests(trial)]
     costs = [each.get("cost_usd") for each in used]
     known = [cost for cost in costs if cost is not None]
     return AskedBudget(
-        requests=int(sum(each["model_calls"] for each in used)),
+        requests=sum(map(_requests, trials)),
         tokens=int(sum(each.get("input_tokens", 0) + each.get("output_tokens", 0) for each in used)),
         usd=sum(known) if len(known) == len(costs) else None,
     )
+
+
+def _requests(trial: Trial) -> int:
+    """How often a trial asked; one of an earlier server counted calls of models only."""
+    return int(trial.usage.get("requests", trial.usage.get("model_calls", 0)))

@@ -82,9 +82,10 @@ class Spending:
         if not record.is_file():
             return
         calls = await asyncio.to_thread(self.grants.records.calls, grant_id)
-        if calls:
-            content = await asyncio.to_thread(telling.trajectory, calls)
-            await self.traces.keep(run_id, numbered(TRAJECTORY_NAME, telling.number), content, "atif")
+        if not calls:
+            return
+        content = await asyncio.to_thread(telling.trajectory, calls)
+        await self.traces.keep(run_id, numbered(TRAJECTORY_NAME, telling.number), content, "atif")
         if record.stat().st_size <= MOST_RECORD_BYTES:
             shown = await asyncio.to_thread(cleaned, record, telling.clean.data)
             await self.traces.keep(run_id, numbered(CALLS_NAME, telling.number), shown, "file")
@@ -110,6 +111,7 @@ def usage_of(spent: Spent) -> dict[str, float]:
         "cached_tokens": used.cached_tokens,
         "reasoning_tokens": used.reasoning_tokens,
         "model_calls": spent.calls,
+        "requests": spent.requests,
     }
     if spent.rate_limited_ms:
         told["rate_limited_ms"] = spent.rate_limited_ms
