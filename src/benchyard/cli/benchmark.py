@@ -37,12 +37,17 @@ PUBLIC_COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
     "NAME": lambda view: view.name,
     "IMPORTED": lambda view: len(view.scenario_ids) or "no",
     "SIZE": lambda view: view.metadata.get("size") or len(view.scenario_ids),
-    "LICENCE": lambda view: view.metadata.get("licence", ""),
-    "NEEDS": lambda view: view.metadata.get("needs", ""),
-    "ID": lambda view: view.id,
+    "LICENCE": lambda view: _short(view.metadata.get("licence", "")),
+    "NEEDS": lambda view: _short(view.metadata.get("needs", "")),
 }
+"""`-o json` has all of it."""
+_WIDTH = 40
 _FIRST = "first-task"
 _CATEGORY_KEYS = ("category", "categories", "difficulty", "domain", "language", "year", "repo")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 @click.group()
