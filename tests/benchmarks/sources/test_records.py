@@ -198,7 +198,7 @@ def test_any_text_is_a_list_or_refused(text: str) -> None:
     assert isinstance(found, list)
 
 
-NO_LISTS = [
+NO_LISTS: list[object] = [
     None,
     1,
     {},
