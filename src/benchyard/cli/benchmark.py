@@ -119,7 +119,7 @@ def pull(given: str, folder: Path, force: bool) -> None:
     "--from",
     "local",
     type=click.Path(exists=True, path_type=Path),
-    help="A copy of a public benchmark's data: a file or a folder.",
+    help="A copy of a public benchmark's data: a file, a folder, or a tar of it.",
 )
 @click.option("--variant", help="Of public benchmarks that have several, such as `instruct`.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For sets whose items are shuffled.")

@@ -1,6 +1,5 @@
 """Data sets as the command line fetches them: where they are kept, and how far it is."""
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -9,16 +8,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-FOLDER_VARIABLE = "BENCHYARD_DATASETS"
+from benchyard.settings import default_datasets_folder
+
 _TELL_SECONDS = 2.0
 
 
 def cache_folder() -> Path:
     """Where fetched data sets are kept."""
-    if given := os.environ.get(FOLDER_VARIABLE):
-        return Path(given)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "benchyard/datasets"
+    return default_datasets_folder()
 
 
 class Bar:

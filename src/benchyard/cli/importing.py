@@ -14,9 +14,9 @@ from benchyard.benchmarks import catalog, task_sets
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, Benchmark, Broken, Options
 from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.benchmarks.sources import git
+from benchyard.benchmarks.sources import archives, git
 from benchyard.benchmarks.sources.base import Source
-from benchyard.benchmarks.sources.fetching import fetch
+from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.benchmarks.writing import slug
 from benchyard.cli.datasets import Bar, cache_folder
 from benchyard.cli.pushing import Pushed, push_over, push_set
@@ -172,16 +172,17 @@ def _public(wish: Wish, name: str, work: Path) -> Found:
     about = benchmark.about
     _check_variant(wish, about.variants)
     click.echo(f"{about.title}: {about.licence}; please cite: {about.citation}", err=True)
-    data = wish.local or _fetched(benchmark.source, wish)
+    data = archives.unpacked(wish.local, work / "copy") if wish.local else _fetched(benchmark.source, wish)
     variant = f"-{wish.variant}" if wish.variant and wish.variant != about.variants[0] else ""
-    options = Options(work, wish.variant, wish.seed)
+    options = Options(work / "made", wish.variant, wish.seed)
+    options.work.mkdir()
     request = BenchmarkRequest(
         name=wish.name or name + variant,
         description=about.summary,
         attribution=f"{about.citation}. {about.licence}. {about.home}",
         metadata={
             PUBLIC_KEY: name,
-            REVISION_KEY: "local copy" if wish.local else benchmark.source.revision,
+            REVISION_KEY: "local copy" if wish.local else commit_of(benchmark.source, data),
             "title": about.title,
             "licence": about.licence,
             "size": str(about.size),
@@ -217,7 +218,8 @@ def _fetched(source: Source, wish: Wish) -> Path:
         with Bar(wish.given) as bar:
             return fetch(source, cache_folder(), bar, wish.token)
     except BenchyardError as error:
-        raise type(error)(f"{error.message}. With a copy of the data: --from PATH") from error
+        more = "" if "--from" in error.message else ". With a copy of the data: --from PATH"
+        raise type(error)(error.message + more, **error.details) from error
 
 
 def _folder(wish: Wish, folder: Path, work: Path, revision: str | None = None) -> Found:

@@ -12,7 +12,7 @@ import pytest
 
 from benchyard.benchmarks.sources import git
 from benchyard.benchmarks.sources.base import GitTree, Limits, Silent
-from benchyard.benchmarks.sources.fetching import fetch
+from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.errors import DatasetError, UsageError
 
 
@@ -90,7 +90,7 @@ def test_a_branch_is_remembered_for_when_nobody_answers(tmp_path: Path, reposito
     subprocess.run(["git", "clone", "--quiet", "--bare", str(repository.path), str(copy)], check=True)
     tree = GitTree(f"file://{copy}", "main")
     folder = fetch(tree, tmp_path / "cache", Silent())
-    assert git.commit_of(folder) == repository.second
+    assert commit_of(tree, folder) == repository.second
     copy.rename(tmp_path / "gone")
     assert fetch(tree, tmp_path / "cache", Silent()) == folder
 

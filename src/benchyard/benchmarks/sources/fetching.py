@@ -27,6 +27,14 @@ def fetch(
     return git.fetch(source, cache / "git", progress, limits)
 
 
+def commit_of(source: Source, folder: Path) -> str:
+    """The commit of what `fetch` gave: that of a branch is known only then."""
+    if isinstance(source, HubDatasets):
+        found = {part: (folder / part.dataset.replace("/", "--")).resolve().name for part in source.parts}
+        return ", ".join(f"{part.dataset}@{commit}" for part, commit in found.items())
+    return folder.name if isinstance(source, HubDataset) else git.commit_of(folder)
+
+
 def _together(folder: Path, found: dict[HubDataset, Path]) -> Path:
     """A folder that shows those of several datasets."""
     folder.mkdir(parents=True, exist_ok=True)
