@@ -106,13 +106,28 @@ def test_results_that_no_request_carries_are_found_in_the_stream() -> None:
     claude = {"message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a"}]}}
     opencode = {"type": "tool_use", "part": {"callID": "c1", "state": {"output": "b"}}}
     response = {"type": "toolResponse", "id": "g1", "toolResult": {"value": {"content": [{"text": "c"}]}}}
+    codex = {"type": "function_call_output", "call_id": "call_1", "output": "d"}
     for name, event, found in (
         ("claude-code", {"type": "user", **claude}, {"t1": "a"}),
         ("opencode", opencode, {"c1": "b"}),
         ("goose", message(response), {"g1": "c"}),
         ("codex", claude, {}),
+        ("codex", {"type": "response_item", "payload": codex}, {"call_1": "d"}),
+        ("mini-swe-agent", {"type": "exit", "tool_call_id": "m1", "content": "e"}, {"m1": "e"}),
     ):
         assert catalog.make(name, {}).trailing(json.dumps(event)) == found
+
+
+def test_results_of_gemini_cli_are_found_by_id_and_by_name() -> None:
+    def trailing(*events: dict[str, str]) -> dict[str, str]:
+        return dict(catalog.make("gemini-cli", {}).trailing("\n".join(map(json.dumps, events))))
+
+    first = {"type": "tool_use", "tool_name": "run", "tool_id": "run__call_1"}
+    result = {"type": "tool_result", "tool_id": "run__call_1", "output": "f"}
+    second = {"type": "tool_use", "tool_name": "run", "tool_id": "run__call_2"}
+    assert trailing(first, result) == {"call_1": "f", "run": "f"}
+    # The second has not ended: what the first one said is not its result.
+    assert trailing(first, result, second) == {"call_1": "f"}
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -106,7 +106,10 @@ def test_codex_gets_a_provider_that_speaks_responses(provider: str) -> None:
     assert 'wire_api="responses"' in settings
     assert "supports_websockets=false" in settings
     assert words[words.index("-m") + 1] == "gpt-x"
-    assert words[-3:] == ["-", "<", "/run/benchyard/prompt.md"]
+    end = words.index("status=$?")
+    assert words[end - 3 : end] == ["-", "<", "/run/benchyard/prompt.md"]
+    # What is printed afterwards does not change how it ended.
+    assert words[-2:] == ["exit", "$status"]
     assert "--disable plugins" in launch.command
 
 

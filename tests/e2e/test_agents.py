@@ -52,7 +52,8 @@ def test_what_was_said_is_a_trajectory_with_the_same_totals(yard: AgentYard, nam
     steps = [step for step in trajectory.steps if step.source == "agent"]
     used = [step for step in steps if step.tool_calls]
     assert len(used) >= 2, content["steps"]
-    assert all(step.observation and step.observation.results for step in used[:2]), content["steps"]
+    # Also the last one, which some agents tell nobody of.
+    assert all(step.observation and step.observation.results for step in used), content["steps"]
 
 
 def row_version(row: dict[str, Any], yard: AgentYard) -> str:

@@ -1,5 +1,6 @@
 """What cannot be is refused before anything is started; what the gateway refuses ends an agent in time."""
 
+import json
 from typing import Any
 
 import pytest
@@ -60,10 +61,18 @@ def test_a_budget_that_is_used_up_ends_the_agent_and_what_it_left_is_scored(
     yard: AgentYard, named: Named, budget: dict[str, float]
 ) -> None:
     yard.model.reset()
-    row = yard.job(named.config(), names=SOLVED, trial_budget=budget).row()
+    job = yard.job(named.config(), names=SOLVED, trial_budget=budget)
+    row = job.row()
     assert (row["state"], row["score"]) == ("COMPLETED", 0.0)
     assert row["attempts"][0]["ended_by"] == "budget"
-    assert len(yard.model.ledger.calls(titles=True)) == (0 if 0 in budget.values() else 1)
+    called = len(yard.model.ledger.calls(titles=True))
+    (trial,) = job.trials()
+    assert trial["usage"]["model_calls"] == called
+    if "requests" in budget:
+        # An agent may ask which models there are first.
+        assert trial["usage"]["requests"] == budget["requests"] >= called
+    else:
+        assert called == 1
 
 
 def test_a_wrong_key_is_the_agents_failure_and_says_so(yard: AgentYard) -> None:
@@ -81,3 +90,12 @@ def test_a_provider_that_says_to_come_back_later_is_waited_for(yard: AgentYard) 
         row = job.row()
     assert row["state"] == "COMPLETED"
     assert job.trials()[0]["usage"]["rate_limited_ms"] >= 2000
+
+
+def test_the_last_result_is_told_of_an_agent_whose_budget_was_used_up(yard: AgentYard) -> None:
+    row = yard.job(CODEX.config(), names=SOLVED, trial_budget={"requests": 2}).row()
+    assert row["attempts"][0]["ended_by"] == "budget"
+    content = json.loads(yard.trace(row["scenario_run_id"], "trajectory.json"))
+    used = [step for step in content["steps"] if step.get("tool_calls")]
+    assert len(used) == 2
+    assert all(step["observation"]["results"] for step in used), used

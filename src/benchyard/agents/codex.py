@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from benchyard.agents import packages, streams
@@ -17,7 +17,13 @@ _COMMAND = """\
 mkdir -p "$state/codex" && ln -s {native} "$state/codex/sessions"
 CODEX_HOME="$state/codex" {program} exec --json --skip-git-repo-check \
 --dangerously-bypass-approvals-and-sandbox --disable plugins -m {model} {settings}{again} - < {prompt}
+status=$?
+cat {native}/*/*/*/rollout-*.jsonl 2>/dev/null | grep -F '_call_output"' | tail -n 4 | tail -c {most}
+exit $status
 """
+_MOST_RESULTS_BYTES = 24_000
+"""What its stream says of its end must be among the last that it printed."""
+_RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
 class CodexAgent(PublishedAgent[PublicConfig]):
@@ -43,6 +49,7 @@ class CodexAgent(PublishedAgent[PublicConfig]):
             settings=" ".join(f"-c {shlex.quote(each)}" for each in _settings(task, access)),
             again=" resume --last" if task.continues else "",
             prompt=shlex.quote(task.prompt_file),
+            most=_MOST_RESULTS_BYTES,
         )
         return Launch(command, env={_KEY: access.token})
 
@@ -51,6 +58,15 @@ class CodexAgent(PublishedAgent[PublicConfig]):
         if turn is None or turn.get("type") != "turn.failed":
             return None
         return streams.said(turn.get("error")) or "its turn failed"
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        """From its own log, whose end is printed when it is over: its stream has no ids of calls."""
+        found = {}
+        for event in streams.events(stdout_tail):
+            id = streams.dig(event, "payload", "call_id")
+            if isinstance(id, str) and streams.dig(event, "payload", "type") in _RESULTS:
+                found[id] = streams.text_of(streams.dig(event, "payload", "output"))
+        return found
 
 
 def _settings(task: Task, access: ModelAccess) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from benchyard.agents import packages, streams
@@ -37,13 +37,20 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
         program = f"{beside}/rg-linux-{packages.machine()}"
         # It trusts no other than the one beside it, or one of the system.
         put = f"mkdir -p {beside} && mv {packages.ripgrep_bin()}/rg {program}"
-        return Package("npm", "@google/gemini-cli", version, more=(packages.ripgrep(),), setup=(put,))
+        return Package(
+            "npm",
+            "@google/gemini-cli",
+            version,
+            more=(packages.ripgrep(), packages.node()),
+            setup=(put,),
+            programs=(packages.node_program(),),
+        )
 
     def invocation(self, task: Task, access: ModelAccess) -> Launch:
         command = _COMMAND.format(
             native=self.native(task),
             settings=shlex.quote(json.dumps(self._settings(task))),
-            node=self.at("bin/node"),
+            node=self.at(packages.node_program()),
             program=self.at(f"{_BUNDLE}/gemini.js"),
             model=shlex.quote(access.model),
             again=" --resume latest" if task.continues else "",
@@ -71,6 +78,24 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
         if not task.is_online:
             settings["tools"] = {"exclude": ["google_web_search", "web_fetch"]}
         return settings
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        """By the id on the wire, before which it puts the tool's name; by the name where there was no id."""
+        found: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for event in streams.events(stdout_tail):
+            id, name = event.get("tool_id"), event.get("tool_name")
+            if not isinstance(id, str):
+                continue
+            if event.get("type") == "tool_use" and isinstance(name, str):
+                names[id] = name
+                # Of one that has not ended yet, nothing is known: no other's result may stand for it.
+                found.pop(name, None)
+            elif event.get("type") == "tool_result":
+                name = names.get(id, "")
+                told = streams.text_of(event.get("output"))
+                found |= {each: told for each in (id.removeprefix(f"{name}__"), name) if each}
+        return found
 
     def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
         return ended.exit_status == _TURN_LIMIT

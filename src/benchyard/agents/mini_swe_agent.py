@@ -1,9 +1,11 @@
 """mini-SWE-agent: a small agent with one tool, a shell."""
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from benchyard.agents import streams
 from benchyard.agents.base import Ended, Launch, ModelAccess, Task
 from benchyard.agents.packages import Package
 from benchyard.agents.public import PublishedAgent, TurnsConfig
@@ -17,7 +19,22 @@ _TRAJECTORY = "trajectory.json"
 _COMMAND = """\
 MSWEA_GLOBAL_CONFIG_DIR="$state" {python} -I -m minisweagent.run.mini --exit-immediately \
 -c mini.yaml -c {settings} -o {native}/{trajectory} < /dev/null
+status=$?
+{python} -I -c {telling} {native}/{trajectory}
+exit $status
 """
+_EXIT = "exit"
+_TELLING = """\
+import json, sys
+try:
+    *_, said, left = json.load(open(sys.argv[1]))["messages"]
+    if left["role"] == "exit" and said.get("tool_calls"):
+        id, told = said["tool_calls"][-1]["id"], str(left["content"])[:16000]
+        print(json.dumps({"type": "exit", "tool_call_id": id, "content": told}))
+except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    pass
+"""
+"""What its last command answered is only in its own log: by that command it says that it is done."""
 
 
 class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
@@ -38,6 +55,7 @@ class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
             settings=_SETTINGS,
             native=self.native(task),
             trajectory=_TRAJECTORY,
+            telling=shlex.quote(_TELLING),
         )
         env = {
             _KEYS.get(access.provider, _KEYS["openai"]): access.token,
@@ -66,3 +84,8 @@ class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
         if ended.exit_status == 0 and ended.last_error:
             return f"its last call failed: {ended.last_error}"
         return None
+
+    def trailing(self, stdout_tail: str) -> Mapping[str, str]:
+        left = streams.last(streams.events(stdout_tail), _EXIT) or {}
+        id = left.get("tool_call_id")
+        return {id: streams.text_of(left.get("content"))} if isinstance(id, str) else {}

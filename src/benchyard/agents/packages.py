@@ -11,6 +11,7 @@ MODULES = "lib/node_modules"
 
 _MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 _RIPGREP_VERSION = "1.18.0"
+_NODE_VERSION = "22.23.3"
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,13 @@ def ripgrep() -> str:
 def ripgrep_bin() -> str:
     """Where ripgrep lies in an agent's folder."""
     return f"{MODULES}/@vscode/ripgrep-linux-{machine()}/bin"
+
+
+def node() -> str:
+    """The package that has Node for this machine: the same for everybody, whatever the server has."""
+    return f"node-linux-{machine()}@{_NODE_VERSION}"
+
+
+def node_program() -> str:
+    """Where that Node lies in an agent's folder."""
+    return f"{MODULES}/node-linux-{machine()}/bin/node"

@@ -144,6 +144,11 @@ async def open_door(tools: Tools, devbox: Devbox) -> None:
         os.close(descriptor)
 
 
+async def reopen_door(tools: Tools, devbox_id: str) -> None:
+    """Let a devbox of an earlier server reach what is on its list, as it is by now."""
+    await open_door(tools, await tools.roster.get(devbox_id))
+
+
 async def close_door(tools: Tools, devbox_id: str) -> None:
     """Let go of what a devbox that has ended, or rests, reached things by."""
     if tools.egress is not None:

@@ -58,7 +58,8 @@ class Keeper:
                 await self._lifecycle.end(devbox.id, _failure("health_check_failed", detail))
             elif devbox.status is _S.RUNNING and devbox.egress is not None:
                 # Who serves it may have been started anew, too.
-                self._tools.work.start(f"egress/{devbox.id}", partial(egress.open_door, self._tools, devbox))
+                reopen = partial(egress.reopen_door, self._tools, devbox.id)
+                self._tools.work.start(f"egress/{devbox.id}", reopen)
         left = running | self._tools.host.with_disk()
         # A devbox whose record cannot be read is kept: who repairs the record finds it as it was.
         live = await self._tools.roster.records.ids({"status": LIVE})
