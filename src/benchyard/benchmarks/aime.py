@@ -42,14 +42,6 @@ class AimeBenchmark(Benchmark):
         licence="problems: copyright of the MAA, for internal use; sets: MIT (2024), Apache-2.0 (2025, 2026)",
         citation="Mathematical Association of America, American Invitational Mathematics Examination",
         home="https://huggingface.co/datasets/math-ai/aime26",
-        aliases=(
-            "AIME 2024",
-            "AIME 2025",
-            "AIME 2026",
-            "math-ai/aime25",
-            "math-ai/aime26",
-            "Maxwell-Jia/AIME_2024",
-        ),
         needs=("pyarrow, to read the set of 2024 from the hub: the extra `benchmarks`",),
         variants=(_ALL, "2024", "2025", "2026"),
     )
