@@ -42,14 +42,7 @@ class AimeBenchmark(Benchmark):
         licence="problems: copyright of the MAA, for internal use; sets: MIT (2024), Apache-2.0 (2025, 2026)",
         citation="Mathematical Association of America, American Invitational Mathematics Examination",
         home="https://huggingface.co/datasets/math-ai/aime26",
-        aliases=(
-            "AIME 2024",
-            "AIME 2025",
-            "AIME 2026",
-            "math-ai/aime25",
-            "math-ai/aime26",
-            "Maxwell-Jia/AIME_2024",
-        ),
+        needs=("pyarrow, to read the set of 2024 from the hub: the extra `benchmarks`",),
         variants=(_ALL, "2024", "2025", "2026"),
     )
     source = HubDatasets(
@@ -126,7 +119,8 @@ def _answer(given: object) -> int:
 
 def _identity(path: Path, number: int, row: Row) -> tuple[str | None, str, str | None]:
     """Year, name and exam of a problem, as far as the row or the names of its file and folder tell."""
-    id = str(question_sets.first(row, "id", "ID", "problem_idx") or number)
+    given = question_sets.first(row, "id", "ID", "problem_idx")
+    id = str(number if given is None else given)
     for told in (id, str(row.get("url") or "")):
         if known := _EXAM.search(told):
             return known["year"], f"{known['year']}-{known['exam']}-{known['number']}", known["exam"]

@@ -113,7 +113,7 @@ def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | B
         return Broken(f"row {number}", f"{path}: row {number}: {error.message}")
     shown = [options[column] for column in shuffle.order]
     letter = _LETTERS[shuffle.order.index(0)]
-    record = str(question_sets.first(row, "Record ID") or number)
+    record = str(row.get("Record ID") or number)
     seeded = f"-seed{shuffle.seed}" if shuffle.seed else ""
     prompt = _TEMPLATE.format(question=question, a=shown[0], b=shown[1], c=shown[2], d=shown[3])
     return Question(

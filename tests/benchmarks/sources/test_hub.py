@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks.sources.base import HubDataset, Limits, Silent, SourceFile
+from benchyard.benchmarks.sources.base import HubDataset, HubDatasets, Limits, Silent, SourceFile
 from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.errors import DatasetError
 from tests.benchmarks import hub as stand_in
@@ -368,3 +368,16 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_no_error_shows_the_token(hub: Hub, tmp_path: Path) -> None:
     hub.faults.extend([Fault(status=500)] * 3)
     assert TOKEN not in refused(source(gated=True), tmp_path, TOKEN)
+
+
+def test_several_datasets_are_folders_of_one(tmp_path: Path, hub: Hub) -> None:
+    hub.put("other/set", {"rows.csv": b"a\n1\n"})
+    several = HubDatasets((source(), HubDataset("other/set", COMMIT, (SourceFile("rows.csv"),))))
+    folder = fetch(several, tmp_path, Silent(), limits=QUICK)
+    assert {path.name for path in folder.iterdir()} == {"owner--Some.Set-1", "other--set"}
+    assert (folder / "owner--Some.Set-1" / PATH).read_bytes() == CONTENT
+    assert (folder / "other--set" / "rows.csv").read_bytes() == b"a\n1\n"
+    assert several.revision == f"{DATASET}@{COMMIT}, other/set@{COMMIT}"
+    asked = len(hub.downloads)
+    assert fetch(several, tmp_path, Silent(), limits=QUICK) == folder
+    assert len(hub.downloads) == asked

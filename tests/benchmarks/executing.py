@@ -1,0 +1,44 @@
+"""Imports a benchmark into a real server, and has the oracle and one that does nothing run all of it."""
+
+from pathlib import Path
+
+from benchyard.cli import importing
+from benchyard.cli.importing import Imported, Wish
+from benchyard.client import Client, Server
+from benchyard.models.jobs import BenchmarkJobView
+from benchyard.testing.server import RunningServer
+
+_PATIENCE_SECONDS = 600.0
+_CONCURRENT = 6
+Scores = dict[str, float | None]
+
+
+def executed(
+    server: RunningServer, name: str, data: Path, variant: str | None = None
+) -> tuple[Scores, Scores]:
+    """The scores of the oracle and of nop, by the names of the scenarios."""
+    with Client(Server(server.url, server.key)) as client:
+        made = brought(client, name, data, variant)
+        oracle, nop = _run(client, made.benchmark.id or "").benchmark_outcomes or []
+    return (
+        {each.scenario_name: each.score for each in oracle.scenario_outcomes},
+        {each.scenario_name: each.score for each in nop.scenario_outcomes},
+    )
+
+
+def brought(client: Client, name: str, data: Path, variant: str | None = None) -> Imported:
+    """Import a benchmark, in which nothing may be broken."""
+    made = importing.imported(client, Wish(name, local=data, variant=variant))
+    assert made.broken == []
+    return made
+
+
+def _run(client: Client, benchmark_id: str) -> BenchmarkJobView:
+    spec = {
+        "type": "benchmark",
+        "benchmark_id": benchmark_id,
+        "agent_configs": [{"name": "oracle"}, {"name": "nop"}],
+        "orchestrator_config": {"n_concurrent_trials": _CONCURRENT},
+    }
+    job = client.jobs.create({"spec": spec})
+    return client.jobs.wait(job.id, timeout=_PATIENCE_SECONDS)

@@ -1,0 +1,80 @@
+"""Question sets run to the end: what solves them gets 1, nothing gets 0; our samples and the real ones."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchyard.client import Client, Server
+from benchyard.hosts import leaks
+from benchyard.testing.server import RunningServer
+from tests.benchmarks.executing import brought, executed
+from tests.benchmarks.samples.finding import OWN, sample
+
+OURS = [
+    ("aime", None, 2),
+    ("gpqa-diamond", None, 3),
+    ("arc-agi-2", None, 2),
+    ("arc-agi-2", "training", 1),
+    ("replicationbench", "all", 5),
+]
+REAL = [
+    ("aime", "aime", None, 30),
+    ("arc-agi-2", "arc-agi-2", None, 12),
+    ("arc-agi-2", "arc-agi-2", "training", 12),
+    ("replicationbench", "replicationbench", None, 8),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One of its own: what is imported shows in its catalogue."""
+    with RunningServer(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+    assert leaks.find(running.data) == []
+
+
+@pytest.mark.parametrize(("name", "variant", "count"), OURS)
+def test_our_own_samples_are_solved_by_the_oracle_only(
+    server: RunningServer, name: str, variant: str | None, count: int
+) -> None:
+    oracle, nop = executed(server, name, OWN / name, variant)
+    assert list(oracle.values()) == [1.0] * count
+    assert list(nop.values()) == [0.0] * count
+
+
+@pytest.mark.parametrize(("name", "folder", "variant", "count"), REAL)
+def test_the_real_samples_are_solved_by_the_oracle_only(
+    server: RunningServer, name: str, folder: str, variant: str | None, count: int
+) -> None:
+    oracle, nop = executed(server, name, sample(folder), variant)
+    assert list(oracle.values()) == [1.0] * count
+    assert list(nop.values()) == [0.0] * count
+
+
+def test_what_is_imported_again_or_as_a_part_is_there_once(server: RunningServer) -> None:
+    with Client(Server(server.url, server.key)) as client:
+        brought(client, "arc-agi-2", OWN / "arc-agi-2")
+        again = brought(client, "arc-agi-2", OWN / "arc-agi-2", "evaluation")
+        assert (again.count("unchanged"), again.benchmark.action) == (2, "changed")
+        first = brought(client, "aime", OWN / "aime")
+        part = brought(client, "aime", OWN / "aime", "all")
+        assert [each.id for each in first.scenarios] == [each.id for each in part.scenarios]
+        other = brought(client, "arc-agi-2", OWN / "arc-agi-2", "training")
+        twice = brought(client, "arc-agi-2", OWN / "arc-agi-2", "training")
+        assert other.benchmark.name == "arc-agi-2-training"
+        assert [each.id for each in other.scenarios] == [each.id for each in twice.scenarios]
+        assert twice.benchmark.action == "unchanged"
+
+
+def test_every_reward_of_an_answer_is_kept(server: RunningServer) -> None:
+    half = '{"aaaa0001": [{"attempt_1": [[6, 5, 4]]}, {"attempt_1": [[0]], "attempt_2": [[7, 0], [0, 8]]}]}'
+    with Client(Server(server.url, server.key)) as client:
+        made = brought(client, "arc-agi-2", OWN / "arc-agi-2")
+        run = client.scenarios.start_run(scenario_id=made.scenarios[0].id or "")
+        client.devboxes.await_running(run.devbox_id)
+        client.files.write(run.devbox_id, "/app/submission.json", half)
+        result = client.scenarios.runs.score_and_complete(run.id).scoring_contract_result
+    assert result is not None
+    (only,) = result.scoring_function_results
+    assert (only.score, only.rewards) == (0.5, {"pair_fraction": 0.5, "task_solved": 0.0})
+    assert half in only.output
