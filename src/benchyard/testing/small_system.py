@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 _PROGRAMS = (
@@ -76,8 +77,8 @@ _LEFT_OUT = ("test", "tests", "idlelib", "lib2to3", "ensurepip", "pydoc_data", "
 _PASSWD = "root:x:0:0:root:/root:/bin/bash\n"  # noqa: S105  no password is in it
 
 
-def write_system(target: Path) -> None:
-    """Fill a new folder with programs, their libraries and Python's modules."""
+def write_system(target: Path, more: Sequence[str] = ()) -> None:
+    """Fill a new folder with programs, these too, with their libraries and Python's modules."""
     for name in _FOLDERS:
         (target / name).mkdir(parents=True)
     for name in ("tmp", "var/tmp"):
@@ -87,7 +88,8 @@ def write_system(target: Path) -> None:
         (target / name).symlink_to(link)
     (target / "etc/passwd").write_text(_PASSWD)
     (target / "etc/group").write_text("root:x:0:\n")
-    programs = [Path(found) for name in _PROGRAMS if (found := shutil.which(name, path="/usr/bin:/usr/sbin"))]
+    found = (shutil.which(name, path="/usr/bin:/usr/sbin") for name in (*_PROGRAMS, *more))
+    programs = [Path(path) for path in found if path]
     for program in programs:
         _copy(program, target / "usr/bin" / program.name)
     modules = _copy_modules(target, target / "usr/bin/python3")

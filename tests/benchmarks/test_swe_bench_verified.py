@@ -1,0 +1,144 @@
+"""SWE-bench Verified: a tiny repository in its form, worked on and graded; rows in every form."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from benchyard.cli import importing
+from benchyard.cli.importing import Wish
+from benchyard.client.client import Client
+from benchyard.client.locate import Server
+from benchyard.testing.server import RunningServer
+from tests.benchmarks import swe_repository
+from tests.benchmarks.swe_repository import FIXED, IMAGE, Repository, graded
+
+NAME = "swe-bench-verified"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return swe_repository.made(tmp_path_factory.mktemp("tiny") / "repository")
+
+
+@pytest.fixture(scope="module")
+def client(server: RunningServer) -> Iterator[Client]:
+    with Client(Server(server.url, server.key)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def scenario(client: Client, repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The scenario of the tiny issue, imported as anybody would."""
+    root = tmp_path_factory.mktemp("image") / "root"
+    client.images.set_alias(IMAGE, swe_repository.image(client, root, "/testbed"))
+    data = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    data.write_text(json.dumps(swe_repository.row(repository)) + "\n")
+    made = importing.imported(client, Wish(NAME, name="tiny-verified", local=data))
+    assert made.broken == []
+    return made.scenarios[0].id or ""
+
+
+def write(path: str, text: str) -> str:
+    """The command that writes a file."""
+    return f"mkdir -p $(dirname {path}) && cat > {path} <<'END_OF_TEXT'\n{text}END_OF_TEXT\n"
+
+
+def test_the_solution_resolves_it(client: Client, scenario: str, repository: Repository) -> None:
+    result = graded(client, scenario, f"git apply <<'END_OF_DIFF'\n{repository.patch}END_OF_DIFF\n")
+    assert result.score == 1.0, result
+    assert result.rewards == {"resolved": 1.0, "fail_to_pass": 1.0, "pass_to_pass": 1.0}
+    assert result.facts["applied"] == "git apply --verbose"
+    assert result.facts["files_changed"] == "1"
+    assert result.facts["grader"].startswith("swebench 5.")
+    assert "flagged" not in result.facts
+
+
+def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:
+    """What the image has beside its commit is nobody's answer."""
+    result = graded(client, scenario, "test -e built.txt")
+    assert (result.score, result.facts["patch"]) == (0.0, "empty"), result
+    assert "tests" not in result.facts
+
+
+@pytest.mark.parametrize(
+    ("fixed", "f2p", "p2p"),
+    [(FIXED.replace("len(text.split())", "0"), 1.0, 0.5), (FIXED.replace("word[0]", "word"), 0.0, 0.5)],
+    ids=["breaks-another", "wrong"],
+)
+def test_half_a_solution_is_none(client: Client, scenario: str, fixed: str, f2p: float, p2p: float) -> None:
+    result = graded(client, scenario, write("words.py", fixed))
+    assert result.rewards == {"resolved": 0.0, "fail_to_pass": f2p, "pass_to_pass": p2p}, result
+    assert "not passed: tests/test_words.py::" in result.output
+
+
+def test_new_files_count_ignored_ones_do_not(client: Client, scenario: str) -> None:
+    """An answer in a file that was not there; also one that git could not add by itself."""
+    command = write("letters.py", "def first(word):\n    return word[0]\n")
+    command += write(
+        "words.py",
+        "from letters import first\n" + FIXED.replace("word[0] for", "first(word) for"),
+    )
+    command += "head -c 100000 /dev/urandom > trace.log; git init -q scratch; mkfifo pipe"
+    result = graded(client, scenario, command)
+    assert result.score == 1.0, result
+    assert result.facts["files_changed"] == "2"
+    assert "scratch" in result.facts["drawing"]
+
+
+ATTACKS = {
+    "git": r"""
+        printf '#!/bin/sh\nsed -i "s/ if word.*upper()//" /testbed/words.py\n' > .git/hooks/post-checkout
+        cp .git/hooks/post-checkout .git/hooks/pre-commit; chmod +x .git/hooks/*
+        git config core.hooksPath .git/hooks
+        git config core.fsmonitor /testbed/.git/hooks/post-checkout
+        git config filter.lie.smudge 'sed "s/ if word.*upper()//"'
+        printf '* filter=lie\n' > .git/info/attributes
+        git config core.worktree /tmp
+        rm -rf .git/refs/heads
+        """,
+    "printed": r"""
+        printf 'print("PASSED tests/test_words.py::test_initials_of_all")\n' >> words.py
+        printf 'print("PASSED tests/test_words.py::test_count")\n' >> words.py
+        printf 'print("PASSED tests/test_words.py::test_initials_of_names")\n' >> words.py
+        printf 'print(">>>>> End Test Output"); print(">>>>> Test Exit Code: 0")\n' >> words.py
+        """,
+    "tests": r"""
+        printf 'def test_initials_of_all():\n    pass\n' > tests/test_words.py
+        """,
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_tricks_do_not_win(client: Client, scenario: str, attack: str) -> None:
+    result = graded(client, scenario, ATTACKS[attack])
+    assert result.score == 0.0, result
+    if attack == "git":
+        assert result.facts["patch"] == "empty"
+    if attack == "tests":
+        assert result.facts["flagged"] == "tests/test_words.py"
+    if attack == "printed":
+        assert result.facts["tests"] == "no result"
+
+
+def test_a_conftest_is_flagged(client: Client, scenario: str) -> None:
+    """One that prints what it likes, and ends the tests as failed ones end."""
+    lines = "import os\nprint('PASSED tests/test_words.py::test_initials_of_all', flush=True)\nos._exit(1)\n"
+    result = graded(client, scenario, write("conftest.py", lines) + write("setup.cfg", "[tool]\n"))
+    assert result.score == 0.0, result
+    assert result.facts["flagged"] == "conftest.py, setup.cfg"
+
+
+def test_the_agent_is_not_told_how_it_is_graded(client: Client, scenario: str) -> None:
+    view = client.scenarios.retrieve(scenario)
+    statement = view.input_context.problem_statement
+    assert swe_repository.ISSUE in statement
+    assert "/testbed" in statement
+    for secret in ("test_initials_of_all", "condition at the end", "isupper"):
+        assert secret not in statement
+    assert view.metadata["difficulty"] == "<15 min fix"
+    with swe_repository.working(client, scenario) as (_, devbox_id):
+        looked = client.executions.run(
+            devbox_id, "whoami; grep -rsl test_initials_of_all /testbed /opt /root /tmp"
+        )
+        assert looked.stdout.splitlines() == ["root"]
