@@ -1,0 +1,163 @@
+"""An answer of BigCodeBench, graded by its unit tests as the official harness does it."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from benchyard.errors import ScorerFailed
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.models.base import Model, ShortText, WireFloat
+from benchyard.scorers import bigcodebench_packages as listed
+from benchyard.scorers import bigcodebench_runner, fields, packages, python_kit, pythons, score
+from benchyard.scorers.base import Context, How, Room, Scorer, Verdict
+
+TIME_LIMIT_SEC = 240.0
+_SPARE_SEC = 1.0
+_LIMITS = {"RLIMIT_AS": 30 * 1024**3, "RLIMIT_DATA": 30 * 1024**3, "RLIMIT_STACK": 10 * 1024**2}
+_MOST_ANSWER_BYTES = 1024**2
+_MOST_FACT = 4000
+_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_MISSING = re.compile(r"No module named '([A-Za-z0-9_]+)")
+
+Text = Annotated[str, Field(max_length=fields.MOST_SCRIPT_BYTES)]
+
+
+class BigcodebenchConfig(Model):
+    """What a `bigcodebench_scorer` is made of."""
+
+    code_prompt: Text
+    """Imports and signature: what stands before the answer."""
+    test: fields.Script
+    """With the class `TestCases`."""
+    entry_point: ShortText = "task_func"
+    answer: fields.FilePlace = "solution.py"
+    modules: list[ShortText] | None = Field(default=None, max_length=200)
+    """Only the packages of these modules, and what they need; None is the whole official list."""
+    time_limit_sec: WireFloat = Field(default=TIME_LIMIT_SEC, gt=0, le=3600)
+
+
+class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
+    """1.0 if every test passes, else 0.0; the answer runs as nobody, with the official limits."""
+
+    Config = BigcodebenchConfig
+
+    def __init__(self, config: BigcodebenchConfig, context: Context) -> None:
+        super().__init__(config, context)
+        given = config.modules
+        self._packages = tuple(listed.PINS) if given is None else listed.of_modules(given)
+        self._python: Kit | None = None
+        self._program = ""
+        self._facts: dict[str, str] = {}
+
+    async def kits(self, kits: Kits) -> tuple[Kit, ...]:
+        chosen = await _python()
+        self._python = await python_kit.make(chosen, kits)
+        self._program = python_kit.program(self._python.target)
+        shown, installed = [self._python], ""
+        is_official = listed.PYTHON.contains(chosen.version)
+        if wanted := listed.requirements(self._packages, official_python=is_official):
+            environment = await packages.make(chosen, self._python, wanted, kits)
+            installed = packages.resolved(environment)
+            self._program = python_kit.program(environment.target)
+            shown.append(environment)
+        self._note(chosen.version, installed)
+        return tuple(shown)
+
+    def _note(self, version: str, installed: str) -> None:
+        differences = listed.differences(self._packages, installed, version)
+        self._facts = {
+            "python": version,
+            "packages": installed[:_MOST_FACT],
+            "environment": "unofficial environment" if differences else "official environment",
+        }
+        if differences:
+            self._facts["differences"] = "; ".join(differences)[:_MOST_FACT]
+
+    async def score(self, room: Room) -> Verdict:
+        if self._python is None:
+            raise ScorerFailed("the Python of this scorer was not made ready")
+        content = await room.fetch(self.config.answer, _MOST_ANSWER_BYTES)
+        if content is None:
+            return Verdict(0.0, f"there is no {self.config.answer}", self._facts)
+        program = await room.keep("run.py", Path(bigcodebench_runner.__file__).read_bytes())
+        job = await room.keep("job.json", json.dumps(self._job(content)).encode())
+        environment = {**python_kit.environment(self._python.target), "MPLBACKEND": "agg"}
+        # Root only waits, and becomes nobody before anything of the answer runs.
+        ran = await room.run(
+            (self._program, "-I", "-X", "utf8", program, job),
+            How(env=environment, cwd="/", user="root", most_output=4 * 1024**2),
+        )
+        score.ended(ran)
+        try:
+            said = json.loads(ran.stdout.splitlines()[-1])
+        except (ValueError, IndexError) as error:
+            raise score.failed("the answer could not be run in this room", ran) from error
+        return self._judged(said)
+
+    def _job(self, content: bytes) -> dict[str, Any]:
+        solution = cleaned(content.decode(errors="replace"), self.config.entry_point)
+        return {
+            "code": f"{self.config.code_prompt}\n    pass\n{solution}",
+            "test": self.config.test,
+            "expected": expected_tests(self.config.test),
+            "seconds": self.config.time_limit_sec + 2 * _SPARE_SEC,
+            "limits": _LIMITS,
+        }
+
+    def _judged(self, said: dict[str, Any]) -> Verdict:
+        bad = said.get("bad", [])
+        text = "\n".join(f"{name}: {told}" for name, told in bad)
+        output = said.get("reason") or (f"{said.get('good', 0)} tests passed" if not bad else text)
+        if self.config.modules is not None and (lacking := self._lacking(text)):
+            raise ScorerFailed(
+                f"the answer uses {', '.join(lacking)}, which the official environment has, and that of this "
+                "scenario has not; import the benchmark with its whole environment (without `small`)",
+                output=output[-_MOST_FACT:],
+            )
+        return Verdict(1.0 if said["passed"] else 0.0, output[-_MOST_FACT * 8 :], self._facts)
+
+    def _lacking(self, text: str) -> list[str]:
+        found = {name for module in _MISSING.findall(text) for name in listed.of_modules([module])}
+        return sorted(found - {*self._packages, *listed.WITHOUT_WHEELS})
+
+
+async def _python() -> pythons.Python:
+    try:
+        return await pythons.choose(listed.PYTHON)
+    except ScorerFailed:
+        return await pythons.choose(None)
+
+
+def cleaned(text: str, entry_point: str) -> str:
+    """The code of an answer: itself, or what stands in a fence of a text that is no code."""
+    if _is_code(text):
+        return text
+    blocks = _FENCED.findall(text)
+    defining = [
+        block for block in blocks if re.search(rf"^\s*(async )?def {re.escape(entry_point)}\b", block, re.M)
+    ]
+    return next(iter(defining or blocks), text)
+
+
+def expected_tests(test: str) -> list[str]:
+    """The tests that the class `TestCases` has of its own: all of them must run."""
+    try:
+        body = ast.parse(test).body
+    except (SyntaxError, ValueError):
+        return []
+    classes = [each for each in body if isinstance(each, ast.ClassDef) and each.name == "TestCases"]
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    methods = [each.name for one in classes[-1:] for each in one.body if isinstance(each, kinds)]
+    return sorted({name for name in methods if name.startswith("test")})
+
+
+def _is_code(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

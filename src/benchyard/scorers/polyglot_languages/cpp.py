@@ -1,0 +1,17 @@
+"""C++: built by CMake, whose build runs the tests too."""
+
+import re
+
+from benchyard.hosts.kits import Kits
+from benchyard.scorers.polyglot_languages.base import Language, Tools
+
+
+class CppLanguage(Language):
+    """g++, CMake and make; two exercises need boost's date_time."""
+
+    programs = ("g++", "cmake", "make")
+    command = 'mkdir -p build && cd build && cmake -DEXERCISM_RUN_ALL_TESTS=1 -G "Unix Makefiles" .. && make'
+    passed = re.compile(rb"^All tests passed \(\d+ assertions?", re.MULTILINE)
+
+    async def of_server(self, kits: Kits) -> Tools:
+        return Tools()

@@ -1,0 +1,163 @@
+"""Answers of BigCodeBench: what passes, what does not, and what only looks as if it did."""
+
+import pytest
+
+from benchyard.devboxes.base import Capability
+from benchyard.errors import ScorerFailed
+from benchyard.scorers import bigcodebench_packages as listed
+from benchyard.scorers.base import Verdict
+from benchyard.scorers.bigcodebench import cleaned, expected_tests
+from benchyard.testing.scorer_contract import Case, Grading, ScorerContract
+from benchyard.testing.yard import Yard, contract
+
+PROMPT = "import os\ndef task_func(numbers):"
+GOOD = "def task_func(numbers):\n    return sum(numbers)\n"
+BAD = "def task_func(numbers):\n    return 0\n"
+TEST = """
+import unittest
+
+class TestCases(unittest.TestCase):
+    def test_some(self):
+        self.assertEqual(task_func([1, 2]), 3)
+
+    def test_none(self):
+        self.assertEqual(task_func([]), 0)
+
+    @unittest.skip("not here")
+    def test_skipped(self):
+        self.fail()
+"""
+TRICKS = {
+    "leaves with 0": "import os\ndef task_func(numbers):\n    os._exit(0)\n",
+    "leaves at once": "import os\nos._exit(0)\n",
+    "exits": "import sys\nsys.exit(0)\n",
+    "prints a result": "import os\nprint('{\"passed\": true}')\nos.write(1, b'{\"passed\": true}\\n')\n"
+    + BAD,
+    "patches assertions": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n" + BAD,
+    "patches results": "import unittest\nunittest.TestResult.addFailure = lambda *a: None\n" + BAD,
+    "patches json": "import json\njson.dumps = lambda *a, **k: '{\"passed\": true}'\n" + BAD,
+    "patches while it runs": (
+        "import unittest\ndef task_func(numbers):\n"
+        "    unittest.TestCase.run = lambda *a: None\n    return 0\n"
+    ),
+    "another unittest": (
+        "import sys, types\nfake = types.ModuleType('unittest')\nfake.skip = lambda r: lambda f: f\n"
+        "class TestCase:\n    pass\nfake.TestCase = TestCase\nsys.modules['unittest'] = fake\n" + BAD
+    ),
+    "classes without tests": (
+        "import builtins\nmade = builtins.__build_class__\n"
+        "def build(body, name, *bases):\n    found = made(body, name, *bases)\n"
+        "    [delattr(found, each) for each in list(vars(found)) if each.startswith('test_')]\n"
+        "    return found\n"
+        "builtins.__build_class__ = build\n" + BAD
+    ),
+    "forks": "import os\ndef task_func(numbers):\n    return 0 if os.fork() else 3\n",
+    "writes into every pipe": (
+        "import os\nfor each in os.listdir('/proc/self/fd'):\n    try:\n"
+        "        os.write(int(each), b'x test_some,test_none \\n')\n"
+        "    except OSError:\n        pass\nos._exit(0)\n"
+    ),
+    "looks at its parent": (
+        "import os\nopen(f'/proc/{os.getppid()}/fd/1', 'w').write('{\"passed\": true}')\n" + GOOD
+    ),
+    "is root": "import os\nassert os.getuid() == 0\n" + GOOD,
+    "no code": "I would sum them up.",
+    "empty": "",
+}
+
+
+def case(answer: str, score: float = 1.0, **fields: object) -> Case:
+    given = {"code_prompt": PROMPT, "test": TEST, "modules": [], **fields}
+    return Case(given, {"solution.py": answer}, score)
+
+
+class TestContract(ScorerContract):
+    type = "bigcodebench_scorer"
+
+    def passes(self) -> Case:
+        return case(GOOD)
+
+    def fails(self) -> Case:
+        return case(BAD, 0.0)
+
+    @pytest.mark.skip(reason="numbers are right for one of its fields, the time limit")
+    def test_fields_of_a_wrong_kind_are_refused_by_name(self) -> None:
+        raise NotImplementedError
+
+
+class TestGrading(Grading):
+    type = "bigcodebench_scorer"
+
+    @contract(Capability.USERS)
+    async def test_no_trick_earns_anything(self, yard: Yard) -> None:
+        graded = await self.grade(yard, *(case(answer) for answer in TRICKS.values()))
+        told = {name: getattr(each, "score", each) for name, each in zip(TRICKS, graded, strict=True)}
+        assert told == dict.fromkeys(TRICKS, 0.0)
+
+    @contract(Capability.USERS)
+    async def test_what_does_not_end_is_ended_with_all_it_started(self, yard: Yard) -> None:
+        forever = "import os\nif os.fork() == 0:\n    os.setsid()\nwhile True:\n    pass\n"
+        (graded, after) = await self.grade(yard, case(forever, time_limit_sec=0.5), case(GOOD))
+        assert isinstance(graded, Verdict), graded
+        assert (graded.score, graded.output) == (0.0, "not done after 2 seconds")
+        assert isinstance(after, Verdict)
+        assert after.score == 1.0
+
+    @contract(Capability.USERS)
+    async def test_a_markdown_block_is_an_answer_too(self, yard: Yard) -> None:
+        said = f"It sums:\n```python\n{GOOD}```\nand that is all.\n"
+        assert await self.scores(yard, case(said)) == [1.0]
+
+    @contract(Capability.USERS)
+    async def test_the_prompt_before_the_answer_counts(self, yard: Yard) -> None:
+        uses_it = "def task_func(numbers):\n    return sum(numbers) if os.sep else None\n"
+        assert await self.scores(yard, case(uses_it)) == [1.0]
+
+    @contract(Capability.USERS)
+    async def test_what_the_official_environment_has_and_this_has_not_is_no_zero(self, yard: Yard) -> None:
+        (known, unknown) = await self.grade(
+            yard, case(f"import numpy\n{GOOD}"), case(f"import nosuch\n{GOOD}")
+        )
+        assert isinstance(known, ScorerFailed)
+        assert "numpy" in known.message
+        assert isinstance(unknown, Verdict)
+        assert unknown.score == 0.0
+
+    @contract(Capability.USERS)
+    async def test_the_environment_is_told_with_the_result(self, yard: Yard) -> None:
+        (graded,) = await self.grade(yard, case(GOOD))
+        assert isinstance(graded, Verdict), graded
+        assert graded.facts["environment"] == "unofficial environment"
+        assert "that the item does not need" in graded.facts["differences"]
+
+
+def test_answers_are_cleaned_as_little_as_possible() -> None:
+    assert cleaned(GOOD, "task_func") == GOOD
+    assert cleaned(f"a\n```\nx = 1\n```\nb\n```python\n{GOOD}```\n", "task_func") == GOOD
+    assert cleaned("a\n```\nx = 1\n```\nb c\n", "task_func") == "x = 1\n"
+    assert cleaned("just words", "task_func") == "just words"
+
+
+def test_all_tests_of_the_class_must_run() -> None:
+    assert expected_tests(TEST) == ["test_none", "test_skipped", "test_some"]
+    assert expected_tests("class Other: pass") == []
+    assert expected_tests("not python") == []
+
+
+def test_packages_come_with_the_official_versions_of_what_they_need() -> None:
+    wanted = listed.requirements(listed.of_modules(["sklearn", "os", "nobody_knows"]), official_python=True)
+    assert wanted == ("numpy==1.21.2", "scikit-learn==1.3.1", "scipy==1.7.2")
+    other = listed.requirements(("numpy",), official_python=False)
+    assert other == ("numpy>=1.21.2,<2",)
+
+
+def test_what_cannot_be_had_is_told() -> None:
+    everything = tuple(listed.PINS)
+    have = " ".join(f"{name}=={version}" for name, version in listed.PINS.items())
+    assert listed.differences(everything, have.replace("selenium==4.15", "selenium==4.15.2"), "3.10.13") == ()
+    other = have.replace("numpy==1.21.2", "numpy==1.26.4").replace("wordninja==2.0.0", "")
+    assert listed.differences(everything, other, "3.12.1") == (
+        "Python 3.12.1 instead of 3.10",
+        "numpy 1.26.4 instead of 1.21.2",
+        "without wordninja",
+    )
