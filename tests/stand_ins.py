@@ -12,7 +12,7 @@ FOLDER = "benchyard-tests"
 
 
 def provide(client: Client, reference: str) -> None:
-    """Let a server have a stand-in for a reference; skips the test where none can be made, with the reason."""
+    """Let a server have a stand-in for a reference; skips the test where none can be made, with why."""
     kept = _cache() / f"{reference.replace(':', '-').replace('/', '-')}.oci"
     if kept.exists():
         image = client.images.import_path(str(kept), f"stand-in-{reference}")

@@ -47,6 +47,7 @@ _UV_OPTIONS = (
     *("--only-binary", ":all:", "--format", "pylock.toml", "--quiet", "--color", "never"),
     *("--no-python-downloads", "--no-sources", "--no-header"),
 )
+_UNREACHED = re.compile(r"(?i)failed to fetch|error sending request|dns error|timed out|connection")
 _NAME = re.compile(r"[A-Za-z0-9._+!-]{1,200}\.whl")
 
 
@@ -162,7 +163,7 @@ async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) ->
         command += ["--python-version", question.python, *question.options]
         command += ["--output-file", place / "pylock.toml", place / "requirements.in"]
         status, said = await packages.run(command, place)
-        if status != 0:
+        if status != 0 and _UNREACHED.search(said):
             status, _ = await packages.run((*command, "--offline"), place)
         if status != 0:
             raise _unfetched(
