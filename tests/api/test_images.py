@@ -129,3 +129,14 @@ def test_an_image_that_cannot_be_pulled_says_why(api: httpx.Client) -> None:
     assert "cannot be had" in told or "apt-get install buildah" in told
     assert refusal(api.post("/v1/images/pull", json={"reference": "No Reference", "name": "x"}), 400)
     assert good(api.get("/v1/images")) == before
+
+
+def test_a_stand_in_is_refused_where_nothing_can_be_one(api: httpx.Client) -> None:
+    before = good(api.get("/v1/images"))
+    for reference, told in {
+        "alpine:3": "image alias alpine:3",
+        "python:3.70": "uv python install 3.70",
+    }.items():
+        assert told in refusal(api.post("/v1/images/stand-in", json={"reference": reference}), 400)
+    assert good(api.get("/v1/images")) == before
+    assert good(api.get("/v1/doctor"))["stand_ins"] == []

@@ -10,8 +10,33 @@ import httpx
 
 from benchyard.testing.server import RunningServer
 
-APPLETS = ("sh", "ls", "cat", "echo", "mkdir", "id", "rm", "grep", "test", "true", "base64", "tar", "gzip")
-APPLETS += ("chmod", "sleep", "env", "ln", "cp", "dirname", "date", "printf", "touch", "sed", "wc", "head")
+APPLETS = (
+    "sh",
+    "ls",
+    "cat",
+    "echo",
+    "mkdir",
+    "id",
+    "rm",
+    "grep",
+    "test",
+    "true",
+    "base64",
+    "tar",
+    "gzip",
+    "chmod",
+    "sleep",
+    "env",
+    "ln",
+    "cp",
+    "dirname",
+    "date",
+    "printf",
+    "touch",
+    "sed",
+    "wc",
+    "head",
+)
 SOLVE = "echo 42 > answer.txt\n"
 TEST = """\
 #!/bin/bash

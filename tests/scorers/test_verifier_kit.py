@@ -58,6 +58,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     wheel(tmp_path / "index", "judge", JUDGE)
     wheel(tmp_path / "index", "beside", "")
     use_only(tmp_path / "index", monkeypatch)
+    # Of the Pythons of this machine few are enough: a kit of each would have to be made.
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
     return tmp_path / "index"
 
 
@@ -65,48 +68,48 @@ class TestInBareImage(InBareImage):
     type = "command_scorer"
 
     async def ran(
-        self, yard: Yard, made: Sequence[Kit], script: str, files: dict[str, str]
-    ) -> tuple[str, bytes]:
-        """What a script in a devbox of its own writes as the reward, and all it says."""
-        devbox = await devbox_with(yard, made)
-        room = ScoringRoom(yard, devbox)
-        for path, content in {"/tests/test.sh": script, "/tmp/task/.here": "", **files}.items():
-            await room.put(path if path.startswith("/") else f"/tmp/task/{path}", content.encode())
+        self, yard: Yard, made: Sequence[Kit], script: str, *cases: dict[str, str]
+    ) -> list[tuple[str, str]]:
+        """What a script writes as the reward, and all it says, with each of these files in turn."""
+        room = ScoringRoom(yard, await devbox_with(yard, made))
         env = {**verifier_kit.environment(made), "HOME": "/tmp/task"}
         command = verifier_kit.command(made, "/tests/test.sh")
         how = How(env=env, cwd="/tmp/task")
-        ran = await room.run(command, how)
-        told = await room.run((command[0], "-c", 'echo "$(<reward.txt)"'), how)
-        return told.stdout.decode().strip(), ran.stdout + ran.stderr
+        found = []
+        for files in cases:
+            for path, content in {"/tests/test.sh": script, "/tmp/task/.here": "", **files}.items():
+                await room.put(path if path.startswith("/") else f"/tmp/task/{path}", content.encode())
+            ran = await room.run(command, how)
+            told = await room.run((command[0], "-c", 'echo "$(<reward.txt)"'), how)
+            found.append((told.stdout.decode().strip(), (ran.stdout + ran.stderr).decode()))
+        return found
 
     @contract(Capability.IMAGES)
     async def test_scripts_run_where_there_is_nothing(self, yard: Yard) -> None:
         for script in (USUAL, PROJECT, VENV):
             made = await verifier_kit.make(needs_of(script), kits_of(yard))
-            reward, said = await self.ran(yard, made, script, {"answer": "yes"})
-            assert reward == "1", said.decode()
-            assert f"judged by {MINOR}".encode() in said
-            reward, said = await self.ran(yard, made, script, {"answer": "no"})
-            assert reward == "0", said.decode()
+            good, bad = await self.ran(yard, made, script, {"answer": "yes"}, {"answer": "no"})
+            assert good[0] == "1", good[1]
+            assert f"judged by {MINOR}" in good[1]
+            assert bad[0] == "0", bad[1]
 
     @contract(Capability.IMAGES)
     async def test_what_lies_about_is_not_used(self, yard: Yard) -> None:
         made = await verifier_kit.make(needs_of(USUAL), kits_of(yard))
-        reward, said = await self.ran(
-            yard, made, f"PATH=$PATH:/tmp/task\n{USUAL}", {"answer": "no", **PLANTED}
-        )
-        assert reward == "0", said.decode()
-        assert b"judged by" in said
+        script = f"PATH=$PATH:/tmp/task\n{USUAL}"
+        ((reward, said),) = await self.ran(yard, made, script, {"answer": "no", **PLANTED})
+        assert reward == "0", said
+        assert "judged by" in said
 
     @contract(Capability.IMAGES)
     async def test_another_python_is_used_and_told(self, yard: Yard) -> None:
         script = USUAL.replace(f"-p {MINOR}", "-p 3.99")
         made = await verifier_kit.make(needs_of(script), kits_of(yard))
-        reward, said = await self.ran(yard, made, script, {"answer": "yes"})
+        ((reward, said),) = await self.ran(yard, made, script, {"answer": "yes"})
         told = verifier_kit.facts(made)
-        assert reward == "1", said.decode()
+        assert reward == "1", said
         assert told["python_asked"] == "3.99"
-        assert f"judged by {told['python']}".encode() in said
+        assert f"judged by {told['python']}" in said
         assert told["packages"] == "beside==1.5 judge==1.5"
 
     @contract(Capability.IMAGES)
@@ -120,8 +123,8 @@ if curl -s file:///tmp/task/answer; then echo; fi
 """
         made = await verifier_kit.make(Needs(), kits_of(yard))
         files = {"/var/lib/dpkg/status": INSTALLED, "answer": "fetched"}
-        _, said = await self.ran(yard, made, script, files)
-        lines = said.decode().splitlines()
+        ((_, said),) = await self.ran(yard, made, script, files)
+        lines = said.splitlines()
         assert {"1: 0", "2: 100"} <= set(lines), lines
         assert any(
             "could not be installed: gone. Add them to environment/Dockerfile" in line for line in lines
@@ -144,4 +147,4 @@ def test_wheels_are_fetched_once_and_then_need_no_index(
     assert asyncio.run(make("pip install judge==1.5")) == first
     assert [path.name for path in (first.source / "wheels").iterdir()] == ["judge-1.5-py3-none-any.whl"]
     with pytest.raises(ScorerFailed, match=r"(?s)beside==1\.5.*UV_DEFAULT_INDEX"):
-        asyncio.run(make("pip install beside==1.5"))
+        asyncio.run(make(f"uvx -p {MINOR} beside@1.5"))

@@ -79,6 +79,8 @@ def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
         yield Finding("dockerfiles", Verdict.LESS, "cannot be built", told.builder_remedy)
     elif told.builder:
         yield Finding("dockerfiles", Verdict.GOOD, f"built by {told.builder}")
+    for stand_in in told.stand_ins:
+        yield Finding("stand-in", Verdict.GOOD, stand_in)
 
 
 def _text(value: object) -> str | None:

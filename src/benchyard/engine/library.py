@@ -71,7 +71,7 @@ class Library:
     async def stand_in(self, request: StandInRequest, asked: Asked) -> ImageView:
         """Make an image that stands in for one of a registry, and let it; takes minutes. One at a time."""
         plan = plan_of(request.reference)
-        label = Label(request.name or f"stand-in/{plan.reference}", asked.id, asked.request_hash)
+        label = Label(request.name or f"stand-in-{plan.reference}", asked.id, asked.request_hash)
         check_name(label.name)
         async with self._importing:
             if made := await self._made(label):

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from benchyard.models.devboxes import Devbox, MountedAgent
 from benchyard.models.mounts import AgentMount
+from benchyard.models.scenarios import Scenario
 
 
 class BuildShelf(Protocol):
@@ -29,6 +30,13 @@ class Supplies:
     def __init__(self, builds: BuildShelf, agents: AgentShelf) -> None:
         self.builds = builds
         self.agents = agents
+
+    async def built(self, scenario: Scenario) -> None:
+        """See to it that what a scenario's devboxes start from is built; raises BuildFailed."""
+        environment = scenario.environment
+        for blueprint_id in (environment and environment.blueprint_id, scenario.scoring_blueprint_id):
+            if blueprint_id:
+                await self.builds.ready(blueprint_id)
 
     async def provided(self, devbox: Devbox) -> Devbox:
         """The record, once everything is there; raises BuildFailed or InstallFailed."""

@@ -1,5 +1,7 @@
 """What a server's machine allows its devboxes."""
 
+from pydantic import Field
+
 from benchyard.models.base import Model
 
 
@@ -29,3 +31,5 @@ class DoctorView(Model):
     """What builds Dockerfiles; empty where nothing does."""
     builder_remedy: str | None = None
     """What to do about that."""
+    stand_ins: list[str] = Field(default_factory=list)
+    """Images of a registry that others stand in for here, and which."""

@@ -50,7 +50,7 @@ class StandInRequest(Model):
 
     reference: str = Field(min_length=1, max_length=400)
     name: str | None = Field(default=None, pattern=IMAGE_NAME)
-    """What to call it; `stand-in/` and the reference if not given."""
+    """What to call it; `stand-in-` and the reference if not given."""
 
 
 class ImagePullRequest(Model):

@@ -47,6 +47,7 @@ _UV_OPTIONS = (
     *("--only-binary", ":all:", "--format", "pylock.toml", "--quiet", "--color", "never"),
     *("--no-python-downloads", "--no-sources", "--no-header"),
 )
+_UNREACHED = re.compile(r"(?i)failed to fetch|error sending request|dns error|timed out|connection")
 _NAME = re.compile(r"[A-Za-z0-9._+!-]{1,200}\.whl")
 
 
@@ -158,11 +159,11 @@ async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) ->
     with TemporaryDirectory() as folder:
         place = Path(folder)
         (place / "requirements.in").write_text("".join(f"{each}\n" for each in wanted))
-        command = (uv, "pip", "compile", *_UV_OPTIONS, "--cache-dir", kits.downloads("uv"))
-        command += ("--python-version", question.python, *question.options)
-        command += ("--output-file", place / "pylock.toml", place / "requirements.in")
+        command: list[str | Path] = [uv, "pip", "compile", *_UV_OPTIONS, "--cache-dir", kits.downloads("uv")]
+        command += ["--python-version", question.python, *question.options]
+        command += ["--output-file", place / "pylock.toml", place / "requirements.in"]
         status, said = await packages.run(command, place)
-        if status != 0:
+        if status != 0 and _UNREACHED.search(said):
             status, _ = await packages.run((*command, "--offline"), place)
         if status != 0:
             raise _unfetched(
@@ -224,7 +225,7 @@ async def _get(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
             await asyncio.to_thread(shutil.copyfile, unquote(path) if path != wheel.source else path, place)
         digest = await asyncio.to_thread(_digest, place)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise _unfetched(f"{wheel.name}: {error or type(error).__name__}") from error
+        raise _unfetched(f"{wheel.name}: {str(error) or type(error).__name__}") from error
     if wheel.digest is not None and digest != wheel.digest:
         raise _unfetched(f"{wheel.name} is not what the index promised: its digest is another")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from benchyard.images.build import Built, Recipe
 from benchyard.images.builders.choose import open_builder
 from benchyard.images.debian import make_debian
 from benchyard.images.store import ImageStore, Label
+from benchyard.models.blueprints import BlueprintRequest
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.testing.server import RunningServer
 from tests.images.builders.conftest import BASE
@@ -102,3 +104,18 @@ ENV PATH=/opt/venv/bin:$PATH
     with serving(tmp_path / "data") as client, client.devboxes.open(request) as devbox:
         assert devbox.run("/opt/venv/bin/python -c 'import iniconfig; print(6 * 7)'").stdout == "42\n"
         assert devbox.run("sudo -n id -u").stdout == "0\n"
+
+
+@pytest.mark.slow
+def test_a_stand_in_is_built_on_and_told(tmp_path: Path) -> None:
+    reference = f"python:{platform.python_version().rpartition('.')[0]}-slim"
+    dockerfile = f"FROM {reference}\nRUN pip install --no-cache-dir iniconfig\nRUN apt-get update\n"
+    with serving(tmp_path / "data") as client:
+        made = client.images.stand_in(reference)
+        assert made.stands_for is not None
+        assert made.stands_for.startswith(f"{reference}: Debian ")
+        assert client.doctor().stand_ins == [made.stands_for]
+        asked = client.blueprints.create(BlueprintRequest(name="built", dockerfile=dockerfile))
+        blueprint = client.blueprints.wait(asked.id)
+        assert blueprint.status == "build_complete"
+        assert blueprint.substituted_bases == {reference: made.name}

@@ -20,4 +20,5 @@ async def doctor(services: ServicesDep) -> DoctorView:
         tried=[FailedMode(mode=name, reason=text) for name, text in report.tried.items()],
         builder=services.builder.about,
         builder_remedy=services.builder.remedy,
+        stand_ins=[each.stands_for for each in await services.engine.library.list() if each.stands_for],
     )

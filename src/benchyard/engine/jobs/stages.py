@@ -69,7 +69,7 @@ async def _begun(way: Way, run_id: str) -> ScenarioRun:
     """A new run; where it is refused there is none that could be looked up."""
     try:
         await _check_secrets(way)
-        await way.desk.runs.environment_ready(way.cast.scenario)
+        await way.desk.runs.supplies.built(way.cast.scenario)
         return await uninterrupted(until_kept(partial(way.desk.runs.begin, Asked(run_id), _start(way))))
     except BuildFailed as error:
         way.note(scenario_run_id=None)

@@ -71,6 +71,7 @@ class ScenarioRuns:
         self.scenarios = scenarios
         self._tools = tools
         self._devboxes = devboxes
+        self.supplies = devboxes.supplies
         self._scoring = scoring
         self._gateways = means.gateways
         self._starting = Starting(tools, records.benchmark_runs, devboxes, scoring)
@@ -92,13 +93,6 @@ class ScenarioRuns:
         for run_id in asked:
             self._start_rescoring(run_id)
         await self._end_left()
-
-    async def environment_ready(self, scenario: Scenario) -> None:
-        """See to it that what a scenario's devboxes start from is built; raises BuildFailed."""
-        environment = scenario.environment
-        for blueprint_id in (environment and environment.blueprint_id, scenario.scoring_blueprint_id):
-            if blueprint_id:
-                await self._devboxes.supplies.builds.ready(blueprint_id)
 
     async def _end_left(self) -> None:
         """End the devboxes of runs that had ended, but for that, when the server did."""

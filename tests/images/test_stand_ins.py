@@ -1,0 +1,57 @@
+"""What stands in for images of registries: which Debian, which Python, and what nothing can stand in for."""
+
+import pytest
+
+from benchyard.errors import UsageError
+from benchyard.images.stand_ins import SUITES, Plan, fitting, plan_of
+
+BULLSEYE, BOOKWORM, TRIXIE = SUITES
+
+
+@pytest.mark.parametrize(
+    ("reference", "plan"),
+    [
+        ("python:3.13-slim-bookworm", Plan("python:3.13-slim-bookworm", BOOKWORM, "3.13")),
+        ("docker.io/library/python:3.11-slim", Plan("python:3.11-slim", TRIXIE, "3.11")),
+        ("python:3.9.18-bullseye", Plan("python:3.9.18-bullseye", BULLSEYE, "3.9", is_slim=False)),
+        ("python:3.12", Plan("python:3.12", TRIXIE, "3.12", is_slim=False)),
+        ("ubuntu:24.04", Plan("ubuntu:24.04", BOOKWORM)),
+        ("ubuntu:jammy", Plan("ubuntu:jammy", BULLSEYE)),
+        ("ubuntu:jammy-20240808", Plan("ubuntu:jammy-20240808", BULLSEYE)),
+        ("ubuntu", Plan("ubuntu:latest", BOOKWORM)),
+        ("debian:bullseye-slim", Plan("debian:bullseye-slim", BULLSEYE)),
+        ("debian:12", Plan("debian:12", BOOKWORM)),
+        ("debian:stable-slim", Plan("debian:stable-slim", TRIXIE)),
+    ],
+)
+def test_what_stands_in(reference: str, plan: Plan) -> None:
+    assert plan_of(reference) == plan
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "python:2.7",
+        "python:latest",
+        "python:3.12-alpine",
+        "python:3.12-windowsservercore",
+        "ubuntu:14.04",
+        "debian:sid",
+        "alpine",
+        "registry.example/library/python:3.12",
+        "somebody/ubuntu:24.04",
+        "ubuntu@sha256:" + "0" * 64,
+        "Not This",
+    ],
+)
+def test_nothing_stands_in_for_others(reference: str) -> None:
+    with pytest.raises(UsageError, match=r"benchyard image alias|not a reference"):
+        plan_of(reference)
+
+
+def test_a_python_made_for_a_newer_system_gets_one() -> None:
+    plan = plan_of("python:3.9-slim-bullseye")
+    assert fitting(plan, (2, 31)) is BULLSEYE
+    assert fitting(plan, (2, 36)) is BOOKWORM
+    assert fitting(plan, (2, 39)) is TRIXIE
+    assert fitting(plan, (2, 99)) is TRIXIE
