@@ -131,27 +131,28 @@ class _Reader:
             agent_timeout_sec=file.agent.timeout_sec,
             **self._rules(),
         )
-        steps = self._steps(place.user or ROOT)
-        if steps:
-            first = steps[0]
-            request = request.model_copy(
-                update={
-                    "input_context": InputContext(problem_statement=first.problem_statement),
-                    "steps": steps,
-                    "reward_strategy": file.multi_step_reward_strategy or "mean",
-                    "scorer_timeout_sec": rounded_up(
-                        max(file.verifier.timeout_sec, *(each.verifier.timeout_sec for each in file.steps))
-                    ),
-                }
-            )
         return Draft(
             folder=context,
-            request=request,
+            request=self._with_steps(request, place.user or ROOT),
             origin=origin,
             scoring_origin=self._scoring_origin(),
             phases=self._phases(),
             attachments=self._attachments(),
             step_files=self._step_files(),
+        )
+
+    def _with_steps(self, request: ScenarioRequest, user: str) -> ScenarioRequest:
+        """The scenario with the steps of a task that has several."""
+        parts, steps = self.file.steps, self._steps(user)
+        if not steps:
+            return request
+        seconds = max(self.file.verifier.timeout_sec, *(each.verifier.timeout_sec for each in parts))
+        return request.model_copy(
+            update={
+                "steps": steps,
+                "reward_strategy": self.file.multi_step_reward_strategy or "mean",
+                "scorer_timeout_sec": rounded_up(seconds),
+            }
         )
 
     def _check(self) -> None:

@@ -99,7 +99,6 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
     library = Library(tools)
     built = Blueprints(tools, blueprints, library.shelf)
     async with Devboxes(tools, origins, Supplies(built, agents), configs, policies) as devboxes:
-        taken = Snapshots(tools, snapshots)
         scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
         scenarios = Scenarios(_scenarios(store), scorers, origins)
         benchmarks = Benchmarks(store.collection("benchmarks", Benchmark), scenarios)
@@ -113,7 +112,7 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
             executions=Executions(tools, devboxes),
             files=Files(tools, devboxes),
             logs=Logs(tools),
-            snapshots=taken,
+            snapshots=(taken := Snapshots(tools, snapshots)),
             ptys=Ptys(tools, devboxes),
             library=library,
             shelf=library.shelf,

@@ -189,7 +189,7 @@ def _quiet() -> Any:
     before = sys.stdin
     with contextlib.redirect_stdout(taken), contextlib.redirect_stderr(taken):
         sys.stdin = taken
-        subprocess.Popen, subprocess.run = silent(popen), silent(run)  # type: ignore[misc, assignment]
+        subprocess.Popen, subprocess.run = silent(popen), silent(run)  # type: ignore[misc]
         try:
             yield
         finally:
