@@ -78,3 +78,28 @@ def test_every_reward_of_an_answer_is_kept(server: RunningServer) -> None:
     (only,) = result.scoring_function_results
     assert (only.score, only.rewards) == (0.5, {"pair_fraction": 0.5, "task_solved": 0.0})
     assert half in only.output
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "mkdir answer.txt",
+        "mkfifo answer.txt",
+        "ln -s /etc/passwd answer.txt",
+        "ln -s answer.txt answer.txt",
+        "head -c 3000000 /dev/zero > answer.txt",
+        "printf '\\377\\000143' > answer.txt",
+        "rm -rf /app; ln -s /etc /app || true",
+        "echo 143 > answer.txt; chmod 000 answer.txt",
+    ],
+)
+def test_whatever_is_left_in_the_place_of_an_answer_has_a_score(server: RunningServer, left: str) -> None:
+    with Client(Server(server.url, server.key)) as client:
+        made = brought(client, "aime", OWN / "aime")
+        run = client.scenarios.start_run(scenario_id=made.scenarios[0].id or "")
+        client.devboxes.await_running(run.devbox_id)
+        client.executions.run(run.devbox_id, f"cd /app && {left}")
+        result = client.scenarios.runs.score_and_complete(run.id).scoring_contract_result
+    assert result is not None
+    (only,) = result.scoring_function_results
+    assert (only.state, only.score) == ("complete", 1.0 if "echo 143" in left else 0.0), only

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import aime
+from tests.benchmarks.samples.finding import sample
 from tests.scorers.graders.program import run
 
 TAKEN = {
@@ -30,6 +31,8 @@ TAKEN = {
     "\\boxed{73^{\\circ}}": 73,
     "\\boxed{7^3}": None,
     "\\boxed{\\boxed{73}}": 73,
+    "\\boxed{\\textbf{(073) }}": 73,
+    "\\boxed{(3,4)}": None,
     "\\boxed 73": 73,
     "\\boxed{x} = 73": None,
     "\\boxed{73": None,
@@ -105,3 +108,11 @@ def test_it_is_a_program_too(tmp_path: Path) -> None:
     assert run(aime, tmp_path, {"answer": 73}, b"\xff\xfe73") == {"correct": 0.0}
     assert run(aime, tmp_path, {"answer": 73}, None) == {"correct": 0.0}
     assert json.dumps(run(aime, tmp_path, {"answer": 73}, b"73" * aime.MOST_BYTES)) == '{"correct": 0.0}'
+
+
+def test_the_answers_of_worked_solutions_are_found() -> None:
+    lines = sample("aime/aime2024.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    found = {row["id"]: aime.extracted(row["reference_solution"]) for row in rows}
+    assert found == {row["id"]: row["answer"] for row in rows}
+    assert len(found) == 30

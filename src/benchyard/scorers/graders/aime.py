@@ -74,6 +74,8 @@ def _whole(text: str) -> int | None:
     text = text.replace("{,}", ",").replace("\\$", "")
     for plain in (_STYLED.sub("", text), _STYLES.sub("", text)):
         stripped = _BLANKS.sub("", plain).rstrip(".")
+        if stripped.startswith("(") and stripped.endswith(")"):
+            stripped = stripped[1:-1]
         if _INTEGER.fullmatch(stripped):
             return _value(stripped)
     return None
