@@ -13,6 +13,7 @@ from benchyard.benchmarks.starting_files import parsed
 from benchyard.client import Client, Server
 from benchyard.errors import UsageError
 from benchyard.models.attachments import unpacked
+from benchyard.models.jobs import AttemptOutcome
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import exercises
 from tests.benchmarks.executing import brought
@@ -166,14 +167,13 @@ def graded(server: RunningServer, data: Path) -> dict[str, dict[str, tuple[float
         assert [each.agent_name for each in outcomes] == ["oracle", "nop"]
         return {
             agent.agent_name: {
-                each.scenario_name.partition("/")[2]: _passes(client, each.scenario_run_id)
+                each.scenario_name.partition("/")[2]: _passes(each.attempts[0])
                 for each in agent.scenario_outcomes
             }
             for agent in outcomes
         }
 
 
-def _passes(client: Client, run_id: str | None) -> tuple[float | None, float | None]:
-    result = client.scenario_runs.get(str(run_id)).scoring_contract_result
-    assert result is not None
-    return result.rewards.get("pass_1"), result.rewards.get("pass_2")
+def _passes(attempt: AttemptOutcome) -> tuple[float | None, float | None]:
+    assert attempt.failure_reason is None, attempt.failure_reason
+    return attempt.rewards.get("pass_1"), attempt.rewards.get("pass_2")
