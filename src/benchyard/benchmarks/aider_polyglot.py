@@ -20,8 +20,8 @@ NAME = "aider-polyglot"
 IMAGES, HOST = "images", "host"
 _PLACE = "/app"
 _TRIES = 2
-_SCORER_SECONDS = 600
-"""For all a scorer does; the tests themselves have the official 180 seconds."""
+_TEST_SECONDS = 180
+"""The official limit."""
 _ADDENDUM = """
 ####
 
@@ -93,7 +93,9 @@ def _draft(exercise: Exercise, options: Options) -> Draft:
         reference_output=_reference(exercise),
         scoring_isolation="answer",
         answer_paths=list(exercise.solution),
-        scorer_timeout_sec=_SCORER_SECONDS,
+        scorer_timeout_sec=_TEST_SECONDS,
+        tries=_TRIES,
+        retry_prompt=f"{{output}}{_FAILED.format(file_list=names)}",
     )
     attached = packed({path: PackedFile(content) for path, content in exercise.files.items()})
     if is_host:
@@ -135,7 +137,7 @@ def _labels(exercise: Exercise, *, is_host: bool) -> dict[str, str]:
     needs = {"rust": _NEEDS_CRATES, "java": _NEEDS_JARS}.get(exercise.language, {}).get(exercise.name, "")
     labels = {
         PUBLIC_KEY: NAME,
-        ITEM_KEY: f"{exercise.language}/{exercise.name}",
+        ITEM_KEY: f"{exercise.language}-{exercise.name}",
         "category": exercise.language,
         "substitutes": "; ".join(substitutes),
         "needs": needs,

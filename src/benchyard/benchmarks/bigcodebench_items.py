@@ -94,7 +94,8 @@ def _draft(benchmark: str, row: Row, options: Options, prompt: str) -> Draft:
         environment_parameters=ScenarioEnvironment(working_directory=PLACE),
         metadata={
             PUBLIC_KEY: benchmark,
-            ITEM_KEY: given["task_id"],
+            ITEM_KEY: known[1],
+            "task_id": given["task_id"],
             **_labels(benchmark, known[1], row, solution),
             "prompt": prompt,
             ENVIRONMENT_KEY: f"unofficial environment ({SMALL})" if is_small else "official packages",

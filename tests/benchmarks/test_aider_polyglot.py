@@ -1,0 +1,179 @@
+"""Aider Polyglot: what is shown, what is kept back, and the real exercises of six languages."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from benchyard.benchmarks import catalog
+from benchyard.benchmarks.base import Broken, Options
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.starting_files import parsed
+from benchyard.client import Client, Server
+from benchyard.errors import UsageError
+from benchyard.models.attachments import unpacked
+from benchyard.models.jobs import AttemptOutcome
+from benchyard.testing.server import RunningServer
+from tests.benchmarks import exercises
+from tests.benchmarks.executing import brought
+from tests.benchmarks.samples.finding import sample
+
+NAME = "aider-polyglot"
+REAL = {
+    "cpp": "diamond",
+    "go": "octal",
+    "java": "change",
+    "javascript": "transpose",
+    "python": "proverb",
+    "rust": "accumulate",
+}
+_PATIENCE_SECONDS = 1800.0
+
+
+def read(data: Path, work: Path, variant: str | None = None) -> list[Draft | Broken]:
+    work.mkdir(exist_ok=True)
+    return list(catalog.load(NAME).scenarios(data, Options(work, variant)))
+
+
+def one(data: Path, work: Path, variant: str | None = None) -> Draft:
+    (found,) = read(data, work, variant)
+    assert isinstance(found, Draft), found
+    return found
+
+
+def shown(draft: Draft) -> list[str]:
+    environment = draft.request.environment_parameters
+    assert environment is not None
+    assert environment.launch_parameters is not None
+    commands = environment.launch_parameters.launch_commands or []
+    files = [parsed(each, environment.working_directory) for each in commands]
+    return [file.path for file in files if file]
+
+
+def test_the_prompt_is_that_of_the_harness(tmp_path: Path) -> None:
+    exercises.python(tmp_path)
+    request = one(tmp_path, tmp_path / "work").request
+    said = request.input_context.problem_statement
+    assert said.startswith("# Introduction\n\nNumbers.\n# Instructions\n\nDouble the number.\n# Append\n")
+    assert (
+        "\n####\n\nUse the above instructions to modify the supplied files: double.py\nDon't change" in said
+    )
+    assert request.tries == 2
+    assert (request.retry_prompt or "").startswith("{output}\n####\n\nSee the testing errors above.\n")
+    assert "Fix the code in double.py to resolve" in (request.retry_prompt or "")
+    assert request.scorer_timeout_sec == 180
+
+
+def test_tests_and_examples_are_not_in_the_devbox(tmp_path: Path) -> None:
+    exercises.python(tmp_path / "a")
+    exercises.rust(tmp_path / "b")
+    exercises.cpp(tmp_path / "c")
+    drafts = [one(tmp_path / each, tmp_path / "work") for each in "abc"]
+    assert [shown(each) for each in drafts] == [
+        ["double.py"],
+        ["Cargo.toml", "src/lib.rs"],
+        ["CMakeLists.txt", "double_it.cpp", "double_it.h"],
+    ]
+    kept = [sorted(path for path, _ in unpacked(each.attachments["exercise"])) for each in drafts]
+    assert kept[0] == ["double.py", "double_test.py"]
+    assert "test/catch.hpp" in kept[2]
+    assert [each.request.answer_paths for each in drafts] == [
+        ["double.py"],
+        ["src/lib.rs"],
+        ["double_it.cpp", "double_it.h"],
+    ]
+
+
+def test_examples_become_scripts_where_they_fit(tmp_path: Path) -> None:
+    exercises.cpp(tmp_path / "a")
+    exercises.rust(tmp_path / "b", crates='rand = "0.8"')
+    written = one(tmp_path / "a", tmp_path / "work").request.reference_output or ""
+    assert written.count("base64 -d") == 2
+    without = one(tmp_path / "b", tmp_path / "work").request
+    assert without.reference_output is None
+    assert "crates" in (without.metadata or {})["without_reference"]
+
+
+def test_an_image_for_each_language_or_the_servers_own_tools(tmp_path: Path) -> None:
+    exercises.python(tmp_path)
+    exercises.python(tmp_path, "twice")
+    exercises.rust(tmp_path)
+    images = [each for each in read(tmp_path, tmp_path / "work") if isinstance(each, Draft)]
+    assert [each.origin.kind for each in images] == ["dockerfile"] * 3
+    assert len({each.folder.path for each in images}) == 2
+    assert images[0].folder.text("Dockerfile").startswith("FROM python:3.11")
+    hosts = [each for each in read(tmp_path, tmp_path / "work", "host") if isinstance(each, Draft)]
+    assert [each.origin.kind for each in hosts] == [None] * 3
+    assert all("own tools" in (each.request.metadata or {})["substitutes"] for each in hosts)
+
+
+def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    exercises.python(tmp_path)
+    (exercises.python(tmp_path, "gone") / "gone_test.py").unlink()
+    (exercises.python(tmp_path, "torn") / ".meta/config.json").write_text('{"files": ')
+    (exercises.python(tmp_path, "away") / ".meta/config.json").write_text(
+        '{"files": {"solution": ["../../x"], "test": ["away_test.py"]}}'
+    )
+    (exercises.python(tmp_path, "silent") / ".docs/instructions.md").unlink()
+    found = read(tmp_path, tmp_path / "work")
+    broken = {each.name: each.reason for each in found if isinstance(each, Broken)}
+    assert [each.request.name for each in found if isinstance(each, Draft)] == [
+        "aider-polyglot/python-double"
+    ]
+    assert "gone_test.py" in broken["python/gone"]
+    assert "no JSON" in broken["python/torn"]
+    assert "inside the exercise" in broken["python/away"]
+    assert "instructions.md" in broken["python/silent"]
+    with pytest.raises(UsageError, match="exercises/practice"):
+        read(tmp_path / "work", tmp_path / "work")
+
+
+def test_our_own_exercise_is_solved_by_the_oracle_only(server: RunningServer, tmp_path: Path) -> None:
+    exercises.python(tmp_path)
+    rewards = graded(server, tmp_path)
+    assert rewards == {"oracle": {"python-double": (1.0, 1.0)}, "nop": {"python-double": (0.0, 0.0)}}
+
+
+def test_a_real_exercise_of_every_language_is_solved_by_the_oracle_only(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    with tarfile.open(sample("aider-polyglot/exercises-sample.tar.gz")) as archive:
+        archive.extractall(tmp_path / "all", filter="data")
+    for language, name in REAL.items():
+        place = Path(language, "exercises/practice", name)
+        shutil.copytree(tmp_path / "all" / place, tmp_path / "some" / place)
+    shutil.copytree(tmp_path / "all/cpp/_shared", tmp_path / "some/cpp/_shared")
+    rewards = graded(server, tmp_path / "some")
+    names = [f"{language}-{name}" for language, name in REAL.items()]
+    assert rewards["oracle"] == dict.fromkeys(names, (1.0, 1.0))
+    assert rewards["nop"] == dict.fromkeys(names, (0.0, 0.0))
+
+
+def graded(server: RunningServer, data: Path) -> dict[str, dict[str, tuple[float | None, float | None]]]:
+    """Agent -> exercise -> what it had reached after the first and the second try."""
+    with Client(Server(server.url, server.key)) as client:
+        made = brought(client, NAME, data, "host")
+        spec = {
+            "type": "benchmark",
+            "benchmark_id": made.benchmark.id,
+            "agent_configs": [{"name": "oracle"}, {"name": "nop"}],
+            # A machine that runs many tests at once is slow; the official limit is for one that does not.
+            "orchestrator_config": {"n_concurrent_trials": 2, "timeout_multiplier": 8},
+        }
+        job = client.jobs.create({"spec": spec})
+        ended = client.jobs.wait(job.id, timeout=_PATIENCE_SECONDS)
+        outcomes = ended.benchmark_outcomes or []
+        assert [each.agent_name for each in outcomes] == ["oracle", "nop"]
+        return {
+            agent.agent_name: {
+                each.scenario_name.partition("/")[2]: _passes(each.attempts[0])
+                for each in agent.scenario_outcomes
+            }
+            for agent in outcomes
+        }
+
+
+def _passes(attempt: AttemptOutcome) -> tuple[float | None, float | None]:
+    assert attempt.failure_reason is None, attempt.failure_reason
+    return attempt.rewards.get("pass_1"), attempt.rewards.get("pass_2")
