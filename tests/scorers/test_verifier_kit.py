@@ -5,6 +5,7 @@ import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,7 +19,7 @@ from benchyard.testing.scorer_contract import kits_of
 from benchyard.testing.scoring_room import ScoringRoom, devbox_with
 from benchyard.testing.yard import Yard, contract
 from tests.scorers.bare import InBareImage
-from tests.scorers.wheels import use_only, wheel
+from tests.scorers.wheels import served, source, use_only, wheel
 
 MINOR = platform.python_version().rpartition(".")[0]
 JUDGE = """
@@ -100,6 +101,25 @@ class TestInBareImage(InBareImage):
         ((reward, said),) = await self.ran(yard, made, script, {"answer": "no", **PLANTED})
         assert reward == "0", said
         assert "judged by" in said
+
+    @contract(Capability.IMAGES)
+    async def test_packages_that_come_as_source_are_built_there(self, yard: Yard) -> None:
+        script = f"uvx -p {MINOR} -w sourced==1.5 --from judge==1.5 python -c 'import sourced'\n"
+        with (
+            TemporaryDirectory() as folder,
+            pytest.MonkeyPatch.context() as patch,
+        ):
+            wheel(Path(folder), "judge", JUDGE)
+            wheel(Path(folder), "beside", "")
+            source(Path(folder), "sourced", "import judge; print('built', judge.main)")
+            for name in ("UV_NO_INDEX", "UV_OFFLINE", "UV_FIND_LINKS"):
+                patch.delenv(name)
+            with served(Path(folder)) as address:
+                patch.setenv("UV_DEFAULT_INDEX", address)
+                made = await verifier_kit.make(needs_of(script), kits_of(yard))
+        ((_, said),) = await self.ran(yard, made, script, {})
+        assert "built <function main" in said, said
+        assert verifier_kit.facts(made)["packages"] == "beside==1.5 judge==1.5 sourced==1.5"
 
     @contract(Capability.IMAGES)
     async def test_another_python_is_used_and_told(self, yard: Yard) -> None:

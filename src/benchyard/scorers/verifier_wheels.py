@@ -4,7 +4,7 @@
     <target>/simple/      an index of them
     <target>/resolved     which they are
 
-Nothing of a package is run on the server: what comes only as source is refused.
+Nothing of a package is run on the server: what comes only as source is brought as it is, with what builds it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.scorers import packages, programs
+from benchyard.scorers import packages, programs, verifier_sources
 from benchyard.scorers.verifier_needs import Needs
 
 FOLDER = "wheels"
@@ -38,7 +38,7 @@ PIP_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 """Those that an image's own may be."""
 
 _RESOLVED = "resolved"
-_LAYOUT = 2
+_LAYOUT = 3
 _AT_ONCE = 4
 _PIECE = 1024**2
 _ELSEWHERE = f"{platform.machine()}-manylinux_2_28"
@@ -48,7 +48,8 @@ _UV_OPTIONS = (
     *("--no-python-downloads", "--no-sources", "--no-header"),
 )
 _UNREACHED = re.compile(r"(?i)failed to fetch|error sending request|dns error|timed out|connection")
-_NAME = re.compile(r"[A-Za-z0-9._+!-]{1,200}\.whl")
+_NAME = re.compile(r"[A-Za-z0-9._+!-]{1,200}\.(?:whl|tar\.gz)")
+_SOURCE = ".tar.gz"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _write_index(folder: Path, wheels: Iterable[_Wheel]) -> None:
     """Write the pages that pip reads."""
     folder.mkdir()
     for wheel in wheels:
-        page = folder / canonicalize_name(wheel.name.partition("-")[0]) / "index.html"
+        page = folder / canonicalize_name(_version(wheel).partition("==")[0]) / "index.html"
         page.parent.mkdir(exist_ok=True)
         with page.open("a") as file:
             file.write(f'<a href="../../{FOLDER}/{quote(wheel.name)}">{wheel.name}</a><br>\n')
@@ -104,7 +105,10 @@ def resolved(kit: Kit) -> str:
 
 
 def _version(wheel: _Wheel) -> str:
-    name, version, *_ = wheel.name.split("-")
+    if wheel.name.endswith(_SOURCE):
+        name, _, version = wheel.name.removesuffix(_SOURCE).rpartition("-")
+    else:
+        name, version, *_ = wheel.name.split("-")
     return f"{name}=={version}"
 
 
@@ -141,16 +145,30 @@ async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str,
 
 
 async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
-    """Resolve requirements: together, or one by one where they contradict each other."""
+    """Resolve requirements: together, or one by one where they contradict each other, or come as source."""
     try:
         return await _compiled(wanted, question, kits)
-    except ScorerFailed:
+    except ScorerFailed as error:
         if len(wanted) < 2:
-            raise
+            return await _as_source(wanted[0], question, kits, error)
     found: dict[str, _Wheel] = {}
     for each in wanted:
-        found |= await _compiled((each,), question, kits)
+        found |= await _asked((each,), question, kits)
     return found
+
+
+async def _as_source(wanted: str, question: _Question, kits: Kits, reason: ScorerFailed) -> dict[str, _Wheel]:
+    """The source of a requirement that has no wheel, and the wheels that it needs."""
+    async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
+        try:
+            found = await verifier_sources.find(wanted, client)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            found = None
+        if found is None:
+            raise reason
+        source = _Wheel(_file_name(found.name), found.source, found.digest)
+        needs = await verifier_sources.needs_of(await _kept(source, client, kits.downloads("wheels")))
+    return {source.name: source, **(await _compiled(needs, question, kits) if needs else {})}
 
 
 async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
@@ -201,18 +219,24 @@ async def _fetch(wheels: Iterable[_Wheel], kept: Path, into: Path) -> None:
     left = MOST_BYTES
     async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
         for wheel in wheels:
-            source = kept / f"{wheel.digest}-{wheel.name}"
-            if wheel.digest is None or not source.exists():
-                partial = kept / f"{wheel.name}.{os.getpid()}.partial"
-                try:
-                    await _get(wheel, client, partial)
-                    partial.rename(source)
-                finally:
-                    partial.unlink(missing_ok=True)
+            source = await _kept(wheel, client, kept)
             left -= source.stat().st_size
             if left < 0:
                 raise _unfetched(f"the wheels take more than {MOST_BYTES} bytes")
             await asyncio.to_thread(shutil.copyfile, source, into / wheel.name)
+
+
+async def _kept(wheel: _Wheel, client: httpx.AsyncClient, folder: Path) -> Path:
+    """Where a wheel is kept; fetched if it is not there yet."""
+    place = folder / f"{wheel.digest}-{wheel.name}"
+    if wheel.digest is None or not place.exists():
+        partial = folder / f"{wheel.name}.{os.getpid()}.partial"
+        try:
+            await _get(wheel, client, partial)
+            partial.rename(place)
+        finally:
+            partial.unlink(missing_ok=True)
+    return place
 
 
 async def _get(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
