@@ -49,8 +49,9 @@ async def kept(folder: Path, *calls: tuple[str, bytes, dict[str, Any]]) -> Path:
         begun = Begun(number, "anthropic", "anthropic", "/v1/messages", 1000 * number)
         recorder.begin(subject, begun, json.dumps(asked(text)).encode(), None)
         came: dict[str, Any] = {"encoding": None, "kind": "application/json", "error": None, **how}
-        end: dict[str, Any] = {"ended_ms": 1000 * number + 500, "first_byte_ms": None, "waited_ms": 0, "limited_ms": 0}
-        await recorder.end(subject, Ended(number=number, status=200, answer=answer, **end, **came))
+        times: dict[str, Any] = {"ended_ms": 1000 * number + 500, "first_byte_ms": None}
+        times |= {"waited_ms": 0, "limited_ms": 0}
+        await recorder.end(subject, Ended(number=number, status=200, answer=answer, **times, **came))
     recorder.note("trial", "over_budget", f"no more {SECRET}")
     await recorder.finish("trial")
     await recorder.close()

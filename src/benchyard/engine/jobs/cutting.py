@@ -13,6 +13,7 @@ from benchyard.errors import BenchyardError
 from benchyard.gateway.grants import Spent
 from benchyard.gateway.trajectory.making import About
 from benchyard.models.jobs import AgentConfig, Job
+from benchyard.models.scenarios import of_round
 from benchyard.models.trials import Trial
 
 _log = logging.getLogger(__name__)
@@ -45,13 +46,17 @@ async def settled(access: Access, job: Job, trial: Trial) -> Trial:
 
 async def _spent(access: Access, job: Job, trial: Trial) -> Spent:
     run_id = str(trial.scenario_run_id)
-    if await until_kept(partial(access.spending.runs.find, run_id)) is None:
+    run = await until_kept(partial(access.spending.runs.find, run_id))
+    if run is None:
         # It was cut before its run was there, to which all of it would belong.
         return await access.grants.close(trial.id)
     revision = job.scenario_revisions[trial.scenario]
     scenario = await until_kept(partial(access.scenarios.at, trial.scenario_id, revision))
     config = job.spec.agent_configs[trial.agent]
-    telling = Telling(about_of(config, trial, prompt_of(scenario)), await _scrubber(access, config, trial))
+    # The run's own number is that of the round that was scored last.
+    number = min(scenario.n_rounds, run.round + (run.result_of(run.round) is not None))
+    about = about_of(config, trial, prompt_of(of_round(scenario, number)))
+    telling = Telling(about, await _scrubber(access, config, trial), number=number)
     return await access.spending.settle(run_id, trial.id, telling)
 
 
