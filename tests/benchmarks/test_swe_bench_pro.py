@@ -12,8 +12,7 @@ from benchyard.benchmarks.base import Broken, Options
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli import importing
 from benchyard.cli.importing import Wish
-from benchyard.client import Server
-from benchyard.client.client import Client
+from benchyard.client import Client, Server
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import swe_repository
 from tests.benchmarks.swe_repository import FIXED, Repository, graded

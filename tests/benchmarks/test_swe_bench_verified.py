@@ -9,8 +9,7 @@ import pytest
 
 from benchyard.cli import importing
 from benchyard.cli.importing import Wish
-from benchyard.client import Server
-from benchyard.client.client import Client
+from benchyard.client import Client, Server
 from benchyard.errors import UsageError
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import swe_repository
