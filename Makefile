@@ -10,7 +10,7 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
-.PHONY: help setup packages fmt lint check test contracts faults agents docs demo perf clean
+.PHONY: help setup packages fmt lint check test contracts faults agents parity docs demo perf clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,7 +37,7 @@ check: lint ## Lint, formatting, types and the rules of the house
 	$(PYTEST) tests/house -q $(ARGS)
 
 test: lint ## Everything `check` does, then every test but the slow ones
-	@scripts/run-tests.sh $(BIN)/python $(WORKERS) -m "not slow" $(ARGS)
+	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) -m "not slow" $(ARGS)
 
 contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
 	$(PYTEST) tests/contracts $(ARGS)
@@ -47,6 +47,11 @@ faults: setup ## Twenty seeds of kills at random moments; `make test` has a shor
 
 agents: setup ## Every public agent, real, over all of quickstart with a scripted model; `make test` has one each
 	BENCHYARD_ALL_AGENTS=1 $(PYTEST) tests/e2e $(ARGS)
+
+parity: setup ## Real samples of the public benchmarks, all that this machine can; writes docs/parity.md
+	rm -rf .pytest_cache/parity
+	BENCHYARD_PARITY=1 $(PYTEST) tests/benchmarks tests/scorers/graders $(ARGS)
+	$(BIN)/python -m tests.parity --write
 
 docs: setup ## Write the derived parts of the reference pages
 	$(BIN)/python -m tests.docs.reference

@@ -9,9 +9,17 @@ workers=$2
 shift 2
 most=12
 
-rm -f .pytest_cache/v/cache/lastfailed
+rm -rf .pytest_cache/v/cache/lastfailed .pytest_cache/parity
 "$python" -m pytest -n "$workers" --dist loadfile -o cache_dir=.pytest_cache "$@"
 status=$?
+parity() {
+    # What of the public benchmarks was executed; of a part of the tests it says nothing.
+    [ -n "${PART_OF_THE_TESTS:-}" ] || "$python" -m tests.parity
+}
+if [ "$status" -eq 0 ]; then
+    parity
+    exit
+fi
 [ "$status" -eq 1 ] || exit "$status"
 
 failed=$("$python" - <<'PYTHON'
@@ -33,3 +41,4 @@ echo "tests: $count failed beside others; once more, alone:"
 echo
 echo "tests: these failed beside others and passed alone; look at them:"
 sed 's/^/    /' <<<"$failed"
+parity

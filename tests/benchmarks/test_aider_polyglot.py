@@ -15,6 +15,7 @@ from benchyard.errors import UsageError
 from benchyard.models.attachments import unpacked
 from benchyard.models.jobs import AttemptOutcome
 from benchyard.testing.server import RunningServer
+from tests import parity
 from tests.benchmarks import exercises
 from tests.benchmarks.executing import brought
 from tests.benchmarks.samples.finding import sample
@@ -129,6 +130,10 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
         read(tmp_path / "work", tmp_path / "work")
 
 
+LISTED = 36
+"""Exercises in the sample."""
+
+
 def test_our_own_exercise_is_solved_by_the_oracle_only(server: RunningServer, tmp_path: Path) -> None:
     exercises.python(tmp_path)
     rewards = graded(server, tmp_path)
@@ -148,6 +153,7 @@ def test_a_real_exercise_of_every_language_is_solved_by_the_oracle_only(
     names = [f"{language}-{name}" for language, name in REAL.items()]
     assert rewards["oracle"] == dict.fromkeys(names, (1.0, 1.0))
     assert rewards["nop"] == dict.fromkeys(names, (0.0, 0.0))
+    parity.note("aider-polyglot", names, LISTED)
 
 
 def graded(server: RunningServer, data: Path) -> dict[str, dict[str, tuple[float | None, float | None]]]:

@@ -15,6 +15,7 @@ from benchyard.models.scenarios import ScenarioRequest
 from benchyard.scorers import catalog as scorers
 from benchyard.scorers.base import Context
 from benchyard.testing.server import RunningServer
+from tests import parity
 from tests.benchmarks.executing import executed
 from tests.benchmarks.samples.finding import sample
 
@@ -145,3 +146,4 @@ def test_real_items_are_solved_by_the_oracle_only(server: RunningServer, tmp_pat
     oracle, nop = executed(server, "bigcodebench", data, "complete-small")
     assert oracle == dict.fromkeys((f"bigcodebench/{item}" for item in sorted(LIGHT, key=int)), 1.0)
     assert nop == dict.fromkeys(oracle, 0.0)
+    parity.note("bigcodebench", list(oracle), len(lines))

@@ -12,8 +12,7 @@ from benchyard.benchmarks.base import Broken, Options
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli import importing
 from benchyard.cli.importing import Wish
-from benchyard.client import Server
-from benchyard.client.client import Client
+from benchyard.client import Client, Server
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import swe_repository
 from tests.benchmarks.swe_repository import FIXED, Repository, graded
@@ -155,12 +154,18 @@ def test_rows_of_the_hub_take_their_scripts_from_beside_them(repository: Reposit
         (data / place).parent.mkdir(parents=True, exist_ok=True)
         (data / place).write_text(whole[name])
     (of_hub,) = read(data, tmp_path / "two")
+    fetched = tmp_path / "fetched"
+    for name in ("ScaleAI--SWE-bench_Pro", "scaleapi--SWE-bench_Pro-os"):
+        (fetched / name).parent.mkdir(exist_ok=True)
+        (fetched / name).symlink_to(data)
+    (of_both,) = read(fetched, tmp_path / "four")
+    assert isinstance(of_both, Draft)
     (tmp_path / "rows.jsonl").write_text(json.dumps(whole) + "\n")
     (of_sample,) = read(tmp_path / "rows.jsonl", tmp_path / "three")
     assert isinstance(of_hub, Draft)
     assert isinstance(of_sample, Draft)
     assert of_hub.attachments == of_sample.attachments
-    assert of_hub.request == of_sample.request
+    assert of_hub.request == of_sample.request == of_both.request
 
 
 def test_dockerfiles_are_joined(repository: Repository, tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """SWE-bench Verified: a tiny repository in its form, worked on and graded; rows in every form."""
 
 import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from benchyard.cli import importing
 from benchyard.cli.importing import Wish
-from benchyard.client import Server
-from benchyard.client.client import Client
+from benchyard.client import Client, Server
+from benchyard.errors import UsageError
 from benchyard.testing.server import RunningServer
+from tests import parity
 from tests.benchmarks import swe_repository
 from tests.benchmarks.swe_repository import FIXED, IMAGE, Repository, graded
 
@@ -52,6 +55,7 @@ def test_the_solution_resolves_it(client: Client, scenario: str, repository: Rep
     assert result.facts["files_changed"] == "1"
     assert result.facts["grader"].startswith("swebench 5.")
     assert "flagged" not in result.facts
+    parity.note("swe-bench of our own", ["words"], 1)
 
 
 def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:
@@ -142,3 +146,75 @@ def test_the_agent_is_not_told_how_it_is_graded(client: Client, scenario: str) -
             devbox_id, "whoami; grep -rsl test_initials_of_all /testbed /opt /root /tmp"
         )
         assert looked.stdout.splitlines() == ["root"]
+
+
+DOCKERFILE = """\
+FROM example/ubuntu:tiny
+
+RUN apt update && apt install -y \\
+wget
+RUN wget 'https://repo.anaconda.com/miniconda/Miniconda3.sh' -O miniconda.sh \\
+    && bash miniconda.sh -b -p /opt/miniconda3
+ENV PATH=/opt/miniconda3/bin:$PATH
+RUN conda init --all
+RUN <<EOF_1
+#!/bin/bash
+set -euxo pipefail
+source /opt/miniconda3/bin/activate
+cat <<'EOF_2' > /root/environment.yml
+name: testbed
+dependencies:
+  - python=3.9.20=he870216_1
+  - pip:
+      - --editable .
+prefix: /opt/miniconda3/envs/testbed
+
+EOF_2
+conda env create -f /root/environment.yml
+EOF_1
+
+RUN <<EOF_3
+#!/bin/bash
+set -euxo pipefail
+git clone -o origin --single-branch https://github.com/tiny/words /testbed
+cd /testbed
+git reset --hard {base}
+git remote remove origin
+git reflog expire --expire=now --all
+git gc --prune=now
+source /opt/miniconda3/bin/activate
+conda activate testbed
+python -c 'import sys; assert sys.prefix != sys.base_prefix'
+git config --global user.email setup@example.com
+git config --global user.name Setup
+git commit --allow-empty -am Setup
+EOF_3
+
+WORKDIR /testbed/
+"""
+
+
+def test_an_environment_with_stand_ins_is_built_and_marked(
+    client: Client, repository: Repository, tmp_path: Path
+) -> None:
+    """The base has git and Python; conda, its channels and the repository's home cannot be reached."""
+    base = swe_repository.image(client, tmp_path / "root", "/somewhere-else", with_solution=True)
+    client.images.set_alias("example/ubuntu:tiny", base)
+    row = swe_repository.row(repository, dockerfile=DOCKERFILE.format(base=repository.base))
+    activate = "source /opt/miniconda3/bin/activate\nconda activate testbed\ncd /testbed\n"
+    row["eval_script"] = row["eval_script"].replace("cd /testbed\n", activate, 1).replace("python3", "python")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    wish = Wish(NAME, name="tiny-local", local=data, variant="local")
+    with pytest.raises(UsageError, match=r"bundle create tiny__words\.bundle"):
+        importing.imported(client, wish)
+    (data / "repositories").mkdir()
+    bundle = ["git", "bundle", "create", str(data / "repositories/tiny__words.bundle"), "--all"]
+    subprocess.run(bundle, cwd=tmp_path / "root/somewhere-else", capture_output=True, check=True)
+    (made,) = importing.imported(client, wish).scenarios
+    view = client.scenarios.retrieve(made.id or "")
+    assert view.metadata["environment"].startswith("unofficial environment")
+    gone = f"! git cat-file -e {repository.solution} && test ! -e /tmp/repository.bundle"
+    result = graded(client, view.id, f"set -e\n{gone}\n{write('words.py', FIXED)}")
+    assert result.score == 1.0, result

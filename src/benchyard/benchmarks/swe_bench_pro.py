@@ -8,7 +8,7 @@ from benchyard.benchmarks import swe_pro_images, swe_rows
 from benchyard.benchmarks.base import ITEM_KEY, About, Benchmark, Broken, Options
 from benchyard.benchmarks.folders import Folder
 from benchyard.benchmarks.scenario_folder import Draft, Origin
-from benchyard.benchmarks.sources.base import HubDataset, SourceFile
+from benchyard.benchmarks.sources.base import GitTree, HubDataset, HubDatasets, SourceFile, part_folder
 from benchyard.benchmarks.swe_rows import Row
 from benchyard.benchmarks.swe_scenarios import (
     answer_rules,
@@ -33,6 +33,8 @@ from benchyard.models.swe_bench import (
 NAME = "swe-bench-pro"
 DIRECTORY = "/app"
 IMAGES, DOCKERFILES = "images", "dockerfiles"
+_ROWS = HubDataset("ScaleAI/SWE-bench_Pro", "main", (SourceFile("data/test-00000-of-00001.parquet"),))
+_SCRIPTS = GitTree("https://github.com/scaleapi/SWE-bench_Pro-os", "main", ("run_scripts", "dockerfiles"))
 _SOLUTION = re.compile(r"-([0-9a-f]{40})(-v[0-9a-z]+)?$")
 _SCORER_SECONDS = 3600
 _PROMPT = """\
@@ -67,23 +69,28 @@ class SweBenchProBenchmark(Benchmark):
         needs=(
             "a container registry with the official images, or a builder with a network; x86-64",
             "2 to 10 GB of disk per item whose image is used",
-            "run_scripts of scaleapi/SWE-bench_Pro-os beside the rows: --from FOLDER with both",
         ),
         variants=(IMAGES, DOCKERFILES),
     )
-    source = HubDataset("ScaleAI/SWE-bench_Pro", "main", (SourceFile("data/test-00000-of-00001.parquet"),))
+    source = HubDatasets((_ROWS, _SCRIPTS))
 
     def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
         is_empty = True
-        folder = data if data.is_dir() else data.parent
-        for row in swe_rows.found(data):
+        scripts = _part(_SCRIPTS, data if data.is_dir() else data.parent)
+        for row in swe_rows.found(_part(_ROWS, data)):
             is_empty = False
             try:
-                yield draft(_completed(row, folder), options)
+                yield draft(_completed(row, scripts), options)
             except UsageError as error:
                 yield Broken(str(row["instance_id"])[:200], error.message)
         if is_empty:
             raise UsageError(f"{data}: there are no rows of SWE-Bench Pro in it")
+
+
+def _part(part: HubDataset | GitTree, data: Path) -> Path:
+    """Where a part of the source is: in a folder of its own, or with all else."""
+    own = data / part_folder(part)
+    return own if own.is_dir() else data
 
 
 def _completed(row: Row, folder: Path) -> Row:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks import swe_rows, swe_scripts, swe_tasks
+from benchyard.benchmarks import swe_local, swe_rows, swe_scripts, swe_tasks
 from benchyard.benchmarks.base import ITEM_KEY, About, Benchmark, Broken, Options
 from benchyard.benchmarks.folders import Folder
 from benchyard.benchmarks.scenario_folder import Draft, Origin
@@ -25,6 +25,7 @@ from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, SweBenchSp
 NAME = "swe-bench-verified"
 DATASET = "SWE-bench/SWE-bench_Verified"
 DIRECTORY = "/testbed"
+IMAGES, LOCAL = "images", "local"
 _SCORER_SECONDS = 1800 + 300
 """Half an hour for the tests, as the official harness gives, and what has to be done around them."""
 _PROMPT = """\
@@ -59,6 +60,7 @@ class SweBenchVerifiedBenchmark(Benchmark):
             "1 to 4 GB of disk per item whose image is used",
             "the extra `benchmarks` on the server (the package swebench)",
         ),
+        variants=(IMAGES, LOCAL),
     )
     source = GitTree(
         "https://github.com/SWE-bench/swe-bench-tasks", "34d7c5e2ab2950f91dee00f734001959ed884797", ("tasks",)
@@ -75,7 +77,7 @@ class SweBenchVerifiedBenchmark(Benchmark):
                 yield Broken(NAME, row.message)
                 continue
             try:
-                yield draft(row, options.work)
+                yield draft(row, options, data)
             except UsageError as error:
                 yield Broken(str(row["instance_id"])[:200], error.message)
         if is_empty:
@@ -88,8 +90,8 @@ def _rows(data: Path) -> Iterator[Row | DatasetError]:
     return iter(swe_rows.found(data))
 
 
-def draft(row: Row, work: Path) -> Draft:
-    """The scenario of a row, its build written below `work`; raises UsageError."""
+def draft(row: Row, options: Options, data: Path) -> Draft:
+    """The scenario of a row, its build written below the work folder; raises UsageError."""
     item = checked_item(row)
     commit = checked_commit(row)
     spec = _spec(row, item)
@@ -100,20 +102,19 @@ def draft(row: Row, work: Path) -> Draft:
         EVAL_SCRIPT: PackedFile(str(script).encode()),
         SPEC: PackedFile(graded.model_dump_json().encode()),
     }
-    image = row.get("image") or f"swebench/sweb.eval.x86_64.{item.replace('__', '_1776_').lower()}:latest"
     request = ScenarioRequest(
         name=f"{NAME}/{item}",
         input_context=InputContext(problem_statement=_prompt(row, str(script))),
         scoring_contract=contract("swe_bench_scorer", base_commit=commit),
         environment_parameters=environment(DIRECTORY),
-        metadata=_metadata(row, item),
+        metadata=_metadata(row, item, options.variant),
         reference_output=swe_rows.patch(row, "patch"),
         scorer_timeout_sec=_SCORER_SECONDS,
         **answer_rules(DIRECTORY),
     )
-    folder = _build_folder(row, work / item, str(image))
-    origin = Origin("dockerfile", "Dockerfile", prebuilt=str(image), on_demand=True)
-    return Draft(folder, request, origin, attachments={ATTACHMENT: packed(files)})
+    folder = options.work / item
+    origin = _local(row, data, folder) if options.variant == LOCAL else _official(row, item, folder)
+    return Draft(Folder(folder), request, origin, attachments={ATTACHMENT: packed(files)})
 
 
 def _spec(row: Row, item: str) -> SweBenchSpec:
@@ -138,7 +139,7 @@ def _prompt(row: Row, script: str) -> str:
     )
 
 
-def _metadata(row: Row, item: str) -> dict[str, str]:
+def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
     told = {
         "repo": swe_rows.text(row, "repo"),
         "version": swe_rows.text(row, "version", default=""),
@@ -146,16 +147,24 @@ def _metadata(row: Row, item: str) -> dict[str, str]:
         "created_at": swe_rows.text(row, "created_at", default=""),
         "language": "python",
         "category": swe_rows.text(row, "repo"),
+        "environment": swe_local.MARK if variant == LOCAL else "",
         "eval_script": "" if row.get("eval_script") else "made from the row, which has none",
     }
     return {ITEM_KEY: item, **{key: value[:1000] for key, value in told.items() if value}}
 
 
-def _build_folder(row: Row, folder: Path, image: str) -> Folder:
-    """The Dockerfile of a row; one that takes the official image where the row has none."""
-    folder.mkdir(parents=True)
+def _official(row: Row, item: str, folder: Path) -> Origin:
+    """The official image, else what the Dockerfile of the row makes; one that has none takes the image."""
+    image = row.get("image") or f"swebench/sweb.eval.x86_64.{item.replace('__', '_1776_').lower()}:latest"
     text = swe_rows.text(row, "dockerfile", default="") or f"FROM {image}\n"
+    folder.mkdir(parents=True)
     (folder / "Dockerfile").write_text(text)
     if "environment.yml" in re.findall(r"^COPY\s+(\S+)", text, re.MULTILINE):
         (folder / "environment.yml").write_text(swe_rows.text(row, "environment_yml"))
-    return Folder(folder)
+    return Origin("dockerfile", "Dockerfile", prebuilt=str(image), on_demand=True)
+
+
+def _local(row: Row, data: Path, folder: Path) -> Origin:
+    """An environment that is not the official one."""
+    swe_local.write(row, data, folder)
+    return Origin("dockerfile", "Dockerfile", on_demand=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchyard.benchmarks.sources import git
-from benchyard.benchmarks.sources.base import GitTree, Limits, Silent
+from benchyard.benchmarks.sources.base import GitTree, HubDatasets, Limits, Silent
 from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.errors import DatasetError, UsageError
 
@@ -194,3 +194,13 @@ def test_without_git_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DatasetError, match="no git on this machine"):
         git.asked("https://host.example/owner/name@v1")
+
+
+def test_trees_are_parts_of_several(repository: Repository, tmp_path: Path) -> None:
+    """Each in a folder of its own, with the commit that its branch had."""
+    several = HubDatasets((GitTree(repository.url, "main", ("tasks",)),))
+    folder = fetch(several, tmp_path, Silent())
+    (part,) = folder.iterdir()
+    assert part.name.endswith("--some-repo")
+    assert (part / "tasks/one/task.toml").read_text() == "1b"
+    assert commit_of(several, folder).endswith(f"/some-repo@{repository.second}")

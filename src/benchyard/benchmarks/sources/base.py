@@ -68,17 +68,29 @@ class GitTree:
 
 @dataclass(frozen=True)
 class HubDatasets:
-    """Several datasets of the hub that make one benchmark; each is a folder, `owner--name`."""
+    """Several datasets that make one benchmark, of the hub or of git; each is a folder, `owner--name`."""
 
-    parts: tuple[HubDataset, ...]
+    parts: tuple[HubDataset | GitTree, ...]
 
     @property
     def revision(self) -> str:
         """All of theirs."""
-        return ", ".join(f"{each.dataset}@{each.revision}" for each in self.parts)
+        return ", ".join(f"{part_name(each)}@{each.revision}" for each in self.parts)
 
 
 Source = HubDataset | HubDatasets | GitTree
+
+
+def part_name(part: HubDataset | GitTree) -> str:
+    """`owner/name` of a part."""
+    if isinstance(part, HubDataset):
+        return part.dataset
+    return "/".join(part.url.removesuffix("/").removesuffix(".git").split("/")[-2:])
+
+
+def part_folder(part: HubDataset | GitTree) -> str:
+    """What the folder of a part is called."""
+    return part_name(part).replace("/", "--")
 
 
 @dataclass(frozen=True)

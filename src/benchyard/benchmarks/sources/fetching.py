@@ -6,7 +6,16 @@ from pathlib import Path
 
 from benchyard.benchmarks.sources import git, hub
 from benchyard.benchmarks.sources.asking import Hub
-from benchyard.benchmarks.sources.base import HubDataset, HubDatasets, Limits, Progress, Source
+from benchyard.benchmarks.sources.base import (
+    GitTree,
+    HubDataset,
+    HubDatasets,
+    Limits,
+    Progress,
+    Source,
+    part_folder,
+    part_name,
+)
 
 _LIMITS = Limits()
 
@@ -30,16 +39,16 @@ def fetch(
 def commit_of(source: Source, folder: Path) -> str:
     """The commit of what `fetch` gave: that of a branch is known only then."""
     if isinstance(source, HubDatasets):
-        found = {part: (folder / part.dataset.replace("/", "--")).resolve().name for part in source.parts}
-        return ", ".join(f"{part.dataset}@{commit}" for part, commit in found.items())
+        found = {part: commit_of(part, (folder / part_folder(part)).resolve()) for part in source.parts}
+        return ", ".join(f"{part_name(part)}@{commit}" for part, commit in found.items())
     return folder.name if isinstance(source, HubDataset) else git.commit_of(folder)
 
 
-def _together(folder: Path, found: dict[HubDataset, Path]) -> Path:
+def _together(folder: Path, found: dict[HubDataset | GitTree, Path]) -> Path:
     """A folder that shows those of several datasets."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, place in found.items():
-        link = folder / part.dataset.replace("/", "--")
+        link = folder / part_folder(part)
         # By a rename, because somebody else may be at it too.
         fresh = link.with_name(f"{link.name}.{os.getpid()}")
         fresh.unlink(missing_ok=True)
