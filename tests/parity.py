@@ -32,7 +32,7 @@ _MARKS = ("<!-- begin: parity -->", "<!-- end -->")
 
 
 def note(name: str, items: list[str], listed: int, failed: dict[str, str] | None = None) -> None:
-    """Keep that these items of a set were executed, of so many; `failed` are those that were not as expected."""
+    """Keep that these items of a set were executed, of so many; `failed` were not as expected."""
     NOTES.mkdir(parents=True, exist_ok=True)
     told = {"set": name, "items": items, "listed": listed, "failed": failed or {}}
     (NOTES / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told))
@@ -63,18 +63,22 @@ def report() -> tuple[list[str], list[str]]:
     return lines, short
 
 
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
 def main() -> int:
     """Print the table; 1 where less was executed than is promised."""
     if not SAMPLES.is_dir():
-        print(f"parity: no real samples under {SAMPLES}, so none were executed; our own small ones were")
+        _say(f"parity: no real samples under {SAMPLES}, so none were executed; our own small ones were")
         return 0
     lines, short = report()
     table = ["| set | executed | listed | at least | not as expected |", "|---|---|---|---|---|", *lines]
-    print("\n".join(["", "parity with the public benchmarks:", *table]))
+    _say("\n".join(["", "parity with the public benchmarks:", *table]))
     if "--write" in sys.argv:
         _write(table)
     for each in short:
-        print(f"parity: {each}")
+        _say(f"parity: {each}")
     return 1 if short else 0
 
 
