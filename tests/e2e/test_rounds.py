@@ -26,7 +26,8 @@ SCRIPTS = [
     {
         "name": "goes on",
         "match": STATEMENT,
-        "steps": [{"shell": "echo 1 > answer"}, {"text": "It is 1."}, {"shell": "echo 2 > answer"}],
+        # Once more at the end: Gemini CLI tells twice what it has told when it goes on.
+        "steps": [{"shell": "echo 1 > answer"}, {"text": "It is 1."}, *[{"shell": "echo 2 > answer"}] * 2],
         "final": "It was 2.",
     },
 ]
