@@ -75,6 +75,74 @@ def whole(place: Path) -> Path:
     return made
 
 
+STEPPED = """\
+name: in steps
+scorers:
+  - {name: check, type: command_scorer, command: make check}
+steps:
+  - name: first
+    setup: make first
+    setup_as_root: true
+    min_reward: {safe: 1}
+  - name: second
+    problem: more.md
+    reference: solve.sh
+    agent_timeout_sec: 60
+    min_reward: 0.5
+    scorers:
+      - {name: own, type: custom_scorer, custom_scorer_type: mine, file: own.sh, weight: 0.5}
+      - {name: tests, type: test_based_scorer, test_command: make t, files: [t.py], weight: 0.5}
+reward_strategy: final
+"""
+
+
+def stepped(place: Path) -> Path:
+    made = folder(place, STEPPED)
+    files = {
+        "steps/first/problem.md": "Do the first.\n",
+        "steps/first/reference.sh": "make it\n",
+        "more.md": "Do more.\n",
+        "solve.sh": "make more\n",
+        "own.sh": "echo 1\n",
+        "t.py": "1\n",
+    }
+    for name, content in files.items():
+        put(made, name, content)
+    return made
+
+
+def test_steps_have_their_own_files(tmp_path: Path) -> None:
+    draft = scenario_folder.read(stepped(tmp_path / "it"))
+    first, second = draft.request.steps or []
+    assert (first.problem_statement, first.reference_output) == ("Do the first.\n", "make it\n")
+    assert (first.setup, first.setup_as_root, first.min_reward) == ("make first", True, {"safe": 1})
+    assert first.scoring_contract is None
+    assert (second.problem_statement, second.reference_output) == ("Do more.\n", "make more\n")
+    assert second.scoring_contract is not None
+    own, tests = second.scoring_contract.scoring_function_parameters
+    assert (own.name, tests.scorer["test_files"]) == (
+        "own",
+        [{"file_path": "t.py", "file_contents": "1\n"}],
+    )
+    assert (draft.request.reward_strategy, draft.custom_scorers) == ("final", {"mine": "echo 1\n"})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("tries: 9", "tries"),
+        ("tries: 2\nsteps: [{name: x}]", "either `steps` or several `tries`"),
+        ("steps: [{name: x}]", "there is no file steps/x/problem.md"),
+        ("steps: [{name: x, scorer: []}]", "did you mean `scorers`"),
+    ],
+)
+def test_what_is_wrong_with_rounds_is_told_with_its_line(tmp_path: Path, said: str, told: str) -> None:
+    text = yaml.safe_dump(MINIMAL) + said + "\n"
+    with pytest.raises(UsageError, match=r"scenario.yaml:\d+: ") as caught:
+        scenario_folder.read(folder(tmp_path / "it", text))
+    assert told in caught.value.message
+
+
 def test_a_whole_folder_becomes_a_request(tmp_path: Path) -> None:
     draft = scenario_folder.read(whole(tmp_path / "it"))
     request = draft.request

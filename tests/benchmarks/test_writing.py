@@ -13,7 +13,7 @@ from benchyard.benchmarks.scenario_folder import Origin
 from benchyard.benchmarks.starting_files import StartingFile, command
 from benchyard.benchmarks.writing import dumped, scenario_contents, slug, write_scenario
 from benchyard.models.scenarios import ScenarioView
-from tests.benchmarks.test_scenario_folder import whole
+from tests.benchmarks.test_scenario_folder import stepped, whole
 from tests.models.test_references import DIFF, scenario
 
 HOSTILE = [
@@ -60,6 +60,31 @@ def test_a_whole_scenario_comes_back(tmp_path: Path) -> None:
         "file": "environment/files/src/main.py",
         "to": "src/main.py",
     }
+
+
+def test_steps_come_back(tmp_path: Path) -> None:
+    draft = scenario_folder.read(stepped(tmp_path / "one"))
+    view = kept(draft)
+    write_scenario(tmp_path / "two", scenario_contents(view, draft.origin, draft.custom_scorers))
+    again = scenario_folder.read(tmp_path / "two")
+    assert comparing.scenario_differences(view, again.request) == []
+    assert again.custom_scorers == draft.custom_scorers
+    assert again.request.steps == draft.request.steps
+    (first, second) = again.request.steps or []
+    changed = again.request.model_copy(update={"steps": [second, first], "tries": 1})
+    ((place, *_),) = comparing.scenario_differences(view, changed)
+    assert place == "steps"
+    changed = again.request.model_copy(update={"steps": None})
+    differences = comparing.scenario_differences(view, changed)
+    assert [place for place, _, _ in differences] == ["steps.first", "steps.second"]
+    assert comparing.scenario_change(changed, differences).steps == []
+
+
+def test_tries_come_back(tmp_path: Path) -> None:
+    view = scenario(DIFF, tries=2, retry_prompt="Again:\n{output}\n")
+    request = written(tmp_path / "it", view).request
+    assert (request.tries, request.retry_prompt) == (2, "Again:\n{output}\n")
+    assert comparing.scenario_differences(view, request) == []
 
 
 def test_files_of_tests_stay_inside_whatever_they_are_called(tmp_path: Path) -> None:

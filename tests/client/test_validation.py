@@ -210,3 +210,32 @@ def test_without_an_answer_path_the_environment_itself_is_evaluated(validated: C
     assert result.is_valid
     assert [each.kind for each in result.attempts] == ["reference"] * 2
     assert "EVALUATION" in result.notes[0]
+
+
+def test_the_reference_outputs_of_steps_are_applied_one_after_the_other(validated: Checked) -> None:
+    def step(name: str, text: str, before: str, **fields: Any) -> dict[str, Any]:
+        check = command(f'test "$(cat x.txt)" = {text}')
+        contract = {"scoring_function_parameters": [{"name": "check", "weight": 1.0, "scorer": check}]}
+        reference = f"test $(cat x.txt) = {before} && echo {text} > x.txt\n"
+        return {
+            "name": name,
+            "problem_statement": f"Write {text}.",
+            "scoring_contract": contract,
+            "reference_output": reference,
+            **fields,
+        }
+
+    steps = [step("one", "new", "old"), step("two", "newer", "prepared", setup="echo prepared > x.txt")]
+    result = validated(IS_NEW, steps=steps)
+    assert result.is_valid, result.problems
+    assert [each.scorers for each in result.attempts if each.kind == "reference"] == [
+        {"check": 1.0, "step one": 1.0, "step two": 1.0}
+    ] * 2
+    steps[1]["reference_output"] = "true"
+    result = validated(IS_NEW, steps=steps)
+    assert "reference got 0.5 and 0.5" in result.problems[0]
+
+
+def test_a_scenario_with_tries_is_validated_as_one_without(validated: Checked) -> None:
+    result = validated(IS_NEW, reference_output=DIFF, tries=2)
+    assert result.is_valid, result.problems

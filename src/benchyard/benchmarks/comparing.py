@@ -13,6 +13,7 @@ from benchyard.models.scenarios import (
     ScenarioRequest,
     ScenarioView,
     ScoringContract,
+    Step,
 )
 
 Difference = tuple[str, Any, Any]
@@ -32,7 +33,6 @@ _DEFAULTS: dict[str, Any] = {
     "collect_commands": [],
     "tries": 1,
     "retry_prompt": "",
-    "steps": [],
     "reward_strategy": "mean",
     "validation_type": "UNSPECIFIED",
     "required_environment_variables": [],
@@ -59,7 +59,6 @@ _PLAIN = (
     "collect_commands",
     "tries",
     "retry_prompt",
-    "steps",
     "reward_strategy",
     "validation_type",
     "required_environment_variables",
@@ -89,7 +88,19 @@ def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Di
     found += _each("scorers", dict(old), dict(new))
     if not any(place.startswith("scorers") for place, _, _ in found) and old != new:
         found.append(("scorers", [name for name, _ in old], [name for name, _ in new]))
-    return found
+    return [*found, *_steps(view.steps or [], wanted.steps or [])]
+
+
+def _steps(old: list[Step], new: list[Step]) -> list[Difference]:
+    was, shall = {each.name: _step(each) for each in old}, {each.name: _step(each) for each in new}
+    found = _each("steps", was, shall)
+    return found or ([] if [*was] == [*shall] else [("steps", [*was], [*shall])])
+
+
+def _step(step: Step) -> dict[str, Any]:
+    said = step.model_dump(exclude={"scoring_contract"}, exclude_none=True)
+    scorers = _functions(step.scoring_contract) if step.scoring_contract else []
+    return {name: value for name, value in {**said, "scorers": scorers}.items() if value not in ("", [])}
 
 
 def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) -> ScenarioChange:
@@ -102,6 +113,8 @@ def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) 
             "problem_statement": wanted.input_context.problem_statement,
             "additional_context": {} if more is None else more,
         }
+    if "steps" in places:
+        said["steps"] = wanted.steps or []
     if "scorers" in places:
         said["scoring_contract"] = wanted.scoring_contract.model_dump()
     if "environment" in places:

@@ -3,27 +3,41 @@
 import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from benchyard import registry
 from benchyard.benchmarks.folders import InnerPath
 from benchyard.benchmarks.marked import Written
-from benchyard.models.base import Metadata, ShortText, WireFloat, WireInt
+from benchyard.models.base import Metadata, ShortText, WireBool, WireFloat, WireInt
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
+    AGENT_SECONDS_MAX,
     MAX_SCORERS,
+    MAX_STEPS,
+    MAX_TRIES,
     SCORER_SECONDS_MAX,
     EnvName,
     Isolation,
     LongText,
     Name,
+    RewardStrategy,
     ScorerName,
     ScoringRules,
     ValidationType,
 )
 
 NAME = "scenario.yaml"
+STEPS = "steps"
+"""The folder of what belongs to steps."""
 _WEIGHTS_OFF = 1e-6
 ORIGINS = ("blueprint", "snapshot", "image", "dockerfile")
 
@@ -202,6 +216,44 @@ AnyScorer = Annotated[
 ]
 
 
+def _weighted(scorers: list[AnyScorer]) -> list[AnyScorer]:
+    given = [each.weight for each in scorers if each.weight is not None]
+    if len(scorers) == 1 and not given:
+        return scorers
+    if len(given) < len(scorers):
+        raise PydanticCustomError("weights", "each of several scorers needs a `weight`")
+    if abs(sum(given) - 1) > _WEIGHTS_OFF:
+        total = f"{sum(given):.6g}"
+        raise PydanticCustomError(
+            "weights", "the weights add up to {total}; they must add up to 1", {"total": total}
+        )
+    return scorers
+
+
+Scorers = Annotated[list[AnyScorer], Field(min_length=1, max_length=MAX_SCORERS), AfterValidator(_weighted)]
+
+
+class StepPart(Written):
+    """One of the `steps`; its files lie in `steps/NAME` unless it names others."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    problem: InnerPath | None = None
+    scorers: Scorers | None = None
+    """The scenario's, where it has none of its own."""
+    reference: InnerPath | None = None
+    files: ShortText | None = None
+    """The id of an object that is unpacked into the working directory."""
+    setup: LongText | None = None
+    setup_as_root: WireBool = False
+    agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
+    min_reward: WireFloat | dict[ShortText, WireFloat] | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where its files are."""
+        return f"{STEPS}/{self.name}"
+
+
 class ScenarioFile(Written):
     """The whole of a `scenario.yaml`."""
 
@@ -210,7 +262,7 @@ class ScenarioFile(Written):
     """The file of the problem statement."""
     additional_context: Any | None = None
     environment: EnvironmentPart = Field(default_factory=EnvironmentPart)
-    scorers: list[AnyScorer] = Field(min_length=1, max_length=MAX_SCORERS)
+    scorers: Scorers
     reference: InnerPath | None = None
     """The file of the reference output, where it is not called reference.patch, .sh or .txt."""
     isolation: Isolation = "clean"
@@ -224,22 +276,18 @@ class ScenarioFile(Written):
     required_environment_variables: list[EnvName] | None = None
     required_secret_names: list[EnvName] | None = None
     scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
+    tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
+    retry_prompt: LongText | None = None
+    """What an agent is told between two tries; `{output}` is what the scorers said."""
+    steps: list[StepPart] | None = Field(default=None, max_length=MAX_STEPS)
+    reward_strategy: RewardStrategy | None = None
     metadata: Metadata | None = None
 
-    @field_validator("scorers")
-    @classmethod
-    def _weights(cls, scorers: list[AnyScorer]) -> list[AnyScorer]:
-        given = [each.weight for each in scorers if each.weight is not None]
-        if len(scorers) == 1 and not given:
-            return scorers
-        if len(given) < len(scorers):
-            raise PydanticCustomError("weights", "each of several scorers needs a `weight`")
-        if abs(sum(given) - 1) > _WEIGHTS_OFF:
-            total = f"{sum(given):.6g}"
-            raise PydanticCustomError(
-                "weights", "the weights add up to {total}; they must add up to 1", {"total": total}
-            )
-        return scorers
+    @model_validator(mode="after")
+    def _one_kind_of_rounds(self) -> "ScenarioFile":
+        if self.steps and (self.tries or 1) > 1:
+            raise PydanticCustomError("rounds", "give either `steps` or several `tries`, not both")
+        return self
 
     def rules(self) -> ScoringRules:
         """How it is scored, as the wire has it."""
@@ -250,4 +298,7 @@ class ScenarioFile(Written):
             scoring_network=self.scoring_network,
             scoring_secrets=self.scoring_secrets,
             agent_network_policy=self.agent_network_policy,
+            tries=self.tries,
+            retry_prompt=self.retry_prompt,
+            reward_strategy=self.reward_strategy,
         )

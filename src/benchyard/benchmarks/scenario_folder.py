@@ -1,7 +1,7 @@
 """From the folder of a scenario to what the wire is asked for."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +20,7 @@ from benchyard.benchmarks.scenario_file import (
     PythonScriptPart,
     ScenarioFile,
     ScorerPart,
+    StepPart,
     TestBasedPart,
 )
 from benchyard.benchmarks.starting_files import MOST_BYTES, StartingFile, command
@@ -33,6 +34,7 @@ from benchyard.models.scenarios import (
     ScenarioRequest,
     ScoringContract,
     ScoringFunction,
+    Step,
 )
 
 MOST_TEST_BYTES = 16 * 1024**2
@@ -79,13 +81,12 @@ def read(path: Path) -> Draft:
     found = marked.read(path / NAME, folder.text(NAME, MOST_YAML_BYTES))
     file = marked.checked(found, ScenarioFile)
     _check(found, file)
-    functions = [_function(found, folder, index, part) for index, part in enumerate(file.scorers)]
     request = ScenarioRequest(
         name=file.name,
         input_context=InputContext(
             problem_statement=_statement(found, folder, file), additional_context=file.additional_context
         ),
-        scoring_contract=ScoringContract(scoring_function_parameters=functions),
+        scoring_contract=_contract(found, folder, (), file.scorers),
         environment_parameters=_environment(found, folder, file.environment),
         metadata=file.metadata,
         reference_output=_reference(found, folder, file),
@@ -93,14 +94,47 @@ def read(path: Path) -> Draft:
         required_secret_names=file.required_secret_names,
         scorer_timeout_sec=file.scorer_timeout_sec,
         validation_type=file.validation_type,
-        **file.rules().model_dump(),
+        steps=[_step(found, folder, index, part) for index, part in enumerate(file.steps or [])] or None,
+        **file.rules().model_dump(exclude={"steps"}),
     )
-    customs = {
-        each.custom_scorer_type: _at(found, ("scorers", index, "file"), folder, each.file)
-        for index, each in enumerate(file.scorers)
-        if isinstance(each, CustomPart) and each.file
-    }
-    return Draft(folder, request, _origin(file.environment), customs)
+    return Draft(folder, request, _origin(file.environment), dict(_customs(found, folder, file)))
+
+
+def _customs(found: Marked, folder: Folder, file: ScenarioFile) -> Iterator[tuple[str, str]]:
+    """Type and script of the custom scorers that come with it."""
+    lists: list[tuple[marked.Place, Sequence[ScorerPart]]] = [((), file.scorers)]
+    lists += [(("steps", index), part.scorers or []) for index, part in enumerate(file.steps or [])]
+    for place, scorers in lists:
+        for index, each in enumerate(scorers):
+            if isinstance(each, CustomPart) and each.file:
+                text = _at(found, (*place, "scorers", index, "file"), folder, each.file)
+                yield each.custom_scorer_type, text
+
+
+def _contract(
+    found: Marked, folder: Folder, place: marked.Place, scorers: Sequence[ScorerPart]
+) -> ScoringContract:
+    functions = [
+        _function(found, folder, (*place, "scorers", index), part) for index, part in enumerate(scorers)
+    ]
+    return ScoringContract(scoring_function_parameters=functions)
+
+
+def _step(found: Marked, folder: Folder, index: int, part: StepPart) -> Step:
+    place = ("steps", index)
+    problem = part.problem or f"{part.folder}/problem.md"
+    if not folder.has(problem):
+        raise found.refuse((*place, "name"), f"there is no file {problem}, which says what is to be done")
+    there = [name for each in references.FILE_NAMES if folder.has(name := f"{part.folder}/{each}")]
+    if len(there) > 1 and part.reference is None:
+        raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
+    reference = part.reference or (there[0] if there else None)
+    return Step(
+        problem_statement=_at(found, (*place, "problem"), folder, problem),
+        scoring_contract=_contract(found, folder, place, part.scorers) if part.scorers else None,
+        reference_output=_at(found, (*place, "reference"), folder, reference) if reference else None,
+        **part.model_dump(exclude={"problem", "scorers", "reference"}),
+    )
 
 
 def _check(found: Marked, file: ScenarioFile) -> None:
@@ -158,8 +192,7 @@ def _starting(found: Marked, folder: Folder, files: Iterable[PlacedFile]) -> Ite
             yield StartingFile(to, content, folder.mode(name))
 
 
-def _function(found: Marked, folder: Folder, index: int, part: ScorerPart) -> ScoringFunction:
-    place = ("scorers", index)
+def _function(found: Marked, folder: Folder, place: marked.Place, part: ScorerPart) -> ScoringFunction:
     scorer: dict[str, Any] = part.model_dump(exclude_none=True, exclude=_OWN)
     name = getattr(part, "file", None)
     if name and scorer["type"] in TEXTS:

@@ -14,7 +14,13 @@ from benchyard.benchmarks.scenario_folder import Origin
 from benchyard.benchmarks.starting_files import StartingFile, parsed
 from benchyard.models import references
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.scenarios import RULES_IN_METADATA, ScenarioEnvironment, ScenarioView, ScoringFunction
+from benchyard.models.scenarios import (
+    RULES_IN_METADATA,
+    ScenarioEnvironment,
+    ScenarioView,
+    ScoringFunction,
+    Step,
+)
 
 _ENDINGS = {"python_script_scorer": ".py"}
 _SAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -77,12 +83,30 @@ def scenario_contents(view: ScenarioView, origin: Origin, scripts: Mapping[str, 
             "required_environment_variables": view.required_environment_variables,
             "required_secret_names": view.required_secret_names,
             "scorer_timeout_sec": view.scorer_timeout_sec,
+            "tries": view.tries,
+            "retry_prompt": view.retry_prompt,
+            "steps": [_step(contents, view, each, scripts) for each in view.steps or []],
+            "reward_strategy": view.reward_strategy,
             "metadata": own,
         }
     )
     if view.reference_output:
         contents.add(references.file_name(view), view.reference_output)
     return contents
+
+
+def _step(contents: Contents, view: ScenarioView, step: Step, scripts: Mapping[str, str]) -> dict[str, Any]:
+    folder = f"{scenario_file.STEPS}/{step.name}"
+    data: dict[str, Any] = {"name": step.name}
+    contents.add(f"{folder}/problem.md", step.problem_statement)
+    if step.scoring_contract is not None:
+        functions = step.scoring_contract.scoring_function_parameters
+        data["scorers"] = [_scorer(contents, each, scripts, f"{folder}/") for each in functions]
+    if step.reference_output:
+        solved = view.model_copy(update={"reference_output": step.reference_output})
+        contents.add(f"{folder}/{references.file_name(solved)}", step.reference_output)
+    plain = step.model_dump(exclude={"name", "problem_statement", "scoring_contract", "reference_output"})
+    return data | {name: value for name, value in plain.items() if value not in (None, "", False)}
 
 
 def write_scenario(folder: Path, contents: Contents) -> None:
@@ -130,26 +154,28 @@ def _split(commands: list[str], directory: str | None) -> tuple[list[StartingFil
     return files, []
 
 
-def _scorer(contents: Contents, function: ScoringFunction, scripts: Mapping[str, str]) -> dict[str, Any]:
+def _scorer(
+    contents: Contents, function: ScoringFunction, scripts: Mapping[str, str], folder: str = ""
+) -> dict[str, Any]:
     scorer = dict(function.scorer)
     type = str(scorer.pop("type", ""))
     data: dict[str, Any] = {"name": function.name, "type": type, "weight": function.weight}
     text = TEXTS.get(type)
     if text and "\n" in str(scorer.get(text, "")):
         ending = _ENDINGS.get(type, ".sh")
-        data["file"] = contents.add(f"scorers/{function.name}{ending}", str(scorer.pop(text)))
+        data["file"] = contents.add(f"{folder}scorers/{function.name}{ending}", str(scorer.pop(text)))
     script = scripts.get(str(scorer.get("custom_scorer_type")))
     if type == "custom_scorer" and script is not None:
-        data["file"] = contents.add(f"scorers/{function.name}.sh", script)
+        data["file"] = contents.add(f"{folder}scorers/{function.name}.sh", script)
     test_files = scorer.pop("test_files", None) or []
     data |= _given(scorer)
-    return data | _given({"files": list(_test_files(contents, function.name, test_files))})
+    return data | _given({"files": list(_test_files(contents, f"{folder}tests/{function.name}", test_files))})
 
 
-def _test_files(contents: Contents, scorer: str, files: list[Any]) -> Iterator[dict[str, str]]:
+def _test_files(contents: Contents, folder: str, files: list[Any]) -> Iterator[dict[str, str]]:
     for each in files:
         path = str(each["file_path"])
-        name = contents.add(f"tests/{scorer}/{_inner(path)}", each.get("file_contents") or "")
+        name = contents.add(f"{folder}/{_inner(path)}", each.get("file_contents") or "")
         yield {"file": name, "to": path}
 
 

@@ -125,11 +125,12 @@ _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
     "OF COMPLETED": lambda each: _score(each.average_score),
     "UNSCORED": lambda each: str(each.unscored),
     "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
+    "REWARDS": lambda each: clean("  ".join(f"{name} {mean:.3g}" for name, mean in each.rewards.items())),
     "TOKENS": lambda each: _amount(each, _TOKENS),
     "COST": lambda each: _amount(each, _COST),
     "DURATION": lambda each: duration(each.duration_ms),
 }
-_ONLY_WHEN_KNOWN = ("PASS@K", "TOKENS", "COST")
+_ONLY_WHEN_KNOWN = ("PASS@K", "REWARDS", "TOKENS", "COST")
 
 
 def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -148,7 +149,13 @@ def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome])
     for name, outcome in zip(names, outcomes, strict=True):
         click.echo(f"\n{name}")
         titles = ["SCENARIO", "STATE", "SCORE", "ATTEMPTS", "DURATION", "WHY"]
-        print_table(titles, [_scenario(row) for row in outcome.scenario_outcomes])
+        rows = [_scenario(row) for row in outcome.scenario_outcomes]
+        rounds = [_rounds(row) for row in outcome.scenario_outcomes]
+        if any(rounds):
+            titles.insert(3, "ROUNDS")
+            for row, told in zip(rows, rounds, strict=True):
+                row.insert(3, clean(told))
+        print_table(titles, rows)
 
 
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -186,6 +193,16 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
         duration(row.duration_ms),
         clean("; ".join(why)),
     ]
+
+
+def _rounds(row: ScenarioOutcome) -> str:
+    """The score of each round, attempt by attempt."""
+    counting = [each for each in row.attempts if each.rounds and not each.is_superseded]
+    told = (
+        ", ".join(f"{each.name or each.number} {_score(each.score)}" for each in attempt.rounds)
+        for attempt in counting
+    )
+    return "; ".join(told)
 
 
 def _share(count: int, outcome: BenchmarkOutcome) -> str:

@@ -10,7 +10,7 @@ from benchyard.cli.pushing import custom_scorer
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
 from benchyard.models.benchmarks import BenchmarkView
-from benchyard.models.scenarios import ScenarioView
+from benchyard.models.scenarios import ScenarioView, functions_of
 
 _OPTIONAL = (
     "description",
@@ -32,7 +32,7 @@ def check_free(folder: Path, *, force: bool) -> None:
 def pull_scenario(client: Client, view: ScenarioView, folder: Path) -> None:
     """Write a scenario's folder."""
     scripts = {}
-    for function in view.scoring_contract.scoring_function_parameters:
+    for function in functions_of(view):
         type = function.scorer.get("custom_scorer_type")
         if function.scorer.get("type") == "custom_scorer" and isinstance(type, str):
             found = custom_scorer(client, type)

@@ -19,8 +19,8 @@ from benchyard.client.core import Request, fetch
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models import references
 from benchyard.models.base import Model
-from benchyard.models.runs import ContractResult, RunProfile
-from benchyard.models.scenarios import Isolation, ScenarioRequest, ScenarioView
+from benchyard.models.runs import ContractResult, RunProfile, ScenarioRunView
+from benchyard.models.scenarios import Isolation, ScenarioRequest, ScenarioView, of_round
 
 TWICE = 2
 _CLOSE = 1e-9
@@ -163,9 +163,13 @@ class Validator:
         )
         try:
             await self._client.devboxes.await_running(run.devbox_id)
-            if kind.startswith("reference"):
-                await self._apply(scenario, run.devbox_id)
-            scored = await self._client.scenarios.runs.score_and_complete(run.id)
+            number: int | None = 1
+            while number is not None:
+                if kind.startswith("reference"):
+                    await self._apply(of_round(scenario, number), run.devbox_id)
+                scored = await self._client.scenarios.runs.score_and_await(run.id)
+                number = _following(scenario, number, scored)
+            await self._client.scenarios.runs.complete(run.id)
         except (BenchyardError, asyncio.CancelledError):
             with contextlib.suppress(BenchyardError):
                 await asyncio.shield(self._client.scenarios.runs.cancel(run.id))
@@ -220,6 +224,16 @@ def temporary_name(name: str) -> str:
     return f"validation of {name}"[:1024]
 
 
+def _following(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> int | None:
+    """The number of the next step; a further try would do the same once more, so there is none."""
+    following = scored.next_round
+    if not scenario.steps or following is None or following.number == number:
+        return None
+    if following.failure is not None:
+        raise UsageError(f"step {following.name!r} could not be made ready: {following.failure}")
+    return following.number
+
+
 def _is_prepared(scenario: ScenarioView) -> bool:
     """Whether the environment itself must score 1.0, so that doing nothing is the same attempt."""
     return references.kind(scenario) == "expected" and references.answer_path(scenario) is None
@@ -236,11 +250,12 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
             reasons.append(
                 f"{each.scoring_function_name}: {each.score:g}{f' ({why[:_SHOWN]})' if why else ''}"
             )
+    scorers = {each.scoring_function_name: each.score for each in result.scoring_function_results}
     return Attempt(
         kind=kind,
         run_id=run_id,
         score=result.score,
-        scorers={each.scoring_function_name: each.score for each in result.scoring_function_results},
+        scorers={**scorers, **{f"step {each.name}": each.score for each in result.rounds if each.name}},
         reasons=reasons,
         has_errors=any(each.state == "error" for each in result.scoring_function_results),
     )

@@ -18,8 +18,10 @@ from benchyard.models.scenarios import (
     CollectCommand,
     InputContext,
     Isolation,
+    RewardStrategy,
     ScenarioEnvironment,
     ScoringContract,
+    Step,
     ValidationType,
 )
 
@@ -49,6 +51,10 @@ class _ScenarioExtras(TypedDict, total=False):
     collect_commands: Sequence[CollectCommand | Loose] | None
     agent_network_policy: str | None
     agent_timeout_sec: float | None
+    tries: int | None
+    retry_prompt: str | None
+    steps: Sequence[Step | Loose] | None
+    reward_strategy: RewardStrategy | None
 
 
 class ScenarioFields(_ScenarioExtras, total=False):

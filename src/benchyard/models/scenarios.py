@@ -252,11 +252,6 @@ class Scenario(Record, ScoringRules):
         """Where the work is done and graded; None is the user's home."""
         return self.environment.working_directory if self.environment else None
 
-    def contracts(self) -> list[ScoringContract]:
-        """All that it is graded by, in any of its rounds."""
-        own = [step.scoring_contract for step in self.steps or [] if step.scoring_contract is not None]
-        return [self.scoring_contract, *own]
-
     def frozen(self) -> "Scenario":
         """A copy to be kept as it is, under an id that tells the revision."""
         return self.model_copy(update={"id": revision_id(self.id, self.revision), "request_hash": None})
@@ -306,6 +301,12 @@ def of_round(scenario: S, number: int) -> S:
     if step.agent_timeout_sec is not None:
         changes["agent_timeout_sec"] = step.agent_timeout_sec
     return scenario.model_copy(update=changes)
+
+
+def functions_of(scenario: Scenario | ScenarioView) -> list[ScoringFunction]:
+    """All that it is graded by, in any of its rounds."""
+    contracts = [scenario.scoring_contract, *(step.scoring_contract for step in scenario.steps or [])]
+    return [each for contract in contracts if contract for each in contract.scoring_function_parameters]
 
 
 class ScenarioListView(Model):

@@ -20,6 +20,7 @@ from benchyard.models.scenarios import (
     ScenarioRequest,
     ScoringContract,
     ScoringRules,
+    functions_of,
     revision_id,
 )
 from benchyard.scorers import catalog
@@ -63,13 +64,12 @@ class Scenarios:
 
     async def check(self, scenario: Scenario) -> None:
         """Refuse what could never run or be scored; raises UsageError."""
-        for contract in scenario.contracts():
-            await self._check_contract(contract)
-        await self._check_environment(scenario.environment or ScenarioEnvironment())
-
-    async def _check_contract(self, contract: ScoringContract) -> None:
-        check_weights(contract)
-        functions = contract.scoring_function_parameters
+        for contract in (
+            scenario.scoring_contract,
+            *(each.scoring_contract for each in scenario.steps or []),
+        ):
+            check_weights(contract or scenario.scoring_contract)
+        functions = functions_of(scenario)
         for function in functions:
             try:
                 catalog.parse(str(function.scorer.get("type")), function.scorer, Context())
@@ -78,6 +78,7 @@ class Scenarios:
                     f"scorer {function.name!r}: {error.message}", field="scoring_contract"
                 ) from error
         await self._scorers.check(functions)
+        await self._check_environment(scenario.environment or ScenarioEnvironment())
 
     async def get(self, id: str) -> Scenario:
         """The scenario as it is now; raises NotFound."""

@@ -51,9 +51,13 @@ class RunLogs:
         scenario = await self._runs.scenario(run)
         scrubber = await scrubber_of(self._tools, run.devbox_id, (scenario.scoring_secrets or {}).values())
         await writer.add(run, "run.json", run.view(scenario).model_dump_json(indent=2).encode())
-        for index, result in enumerate(run.result.scoring_function_results if run.result else []):
-            name = f"scorer-{index}-{result.scoring_function_name}.log"
-            await writer.add(run, name, scrubber.text(result.output).encode(errors="replace"))
+        for number in range(1, run.round + 1):
+            # Of rounds before the last one, too.
+            found = run.result_of(number)
+            prefix = f"round-{number}-" if number < run.round else ""
+            for index, result in enumerate(found.scoring_function_results if found else []):
+                name = f"{prefix}scorer-{index}-{result.scoring_function_name}.log"
+                await writer.add(run, name, scrubber.text(result.output).encode(errors="replace"))
         try:
             lines = await self._logs.lines(run.devbox_id, None, None)
             states = await self._tools.host.executions(run.devbox_id)

@@ -32,7 +32,7 @@ from benchyard.hosts.kits import KitFolders
 from benchyard.images.store import Image
 from benchyard.models.devboxes import DevboxStatus
 from benchyard.models.runs import ContractResult, FinalState, ScorerResult
-from benchyard.models.scenarios import Scenario, ScoringFunction
+from benchyard.models.scenarios import Scenario, ScoringFunction, functions_of
 from benchyard.scorers import catalog
 from benchyard.scorers.base import Context, Scorer
 
@@ -114,8 +114,7 @@ class Scoring:
     async def mounts(self, scenario: Scenario) -> tuple[Shown, ...]:
         """What the scorers of a `live` scenario need to find in its devbox from the start."""
         found = {}
-        named = [each for one in scenario.contracts() for each in one.scoring_function_parameters]
-        for function in named:
+        for function in functions_of(scenario):
             for kit in await self.scorer(function, Context()).kits(self._kits):
                 found[kit.target] = kit
         return mounts_of(self._tools, tuple(found.values()))
