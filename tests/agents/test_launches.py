@@ -25,8 +25,10 @@ def test_the_contract_is_told_in_the_environment() -> None:
         "BENCHYARD_PROMPT_FILE": "/run/benchyard/prompt.md",
         "BENCHYARD_LOGS": "/logs/agent",
         "BENCHYARD_TRAJECTORY": "/logs/agent/trajectory.json",
+        "BENCHYARD_ROUND": "1",
         "BENCHYARD_PROMPT": "p",
     }
+    assert contract_env(task(round=2))["BENCHYARD_ROUND"] == "2"
     assert contract_env(task(model="m"))["BENCHYARD_MODEL"] == "m"
 
 

@@ -46,6 +46,15 @@ def test_a_prompt_of_any_length_is_no_argument_and_no_variable(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", PUBLIC)
+def test_one_that_can_go_on_with_its_conversation_is_told_so(name: str) -> None:
+    agent = made(name)
+    first, again = agent.launch(task()), agent.launch(task(round=2, continues=True))
+    assert first is not None
+    assert (first != again) is agent.can_continue
+    assert agent.launch(task(round=2)) == first, "a fresh call is what the first one was"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_the_token_is_in_the_environment_and_nowhere_else(name: str) -> None:
     launch = made(name).launch(task())
     assert launch is not None

@@ -173,14 +173,17 @@ def stored(http: httpx.Client, content: bytes) -> str:
 
 def test_by_hand_the_run_tells_which_step_is_next(http: httpx.Client) -> None:
     files = stored(http, packed("given/data", b"flour"))
+    attached = {"attachments": {"pantry": files}}
     steps = [
         step("one", command("true")),
-        step("two", command("grep -q flour given/data && test -e baked"), files=files),
+        step("two", command("grep -q flour given/data && test -e baked"), files="pantry"),
     ]
-    made = scenario(http, **IN_WORK, steps=steps)
+    steps[0] |= {"files": files}
+    made = scenario(http, **IN_WORK, **attached, steps=steps)
     run = start(http, made["id"])
     first = run.view()["next_round"]
     assert (first["number"], first["name"], first["problem_statement"]) == (1, "one", "Do one.")
+    run.devbox.run("rm work/given/data")
     second = run.scored()["next_round"]
     assert (second["number"], second["name"], second["is_prepared"]) == (2, "two", True)
     run.devbox.run("cat work/given/data && touch work/baked")

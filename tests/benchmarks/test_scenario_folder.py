@@ -10,6 +10,7 @@ from benchyard.benchmarks import scenario_folder
 from benchyard.benchmarks.scenario_folder import Origin
 from benchyard.benchmarks.starting_files import StartingFile, command
 from benchyard.errors import TooLarge, UsageError
+from benchyard.models.attachments import PackedFile, unpacked
 from tests.benchmarks.writer import MINIMAL, folder, put
 
 WHOLE = """\
@@ -84,6 +85,7 @@ steps:
     setup: make first
     setup_as_root: true
     min_reward: {safe: 1}
+    files: [{file: t.py, to: given/t.py}]
   - name: second
     problem: more.md
     reference: solve.sh
@@ -116,7 +118,8 @@ def test_steps_have_their_own_files(tmp_path: Path) -> None:
     first, second = draft.request.steps or []
     assert (first.problem_statement, first.reference_output) == ("Do the first.\n", "make it\n")
     assert (first.setup, first.setup_as_root, first.min_reward) == ("make first", True, {"safe": 1})
-    assert first.scoring_contract is None
+    assert (first.scoring_contract, first.files) == (None, None)
+    assert dict(unpacked(draft.step_files["first"])) == {"given/t.py": PackedFile(b"1\n")}
     assert (second.problem_statement, second.reference_output) == ("Do more.\n", "make more\n")
     assert second.scoring_contract is not None
     own, tests = second.scoring_contract.scoring_function_parameters
@@ -133,6 +136,7 @@ def test_steps_have_their_own_files(tmp_path: Path) -> None:
         ("tries: 9", "tries"),
         ("tries: 2\nsteps: [{name: x}]", "either `steps` or several `tries`"),
         ("steps: [{name: x}]", "there is no file steps/x/problem.md"),
+        ("steps: [{name: x, problem: problem.md, files: [{file: problem.md, to: /x}]}]", "working directory"),
         ("steps: [{name: x, scorer: []}]", "did you mean `scorers`"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from benchyard.cli.job_run import below
 from benchyard.cli.job_summary import summarize
 from benchyard.models.jobs import Job, JobState
-from benchyard.models.trials import Trial, TrialState
+from benchyard.models.trials import Trial, TrialRound, TrialState
 from benchyard.reports.jobs import job_view
 from tests.reports.scenes import job, trial
 
@@ -34,6 +34,19 @@ def test_tokens_cost_and_pass_at_k_are_shown_when_they_are_known(capfd: pytest.C
     assert "TOKENS" not in plain
     assert "COST" not in plain
     assert "PASS@K" not in plain
+
+
+def test_rounds_and_rewards_are_shown_when_there_are_any(capfd: pytest.CaptureFixture[str]) -> None:
+    rounds = [TrialRound(number=1, score=0.0), TrialRound(number=2, name="last", score=0.5)]
+    several = trial(0.5, rounds=rounds, rewards={"pass_1": 0.0, "pass_2": 0.5})
+    failed = trial(failure="agent", scenario=1)
+    made = job(scenarios=2, state=JobState.COMPLETED)
+    shown = printed(made, [several, failed], capfd, extended=True)
+    assert cells(shown, "scenario 0")[2:] == ["completed", "0.500", "1", "0.000,", "last", "0.500", "1"]
+    assert "pass_1 0  pass_2 0.25" in shown, "who failed counts 0"
+    plain = printed(job(state=JobState.COMPLETED), [trial(1.0)], capfd, extended=True)
+    assert "ROUNDS" not in plain
+    assert "REWARDS" not in plain
 
 
 def test_what_is_under_way_and_what_is_done(capfd: pytest.CaptureFixture[str]) -> None:

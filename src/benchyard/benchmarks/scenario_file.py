@@ -241,8 +241,8 @@ class StepPart(Written):
     scorers: Scorers | None = None
     """The scenario's, where it has none of its own."""
     reference: InnerPath | None = None
-    files: ShortText | None = None
-    """The id of an object that is unpacked into the working directory."""
+    files: ShortText | PlacedFiles | None = None
+    """What is put into the working directory before it; or an archive of that, by the id of its object."""
     setup: LongText | None = None
     setup_as_root: WireBool = False
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)

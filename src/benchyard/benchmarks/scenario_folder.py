@@ -26,6 +26,7 @@ from benchyard.benchmarks.scenario_file import (
 from benchyard.benchmarks.starting_files import MOST_BYTES, StartingFile, command
 from benchyard.errors import TooLarge, UsageError
 from benchyard.models import references
+from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
     RULES_IN_METADATA,
@@ -38,6 +39,8 @@ from benchyard.models.scenarios import (
 )
 
 MOST_TEST_BYTES = 16 * 1024**2
+MOST_STEP_BYTES = 64 * 1024**2
+"""Of one file that a step begins with."""
 _OWN = {"name", "weight", "file", "files", "requirements_file"}
 
 
@@ -97,7 +100,13 @@ def read(path: Path) -> Draft:
         steps=[_step(found, folder, index, part) for index, part in enumerate(file.steps or [])] or None,
         **file.rules().model_dump(exclude={"steps"}),
     )
-    return Draft(folder, request, _origin(file.environment), dict(_customs(found, folder, file)))
+    return Draft(
+        folder,
+        request,
+        _origin(file.environment),
+        dict(_customs(found, folder, file)),
+        step_files=_step_files(found, folder, file),
+    )
 
 
 def _customs(found: Marked, folder: Folder, file: ScenarioFile) -> Iterator[tuple[str, str]]:
@@ -133,8 +142,30 @@ def _step(found: Marked, folder: Folder, index: int, part: StepPart) -> Step:
         problem_statement=_at(found, (*place, "problem"), folder, problem),
         scoring_contract=_contract(found, folder, place, part.scorers) if part.scorers else None,
         reference_output=_at(found, (*place, "reference"), folder, reference) if reference else None,
-        **part.model_dump(exclude={"problem", "scorers", "reference"}),
+        files=part.files if isinstance(part.files, str) else None,
+        **part.model_dump(exclude={"problem", "scorers", "reference", "files"}),
     )
+
+
+def _step_files(found: Marked, folder: Folder, file: ScenarioFile) -> dict[str, bytes]:
+    """Name of a step -> archive of the files that it names."""
+    archives = {}
+    for index, part in enumerate(file.steps or []):
+        if part.files and not isinstance(part.files, str):
+            placed = dict(_placed(found, folder, ("steps", index, "files"), part.files))
+            archives[part.name] = packed(placed)
+    return archives
+
+
+def _placed(
+    found: Marked, folder: Folder, place: marked.Place, files: Iterable[PlacedFile]
+) -> Iterator[tuple[str, PackedFile]]:
+    for index, entry in enumerate(files):
+        here = (*place, index, "file")
+        for name, to in _spread(found, here, folder, entry):
+            if to.startswith("/") or ".." in to.split("/"):
+                raise found.refuse(here, f"{to}: files of a step go into the working directory")
+            yield to, PackedFile(_data(found, here, folder, name, MOST_STEP_BYTES), folder.mode(name))
 
 
 def _check(found: Marked, file: ScenarioFile) -> None:

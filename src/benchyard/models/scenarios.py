@@ -1,5 +1,6 @@
 """A scenario: a problem, the devbox it is worked on in, and how what comes out is graded."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AliasChoices, Field, StringConstraints
@@ -104,7 +105,8 @@ class Step(Model):
     reference_output: LongText | None = None
     """What solves this step, as the scenario's solves one that has none."""
     files: ShortText | None = None
-    """The id of a stored object; an archive is unpacked into the working directory before the step."""
+    """An attachment by its name, or a stored object by its id: an archive that is unpacked into the working
+    directory before the step."""
     setup: LongText | None = None
     """A command that runs before the step, after its files are there."""
     setup_as_root: WireBool = False
@@ -113,11 +115,12 @@ class Step(Model):
     min_reward: WireFloat | dict[ShortText, WireFloat] | None = None
     """What the score, or each of these rewards, must reach: else the steps that follow are left out."""
 
-    def preparation(self) -> StepSetup | None:
-        """What comes before it; None where nothing does."""
+    def preparation(self, attachments: Mapping[str, str] | None) -> StepSetup | None:
+        """What comes before it, where its scenario has these attachments; None where nothing does."""
         if not self.files and not self.setup:
             return None
-        return StepSetup(files=self.files, setup=self.setup, as_root=self.setup_as_root)
+        files = (attachments or {}).get(self.files, self.files) if self.files else None
+        return StepSetup(files=files, setup=self.setup, as_root=self.setup_as_root)
 
 
 class ScoringRules(Model):

@@ -42,7 +42,7 @@ class Stage:
         desk = SimpleNamespace(tools=SimpleNamespace(host=self), access=SimpleNamespace(grants=self))
         cast_ = SimpleNamespace(route="a route")
         trial, devbox = SimpleNamespace(id="trl_1"), SimpleNamespace(id="dbx_1")
-        round = {"execution": "agent", "is_shared": True, "waited_ms": 0.0}
+        round = {"numbered": str, "is_shared": True, "waited_ms": 0.0}
         return cast("Way", SimpleNamespace(desk=desk, cast=cast_, trial=trial, the_devbox=devbox, **round))
 
 

@@ -7,7 +7,7 @@ from benchyard.agents.base import Agent
 from benchyard.devboxes.base import Shown
 from benchyard.engine.definitions.scenarios import Scenarios
 from benchyard.engine.jobs.failures import TrialFailed
-from benchyard.engine.jobs.way import Cast
+from benchyard.engine.jobs.turn import Cast
 from benchyard.engine.model_keys import ModelKeys
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import AgentChoice

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from benchyard.devboxes.base import Kill
 from benchyard.engine.jobs.cutting import about_of
+from benchyard.engine.jobs.turn import AGENT_EXECUTION
 from benchyard.engine.jobs.way import Way, prompt_of, scrubber
 from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.spending import Telling, usage_of
@@ -59,7 +60,7 @@ async def _ring(way: Way, seconds: float, bell: Bell) -> None:
         left = end + await _waited(way) - clock()
     bell.rang = True
     try:
-        await way.desk.tools.host.control(way.the_devbox.id, way.execution, Kill(tree=True))
+        await way.desk.tools.host.control(way.the_devbox.id, way.numbered(AGENT_EXECUTION), Kill(tree=True))
     except BenchyardError as error:
         # It has ended meanwhile, or the devbox itself ends it in a while.
         _log.info("trial %s: its agent could not be ended: %s", way.trial.id, error)

@@ -11,6 +11,7 @@ from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.collecting import collect
 from benchyard.engine.jobs.failures import TrialFailed, of_devbox, of_error, of_output, of_setup
 from benchyard.engine.jobs.spending import ringing, settle
+from benchyard.engine.jobs.turn import AGENT_EXECUTION
 from benchyard.engine.jobs.way import Way, scrubber
 from benchyard.engine.model_keys import other_secrets
 from benchyard.engine.runs.scenario_runs import RUN_PREFIX
@@ -163,7 +164,7 @@ async def run_agent(way: Way, launch: Launch) -> None:
     seconds = way.agent_seconds()
     waits = _waits(way)
     request = ExecRequest(
-        id=way.execution,
+        id=way.numbered(AGENT_EXECUTION),
         command=f"exec < {task.prompt_file}\n{launch.command}",
         env={**contract_env(task), **launch.env},
         cwd=task.working_directory,
@@ -188,7 +189,7 @@ async def run_agent(way: Way, launch: Launch) -> None:
 async def _known(way: Way) -> ExecutionState | None:
     """The agent's execution, if an earlier server began it."""
     try:
-        return await way.desk.tools.host.execution(way.the_devbox.id, way.execution)
+        return await way.desk.tools.host.execution(way.the_devbox.id, way.numbered(AGENT_EXECUTION))
     except NotFound:
         return None
 
@@ -229,7 +230,7 @@ async def _judge(way: Way, state: ExecutionState, printed: str, *, is_late: bool
         way.end_by("timeout")
     _note_end(way, state)
     await collect(way)
-    error, _ = await tools.host.tail(devbox_id, way.execution, "stderr", _TAIL_LINES)
+    error, _ = await tools.host.tail(devbox_id, way.numbered(AGENT_EXECUTION), "stderr", _TAIL_LINES)
     # Before anything is cut off: half of a secret is one too.
     clean = await scrubber(way)
     error = clean.text(error)

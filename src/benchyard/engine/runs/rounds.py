@@ -92,7 +92,7 @@ def _step(steps: list[Step], number: int) -> NextRound:
         number=number,
         name=step.name,
         problem_statement=step.problem_statement,
-        is_prepared=step.preparation() is None,
+        is_prepared=step.preparation(None) is None,
     )
 
 

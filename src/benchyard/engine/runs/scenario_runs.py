@@ -306,7 +306,7 @@ class ScenarioRuns:
     async def _prepare(self, run: ScenarioRun, scenario: Scenario) -> None:
         """Make the devbox of a run ready for its next step."""
         number = run.next_round.number if run.next_round else 1
-        step = (scenario.steps or [])[number - 1].preparation()
+        step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
         devbox = await until_kept(partial(self._tools.roster.get, run.devbox_id))
         failure = await prepare_step(self._tools, devbox, number, step) if step else None
         change = partial(prepared, run.scorings, failure)

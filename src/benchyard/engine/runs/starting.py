@@ -10,6 +10,7 @@ from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.tools import Tools
 from benchyard.errors import NotFound, NotSupported, ScorerFailed, UsageError
 from benchyard.models.devboxes import Devbox, DevboxPurpose
+from benchyard.models.rounds import StepSetup
 from benchyard.models.runs import BenchmarkRun, RunProfile, ScenarioRunRequest
 from benchyard.models.scenarios import Scenario
 from benchyard.store.collection import Collection
@@ -71,7 +72,7 @@ class Starting:
             shown={each.target: str(each.source) for each in shown},
             agent_network_policy=scenario.agent_network_policy or None,
             scoring_network=scenario.scoring_network or None,
-            first_step=scenario.steps[0].preparation() if scenario.steps else None,
+            first_step=_first_step(scenario),
         )
         wanted = devbox_request(scenario, start.profile, start.metadata)
         made_for = Asked(id_from_bytes("dbx_", seed), asked.request_hash, run_id=asked.id, purpose=purpose)
@@ -95,6 +96,10 @@ class Starting:
         if scenario.id not in parent.scenario_ids:
             raise UsageError(f"scenario {scenario.id} is not part of the benchmark of run {parent.id}")
         return joined(opened(parent.profile, self._tools.vault), request.run_profile)
+
+
+def _first_step(scenario: Scenario) -> StepSetup | None:
+    return scenario.steps[0].preparation(scenario.attachments) if scenario.steps else None
 
 
 def require_walls(tools: Tools) -> None:
