@@ -34,6 +34,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert all(f"  {name}" in ended.stdout for name, entry in COMMANDS.items() if not entry.is_hidden)
 
 
+def test_a_server_imports_nothing_that_only_others_need() -> None:
+    program = (
+        "import sys\n"
+        "import benchyard.cli.serve\n"
+        "from benchyard.api.app import all_routes\n"
+        "assert all_routes()\n"
+        "print([name for name in ('httpx', 'aiohttp', 'rich', 'asyncssh', 'asyncpg') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
+
+
 def commands(group: click.Group, path: str = "benchyard") -> list[tuple[str, click.Command]]:
     context = click.Context(group)
     found: list[tuple[str, click.Command]] = []

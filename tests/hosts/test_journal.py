@@ -27,3 +27,14 @@ def test_the_variables_of_a_devbox_are_noted_while_it_should_run_and_no_longer(t
     assert ended is not None
     assert (ended.should_run, ended.request.image, dict(ended.request.env)) == (False, "host", {})
     assert "a-secret-value" not in (tmp_path / "devboxes" / "dbx_1" / "request.json").read_text()
+
+
+def test_a_note_of_any_size_replaces_the_one_before_whole(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "devboxes")
+    journal.open()
+    small = Entry(StartRequest(id="dbx_1", image="host", env={"A": "1"}), "img_1", should_run=True)
+    large = replace(small, request=replace(small.request, env={"A": "x" * 10_000}))
+    for entry in (large, small, large, small, replace(small, image_id="img_22")):
+        journal.write(entry)
+        assert journal.read("dbx_1") == entry
+    assert [path.name for path in (tmp_path / "devboxes" / "dbx_1").iterdir()] == ["request.json"]

@@ -36,7 +36,7 @@ class Proxy:
                 return web.Response()
             return await self._pass(request, target, devbox_id, bodies)
         except Refused as refused:
-            return refused.answer(dialect)
+            return web.Response(status=refused.status, body=refused.body(dialect), headers=refused.headers())
 
     async def _pass(
         self, request: web.BaseRequest, target: Target, devbox_id: str, bodies: Bodies

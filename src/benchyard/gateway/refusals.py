@@ -2,8 +2,6 @@
 
 import json
 
-from aiohttp import web
-
 from benchyard.gateway.dialects.base import STATUS, Dialect, Refusal
 
 
@@ -22,12 +20,8 @@ class Refused(Exception):
             return json.dumps({"error": {"type": self.kind, "message": self.message}}).encode()
         return json.dumps(dialect.refusal(self.kind, self.message)).encode()
 
-    def answer(self, dialect: Dialect | None) -> web.Response:
-        """The answer."""
-        response = web.Response(
-            status=self.status, body=self.body(dialect), headers={"content-type": "application/json"}
-        )
-        if self.kind != "unavailable":
-            # Some clients would try a 401 again for minutes.
-            response.headers["x-should-retry"] = "false"
-        return response
+    def headers(self) -> dict[str, str]:
+        """What is answered before that."""
+        told = {"content-type": "application/json"}
+        # Some clients would try a 401 again for minutes.
+        return told if self.kind == "unavailable" else {**told, "x-should-retry": "false"}

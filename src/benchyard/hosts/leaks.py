@@ -6,6 +6,7 @@ by the lock on the data folder.
 """
 
 import contextlib
+import importlib
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from pathlib import Path
 
 from benchyard.devboxes.box import processes
 from benchyard.devboxes.parts import cgroups, roll
-from benchyard.devboxes.parts.container_remains import remains
 from benchyard.devboxes.parts.running import TRACES, Held
 from benchyard.hosts.journal import Journal
 from benchyard.images.image import read_records
@@ -23,6 +23,8 @@ _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 KINDS = ("process", "mount", "cgroup", "namespace", "socket", "folder", "container", "image")
 
+_REMAINS = "benchyard.devboxes.parts.container_remains"
+"""Imported when it is used: what it asks engines with takes long to import."""
 _NAMESPACES = ("mnt", "net", "pid", "user")
 _UNFINISHED = ("work", "changes.partial", *TRACES)
 
@@ -146,6 +148,7 @@ class _Scene:
 
     def containers(self) -> Iterator[Leak]:
         """Containers and images in the engine of a container driver."""
+        remains = importlib.import_module(_REMAINS).remains
         for kind, name, detail in remains(self._data / "driver", self._data / "images" / "layers"):
             yield Leak(kind, name, detail)
 
