@@ -17,11 +17,13 @@ from tests.e2e.agents import ALL, CODEX, FULL, KEY, PATIENCE_SECONDS, AgentYard,
 _HALVES = (KEY[:12], KEY[12:])
 _HUNT = f"""\
 a={_HALVES[0]}; b={_HALVES[1]}
-echo "environments: $(cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c -- "$a$b")"
-echo "command lines: $(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c -- "$a$b")"
+environments=$(cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n')
+lines=$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n')
+echo "environments: $(printf '%s\\n' "$environments" | grep -c -- "$a$b")"
+echo "command lines: $(printf '%s\\n' "$lines" | grep -c -- "$a$b")"
 echo "files: $(grep -rsl --exclude-dir=proc --exclude-dir=sys -- "$a$b" / 2>/dev/null | wc -l)"
 """
-"""In two halves: whoever looks for something would find the looking otherwise."""
+"""In two halves, and read before it is looked through: whoever looks would find the looking otherwise."""
 
 
 def hunting() -> RunningModel:
