@@ -14,6 +14,7 @@ from benchyard.errors import UsageError
 from benchyard.testing.server import RunningServer
 from tests import parity
 from tests.benchmarks import swe_repository
+from tests.benchmarks.executing import executed
 from tests.benchmarks.swe_repository import FIXED, IMAGE, Repository, graded
 
 NAME = "swe-bench-verified"
@@ -45,6 +46,16 @@ def scenario(client: Client, repository: Repository, tmp_path_factory: pytest.Te
 def write(path: str, text: str) -> str:
     """The command that writes a file."""
     return f"mkdir -p $(dirname {path}) && cat > {path} <<'END_OF_TEXT'\n{text}END_OF_TEXT\n"
+
+
+def test_oracle_and_nop_in_a_job(
+    server: RunningServer, scenario: str, repository: Repository, tmp_path: Path
+) -> None:
+    """As anybody would run it, on the image that the first import has brought."""
+    (tmp_path / "rows.jsonl").write_text(json.dumps(swe_repository.row(repository)) + "\n")
+    oracle, nop = executed(server, NAME, tmp_path)
+    assert oracle == {f"{NAME}/tiny__words-1": 1.0}
+    assert nop == {f"{NAME}/tiny__words-1": 0.0}
 
 
 def test_the_solution_resolves_it(client: Client, scenario: str, repository: Repository) -> None:
