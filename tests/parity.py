@@ -1,7 +1,7 @@
 """What was executed of the public benchmarks' real samples: noted by tests, counted in the end.
 
-`python -m tests.parity` prints, for each set, how many items were executed of those that its sample lists, and
-fails where that is less than `make test` promises. `make parity` executes all that this machine can.
+`python -m tests.parity` prints, for each set, how many items were executed of those that its sample lists,
+and fails where that is less than `make test` promises. `make parity` executes all that this machine can.
 """
 
 import json
