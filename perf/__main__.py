@@ -6,7 +6,20 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from perf import agents, build, compare, gateway, jobs, many, output, restart, scoring, snapshots, soak
+from perf import (
+    agents,
+    build,
+    compare,
+    gateway,
+    imports,
+    jobs,
+    many,
+    output,
+    restart,
+    scoring,
+    snapshots,
+    soak,
+)
 from perf.options import Options
 from perf.page import write
 
@@ -19,6 +32,7 @@ _SECTIONS: dict[str, Callable[[Path, Options], list[str]]] = {
     "snapshots": snapshots.measure,
     "scoring": scoring.measure,
     "jobs": jobs.measure,
+    "imports": imports.measure,
     "gateway": gateway.measure,
     "agents": agents.measure,
     "soak": soak.measure,
