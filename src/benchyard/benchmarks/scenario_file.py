@@ -268,7 +268,8 @@ class ScenarioFile(Written):
     isolation: Isolation = "clean"
     answer_paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] | None = None
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
-    scoring_network: Literal["none", "host"] | None = None
+    scoring_network: ShortText | None = None
+    """`none`, `host`, or what a network policy allows, by its id or name."""
     scoring_secrets: dict[str, str] | None = None
     agent_network_policy: ShortText | None = None
     """The policy of the agent, by id or name; what prepares the devbox has that of the environment."""

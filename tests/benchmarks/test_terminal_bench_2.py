@@ -1,0 +1,125 @@
+"""Terminal-Bench 2.0: the adapter, and real tasks of it, unmodified, on stand-ins for their images."""
+
+import ipaddress
+import shutil
+import socket
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from pip._internal.models.index import PyPI
+
+from benchyard.benchmarks import catalog
+from benchyard.benchmarks.base import Options
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.cli.phases import OPEN
+from benchyard.client import Client, Server
+from benchyard.hosts import leaks
+from benchyard.testing.server import RunningServer
+from tests import parity
+from tests.benchmarks.executing import executed
+from tests.benchmarks.samples.finding import sample
+from tests.benchmarks.tasks import Task, TaskWriter
+from tests.stand_ins import provide
+
+NAME = "terminal-bench-2"
+BASE = "python:3.13-slim-bookworm"
+OTHER_BASES = ("ubuntu:24.04",)
+LISTED = 24
+FEW = (
+    "db-wal-recovery",
+    "git-leak-recovery",
+    "headless-terminal",
+    "kv-store-grpc",
+    "llm-inference-batching-scheduler",
+    "path-tracing-reverse",
+)
+"""Quick ones whose Dockerfiles and solutions need nothing but package registries; one is graded live."""
+MORE = (
+    "circuit-fibsqrt",
+    "feal-differential-cryptanalysis",
+    "portfolio-optimization",
+    "pypi-server",
+    "regex-chess",
+)
+"""Those that take longer: for `make parity`."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One of its own: its policies and what it has imported are not for others."""
+    with RunningServer(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+    assert leaks.find(running.data) == []
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """The real task folders."""
+    with tarfile.open(sample(f"{NAME}/tasks-sample.tar.gz")) as archive:
+        archive.extractall(tmp_path / "all", filter="data")
+    return tmp_path / "all"
+
+
+def registry_addresses() -> list[str]:
+    """Where this machine finds its package index: inside of some networks that is no public address."""
+    host = urlsplit(PyPI.url).hostname or ""
+    try:
+        return sorted({found[4][0] for found in socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM)})  # type: ignore[misc]
+    except OSError as error:
+        pytest.skip(f"the package index cannot be found from here, which solutions need: {error}")
+
+
+def prepared(server: RunningServer) -> None:
+    """Give a server what stands in for the tasks' images, and a way to package registries."""
+    with Client(Server(server.url, server.key)) as client:
+        provide(client, BASE)
+        (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
+        for other in OTHER_BASES:
+            client.images.set_alias(other, alias.image)
+        blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
+        client.network_policies.create(
+            name=OPEN, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks, allow_agent_gateway=True
+        )
+
+
+def test_real_tasks_are_solved_by_the_oracle_only(server: RunningServer, tasks: Path, tmp_path: Path) -> None:
+    wanted = FEW + (MORE if parity.IS_WHOLE else ())
+    for name in wanted:
+        shutil.copytree(tasks / name, tmp_path / "some" / name)
+    prepared(server)
+    oracle, nop = executed(server, NAME, tmp_path / "some")
+    names = [f"{NAME}/{each}" for each in sorted(wanted)]
+    assert nop == dict.fromkeys(names, 0.0)
+    assert oracle == dict.fromkeys(names, 1.0)
+    parity.note(NAME, names, LISTED)
+
+
+def test_every_real_task_is_read(tasks: Path, tmp_path: Path) -> None:
+    found = list(catalog.load(NAME).scenarios(tasks, Options(tmp_path / "work")))
+    drafts = {each.request.name: each for each in found if isinstance(each, Draft)}
+    assert len(drafts) == len(found) == LISTED
+    live = {name for name, each in drafts.items() if each.request.scoring_isolation == "live"}
+    assert live == {f"{NAME}/{name}" for name in ("kv-store-grpc", "pypi-server", "qemu-startup")}
+    for each in drafts.values():
+        request = each.request
+        assert "canary" not in request.input_context.problem_statement.lower()
+        assert request.reference_output
+        assert request.agent_timeout_sec
+        assert each.origin.prebuilt
+        assert each.attachments["tests"]
+        assert request.environment_parameters is not None
+        assert request.environment_parameters.working_directory in ("/app", "/app/dclm")
+
+
+def test_known_tasks_are_graded_live(tmp_path: Path) -> None:
+    writer = TaskWriter(tmp_path / "tasks", "example.test/base")
+    writer.write("pypi-server", Task())
+    writer.write("plain", Task())
+    found = catalog.load(NAME).scenarios(writer.folder, Options(tmp_path / "work"))
+    isolation = {
+        each.request.name: each.request.scoring_isolation for each in found if isinstance(each, Draft)
+    }
+    assert isolation == {f"{NAME}/plain": "clean", f"{NAME}/pypi-server": "live"}
