@@ -6,6 +6,7 @@ that of the repository. All else is as in the official Dockerfile. What comes ou
 environment, and is marked so.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -63,7 +64,11 @@ def write(row: Row, data: Path, folder: Path) -> None:
         raise DatasetError("the dockerfile of the row is not as those of SWE-bench are: no stand-ins fit")
     folder.mkdir(parents=True)
     (folder / "Dockerfile").write_text(text)
-    shutil.copyfile(bundle, folder / _BUNDLE)
+    try:
+        # The same for hundreds of items.
+        os.link(bundle, folder / _BUNDLE)
+    except OSError:
+        shutil.copyfile(bundle, folder / _BUNDLE)
 
 
 def _bundle(row: Row, data: Path) -> Path:
