@@ -43,10 +43,10 @@ mkdir -p /opt/miniconda3/bin /opt/miniconda3/etc/profile.d
 cat > /opt/miniconda3/bin/activate <<'BENCHYARD_ACTIVATE'
 {activate}BENCHYARD_ACTIVATE
 cp /opt/miniconda3/bin/activate /opt/miniconda3/etc/profile.d/conda.sh
-cat > /root/requirements.txt <<'BENCHYARD_PINS'
+cat > /opt/miniconda3/requirements.txt <<'BENCHYARD_PINS'
 {pins}BENCHYARD_PINS
-if [ -s /root/requirements.txt ]; then
-    {environment}/bin/python -m pip install --no-deps -r /root/requirements.txt
+if [ -s /opt/miniconda3/requirements.txt ]; then
+    {environment}/bin/python -m pip install --no-deps -r /opt/miniconda3/requirements.txt
 fi
 BENCHYARD_PYTHON
 """
@@ -109,7 +109,7 @@ def _pins(row: Row) -> tuple[str, list[str]]:
 
 def _inlined(dockerfile: str) -> str:
     """The environment file that a Dockerfile writes by itself."""
-    found = re.search(r"cat <<'(EOF_\w+)' > /root/environment.yml\n(.*?)\n\1\n", dockerfile, re.DOTALL)
+    found = re.search(r"cat <<'(EOF_\w+)' > \S*/environment\.yml\n(.*?)\n\1\n", dockerfile, re.DOTALL)
     return found[2] if found else ""
 
 
