@@ -172,7 +172,7 @@ RUN <<EOF_1
 #!/bin/bash
 set -euxo pipefail
 source /opt/miniconda3/bin/activate
-cat <<'EOF_2' > /root/environment.yml
+cat <<'EOF_2' > /tmp/environment.yml
 name: testbed
 dependencies:
   - python=3.9.20=he870216_1
@@ -181,7 +181,7 @@ dependencies:
 prefix: /opt/miniconda3/envs/testbed
 
 EOF_2
-conda env create -f /root/environment.yml
+conda env create -f /tmp/environment.yml
 EOF_1
 
 RUN <<EOF_3

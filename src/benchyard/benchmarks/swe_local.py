@@ -6,6 +6,7 @@ that of the repository. All else is as in the official Dockerfile. What comes ou
 environment, and is marked so.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -42,10 +43,10 @@ mkdir -p /opt/miniconda3/bin /opt/miniconda3/etc/profile.d
 cat > /opt/miniconda3/bin/activate <<'BENCHYARD_ACTIVATE'
 {activate}BENCHYARD_ACTIVATE
 cp /opt/miniconda3/bin/activate /opt/miniconda3/etc/profile.d/conda.sh
-cat > /root/requirements.txt <<'BENCHYARD_PINS'
+cat > /opt/miniconda3/requirements.txt <<'BENCHYARD_PINS'
 {pins}BENCHYARD_PINS
-if [ -s /root/requirements.txt ]; then
-    {environment}/bin/python -m pip install --no-deps -r /root/requirements.txt
+if [ -s /opt/miniconda3/requirements.txt ]; then
+    {environment}/bin/python -m pip install --no-deps -r /opt/miniconda3/requirements.txt
 fi
 BENCHYARD_PYTHON
 """
@@ -63,7 +64,11 @@ def write(row: Row, data: Path, folder: Path) -> None:
         raise DatasetError("the dockerfile of the row is not as those of SWE-bench are: no stand-ins fit")
     folder.mkdir(parents=True)
     (folder / "Dockerfile").write_text(text)
-    shutil.copyfile(bundle, folder / _BUNDLE)
+    try:
+        # The same for hundreds of items.
+        os.link(bundle, folder / _BUNDLE)
+    except OSError:
+        shutil.copyfile(bundle, folder / _BUNDLE)
 
 
 def _bundle(row: Row, data: Path) -> Path:
@@ -104,7 +109,7 @@ def _pins(row: Row) -> tuple[str, list[str]]:
 
 def _inlined(dockerfile: str) -> str:
     """The environment file that a Dockerfile writes by itself."""
-    found = re.search(r"cat <<'(EOF_\w+)' > /root/environment.yml\n(.*?)\n\1\n", dockerfile, re.DOTALL)
+    found = re.search(r"cat <<'(EOF_\w+)' > \S*/environment\.yml\n(.*?)\n\1\n", dockerfile, re.DOTALL)
     return found[2] if found else ""
 
 

@@ -63,9 +63,11 @@ class Drawn:
 
 async def draw(room: Room) -> Drawn:
     """The difference of the repository in the working directory; new files are in it, ignored ones not."""
-    added = await _git(room, "add", "--all", "--ignore-errors", "--", ".")
+    added = await run(room, ("git", "add", "--all", "--ignore-errors", "--", "."))
     trouble = "" if added.exit_status == 0 else f"git add: {_last_line(added)}"
-    found = await _git(room, *_DIFF, "--cached", "HEAD", most=MOST_PATCH_BYTES + 1)
+    found = await run(room, ("git", *_DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
+    if added.timed_out or found.timed_out:
+        return Drawn(None, "git took longer than the scorer has")
     if found.exit_status != 0:
         raise score.failed("the repository of the image cannot be read; is it the scenario's image?", found)
     if found.truncated or len(found.stdout) > MOST_PATCH_BYTES:
@@ -75,7 +77,9 @@ async def draw(room: Room) -> Drawn:
 
 async def check(room: Room, commit: str) -> None:
     """See to it that the pristine repository has a commit; raises ScorerFailed with what to do."""
-    found = await _git(room, "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}")
+    found = await run(room, ("git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"))
+    if found.exit_status in (126, 127):
+        raise score.failed("the image has no git, which the answer is drawn with", found)
     if found.exit_status != 0:
         raise score.failed(
             f"{room.working_directory} has no repository with the base commit {commit}; "
@@ -90,17 +94,20 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
     diff = await room.keep("drawn.diff", drawn)
     began, left = {"GIT_INDEX_FILE": f"{_WORK}/began"}, {"GIT_INDEX_FILE": f"{_WORK}/left"}
     await _sure(room, "read-tree", "HEAD", env=began)
-    await _git(room, "add", "--all", "--ignore-errors", "--", ".", env=began)
+    await run(room, ("git", "add", "--all", "--ignore-errors", "--", "."), began)
     await _sure(room, "read-tree", "HEAD", env=left)
     if drawn:
-        await _sure(room, "apply", "--cached", "--whitespace=nowarn", diff, env=left)
+        applied = await run(room, ("git", "apply", "--cached", "--whitespace=nowarn", diff), left)
+        if applied.exit_status != 0:
+            # Whether it applies at all is told by the chain.
+            return drawn
     trees = [(await _sure(room, "write-tree", env=index)).stdout.decode().strip() for index in (began, left)]
     return (await _sure(room, *_DIFF, *trees, most=MOST_PATCH_BYTES)).stdout
 
 
 async def changed_paths(room: Room, patch_file: str) -> list[str]:
     """The paths that a patch changes."""
-    listed = await _git(room, "apply", "--numstat", "-z", patch_file, most=MOST_PATHS_BYTES)
+    listed = await run(room, ("git", "apply", "--numstat", "-z", patch_file), most=MOST_PATHS_BYTES)
     rows = listed.stdout.decode(errors="replace").split("\0")
     return [row.split("\t", 2)[2] for row in rows if row.count("\t") >= 2]
 
@@ -116,27 +123,20 @@ def without_binary(patch: bytes) -> bytes:
     return b"".join(part for part in _SECTION.split(patch) if part.strip() and not _BINARY.search(part))
 
 
-async def run(room: Room, argv: Sequence[str], env: dict[str, str] | None = None) -> Ran:
-    """A command over the repository, as root, with nothing but our own configuration of git."""
-    return await room.run(argv, How(env={**_ALONE, **(env or {})}, user=ROOT))
-
-
-async def _git(
-    room: Room, *arguments: str, env: dict[str, str] | None = None, most: int = MOST_OUTPUT_BYTES
+async def run(
+    room: Room,
+    argv: Sequence[str],
+    env: dict[str, str] | None = None,
+    most: int = MOST_OUTPUT_BYTES,
 ) -> Ran:
-    how = How(env={**_ALONE, **(env or {})}, user=ROOT, most_output=most)
-    ran = await room.run(("git", *arguments), how)
-    if ran.timed_out:
-        raise score.failed("git took longer than the scorer has", ran)
-    if ran.exit_status in (126, 127):
-        raise score.failed("the image has no git, which the answer is drawn with", ran)
-    return ran
+    """A command over the repository, as root, with nothing but our own configuration of git."""
+    return await room.run(argv, How(env={**_ALONE, **(env or {})}, user=ROOT, most_output=most))
 
 
 async def _sure(
     room: Room, *arguments: str, env: dict[str, str] | None = None, most: int = MOST_OUTPUT_BYTES
 ) -> Ran:
-    ran = await _git(room, *arguments, env=env, most=most)
+    ran = await run(room, ("git", *arguments), env, most)
     if ran.exit_status != 0:
         raise ScorerFailed(f"git {arguments[0]}: {_last_line(ran)}", output=score.output(ran))
     return ran

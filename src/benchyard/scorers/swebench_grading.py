@@ -35,6 +35,10 @@ class Grade:
     """What the package takes for a fault of the environment."""
 
 
+class _TooMuch(Exception):
+    """A log that takes too much to be graded, which is the doing of who wrote it."""
+
+
 def version() -> str:
     """The version of the package; raises ScorerFailed where it is not installed."""
     try:
@@ -67,7 +71,10 @@ async def grade(spec: SweBenchSpec, text: str) -> Grade:
         files = Path(name) / "spec.json", Path(name) / "log.txt"
         files[0].write_text(spec.model_dump_json())
         await asyncio.to_thread(files[1].write_text, text, encoding="utf-8", errors="replace")
-        found = await _reported(*files)
+        try:
+            found = await _reported(*files)
+        except _TooMuch as error:
+            return Grade(is_resolved=False, has_results=False, reason=str(error))
     status: dict[str, Any] = found.get("tests_status") or {}
     failed = [name for kind in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(status, kind)]
     return Grade(
@@ -95,12 +102,14 @@ async def _reported(spec: Path, log_file: Path) -> dict[str, Any]:
         async with asyncio.timeout(_SECONDS):
             stdout, stderr = await child.communicate()
     except TimeoutError as error:
-        raise ScorerFailed(f"the package `swebench` did not grade the log in {_SECONDS} s") from error
+        raise _TooMuch(f"the log could not be graded in {_SECONDS} s") from error
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     if child.returncode != 0:
+        if b"MemoryError" in stderr[-1000:]:
+            raise _TooMuch("the log could not be graded in the memory that there is for it")
         said = stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"exit {child.returncode}"]
         raise ScorerFailed(f"the package `swebench` could not grade the log: {said[0][:_SHOWN]}")
     report: dict[str, Any] = json.loads(stdout)
