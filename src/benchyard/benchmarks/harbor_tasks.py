@@ -1,21 +1,20 @@
 """Harbor task folders as scenarios: instruction, environment, tests, solution."""
 
-import base64
 import json
 import posixpath
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchyard.benchmarks import harbor_environments as environments
-from benchyard.benchmarks import marked, marked_lines
+from benchyard.benchmarks import harbor_kept, harbor_solutions, marked, marked_lines
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.folders import MOST_YAML_BYTES, Folder
 from benchyard.benchmarks.harbor_environments import ROOT
 from benchyard.benchmarks.harbor_file import NAME, ArtifactPart, StepPart, TaskFile, VerifierPart, rounded_up
+from benchyard.benchmarks.harbor_solutions import SOLVE_SCRIPT, Solution
 from benchyard.benchmarks.packing import files_of
 from benchyard.benchmarks.scenario_folder import Draft, Origin
 from benchyard.errors import UsageError
@@ -35,28 +34,13 @@ INSTRUCTION = "instruction.md"
 TESTS = "tests"
 SOLUTION = "solution"
 TEST_SCRIPT = "test.sh"
-SOLVE_SCRIPT = "solve.sh"
 TRAJECTORY = "trajectory.json"
 STEPS = "steps"
 WORKDIR = "workdir"
 SETUP_SCRIPT = "setup.sh"
 ARTIFACTS = "/logs/artifacts"
 SCORER = "harbor_scorer"
-MOST_REFERENCE_BYTES = 1024**2
-"""Of a solution as a script that carries its files along."""
 _CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
-_WIDTH = 76
-_SOLVE = """\
-# The files of the solution are in this script; how it ends is what its tests say.
-mkdir -p /solution && base64 -d <<'END' | tar -xzf - -C /solution || exit 1
-{archive}END
-chmod +x {script}
-export DEBIAN_FRONTEND=noninteractive
-{exports}{script}
-status=$?
-[ "$status" -eq 0 ] || echo "the solution ended with $status" >&2
-exit 0
-"""
 
 
 @dataclass(frozen=True)
@@ -101,6 +85,7 @@ class _Reader:
             raise UsageError(f"{folder.path} has no {NAME}; is it the folder of a task?")
         self.found = marked_lines.toml(folder.path / NAME, folder.text(NAME, MOST_YAML_BYTES))
         self.file = marked.checked(self.found, TaskFile)
+        self.kept = harbor_kept.part_of(self.found, self.file.metadata)
 
     def draft(self) -> Draft:
         """The whole scenario."""
@@ -133,7 +118,9 @@ class _Reader:
         )
         return Draft(
             folder=context,
-            request=self._with_steps(request, place.user or ROOT),
+            request=harbor_kept.applied(
+                self._with_steps(request, place.user or ROOT), self.kept, self.options.isolation
+            ),
             origin=origin,
             scoring_origin=self._scoring_origin(),
             phases=self._phases(),
@@ -248,6 +235,8 @@ class _Reader:
         env = environments.variables(verifier.env, self._at("verifier", "env"))
         if env.plain:
             scorer["env"] = env.plain
+        if self.kept.reward:
+            scorer["reward"] = self.kept.reward
         return ScoringFunction(name="verifier", weight=1.0, scorer=scorer)
 
     def _are_tests_baked(self) -> bool:
@@ -288,41 +277,53 @@ class _Reader:
             return Origin("image-reference", own.docker_image, on_demand=True)
         return None
 
-    def _phases(self) -> Phases:
+    def _phases(self) -> Phases | None:
+        if self.kept.network == "server":
+            return None
         base = environments.access(self.file.environment, Access("open"))
         verifier = self.file.verifier
         scoring = environments.access(verifier.environment, base) if verifier.environment else base
         return Phases(
             setup=base,
             agent=environments.access(self.file.agent, base),
-            scoring=environments.access(verifier, scoring),
+            scoring=Access("none") if self.kept.scoring_network else environments.access(verifier, scoring),
         )
 
     def _attachments(self) -> dict[str, bytes]:
+        found = {harbor_kept.ATTACHMENT: packed(harbor_kept.files(self.folder, needed=self._needed()))}
         if self._are_tests_baked():
-            return {}
+            return found
         shared = files_of(self.folder, TESTS) if self.folder.has(TESTS) else {}
-        found = {TESTS: packed(shared)} if shared else {}
+        found |= {TESTS: packed(shared)} if shared else {}
         for index, step in enumerate(self.file.steps):
             own = f"{STEPS}/{step.name}/{TESTS}"
             files = files_of(self.folder, own) if self.folder.has(own) else {}
             found[_step_tests(index)] = packed({**shared, **files})
         return found
 
+    def _needed(self) -> Iterator[str]:
+        """Files that nothing else keeps, whatever their size."""
+        yield NAME
+        yield INSTRUCTION
+        folders = [SOLUTION, *(f"{STEPS}/{each.name}/{SOLUTION}" for each in self.file.steps)]
+        yield from (f"{STEPS}/{each.name}/{INSTRUCTION}" for each in self.file.steps)
+        for each in folders:
+            # One that is too large to be carried along as a script.
+            if self.folder.has(each) and self._solution(each) is None:
+                yield from self.folder.files(each)
+
     def _solution(self, name: str) -> str | None:
         """The solution as one script; None where there is none, or it is too large to carry along."""
         if not self.folder.has(f"{name}/{SOLVE_SCRIPT}"):
             return None
         env = environments.variables(self.file.solution.env, self._at("solution", "env"))
-        exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.plain.items())
-        encoded = base64.b64encode(packed(files_of(self.folder, name))).decode()
-        lines = "".join(f"{encoded[at : at + _WIDTH]}\n" for at in range(0, len(encoded), _WIDTH))
-        script = _SOLVE.format(archive=lines, exports=exports, script=f"/solution/{SOLVE_SCRIPT}")
-        return script if len(script) <= MOST_REFERENCE_BYTES else None
+        return harbor_solutions.script(Solution(files_of(self.folder, name), env.plain))
 
     def _metadata(self) -> dict[str, str]:
         """What the task says of itself, as text, beside what whoever imports it says."""
-        told = {key: _as_text(value) for key, value in self.file.metadata.items()}
+        told = {
+            key: _as_text(value) for key, value in self.file.metadata.items() if key != harbor_kept.SECTION
+        }
         if self.file.task is not None:
             told["task"] = self.file.task.name
         if self.file.source:

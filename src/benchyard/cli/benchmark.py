@@ -13,7 +13,7 @@ from benchyard.benchmarks import benchmark_folder
 from benchyard.benchmarks.benchmark_folder import NAME
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.writing import Contents, slug
-from benchyard.cli import importing, validating
+from benchyard.cli import exporting, importing, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.names import benchmark_named
 from benchyard.cli.pulling import check_free, pull_benchmark
@@ -110,6 +110,27 @@ def pull(given: str, folder: Path, force: bool) -> None:
         view = benchmark_named(client, given)
         count = pull_benchmark(client, view, folder)
     click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}, with {count} folders of scenarios")
+
+
+@benchmark.command()
+@click.argument("given", metavar="ID|NAME")
+@new_folder_argument
+@exporting.private_option
+@click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
+@output_option
+def export(given: str, folder: Path, private: bool, force: bool, output: str) -> None:
+    """Write a benchmark as Harbor task folders, one for each scenario, and a dataset.toml.
+
+    What cannot be run elsewhere is told by name, and the rest is written.
+
+    \b
+      benchyard benchmark export quickstart tasks
+      benchyard benchmark import tasks --name again
+    """
+    check_free(folder, force=force)
+    with connect() as client:
+        done = exporting.export_benchmark(client, benchmark_named(client, given), folder, private=private)
+    show(done.data(), output, "\n".join(done.lines()))
 
 
 @benchmark.command("import")

@@ -10,7 +10,7 @@ import click
 from benchyard.benchmarks import scenario_folder, shipped
 from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.writing import dumped, slug
-from benchyard.cli import validating
+from benchyard.cli import exporting, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.environments import origin_of
 from benchyard.cli.names import scenario_named, snapshot_named
@@ -97,6 +97,25 @@ def pull(given: str, folder: Path, force: bool) -> None:
         view = scenario_named(client, given)
         pull_scenario(client, view, folder)
     click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}")
+
+
+@scenario.command()
+@click.argument("given", metavar="ID|NAME")
+@new_folder_argument
+@exporting.private_option
+@click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
+@output_option
+def export(given: str, folder: Path, private: bool, force: bool, output: str) -> None:
+    """Write a scenario as a Harbor task folder.
+
+    \b
+      benchyard scenario export quickstart/fix-a-bug fix-a-bug
+      benchyard benchmark import fix-a-bug
+    """
+    check_free(folder, force=force)
+    with connect() as client:
+        done = exporting.export_scenario(client, scenario_named(client, given), folder, private=private)
+    show(done.data(), output, "\n".join(done.lines()))
 
 
 @scenario.command("list")

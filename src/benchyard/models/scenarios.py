@@ -140,7 +140,7 @@ class ScoringRules(Model):
     """Below the answer paths: what is not taken over, and stays as it was."""
     scoring_blueprint_id: ShortText | None = None
     """For `answer`: the blueprint or image that scorers grade in, instead of what the devbox began from."""
-    attachments: dict[AttachmentName, ShortText] | None = Field(default=None, max_length=20)
+    attachments: dict[AttachmentName, ShortText] | None = Field(default=None, max_length=MAX_STEPS + 20)
     """Name -> id of a stored object, an archive of files that scorers and the reference output need."""
     collect_commands: list[CollectCommand] | None = Field(default=None, max_length=20)
     """What runs in the devbox when the work is over, before what is graded is taken."""

@@ -1,0 +1,306 @@
+"""Scenarios of ours as Harbor task folders."""
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchyard.benchmarks import harbor_kept, harbor_solutions, toml_text
+from benchyard.benchmarks.access import Access, Phases
+from benchyard.benchmarks.base import PUBLIC_KEY
+from benchyard.benchmarks.harbor_environments import DOCKERFILE, FOLDER
+from benchyard.benchmarks.harbor_file import NAME
+from benchyard.benchmarks.harbor_images import Tree, context_of, home_of, own_folder, user_of
+from benchyard.benchmarks.harbor_parts import Parts
+from benchyard.benchmarks.harbor_tasks import (
+    INSTRUCTION,
+    SETUP_SCRIPT,
+    SOLUTION,
+    STEPS,
+    TESTS,
+    WORKDIR,
+    without_canary,
+)
+from benchyard.benchmarks.harbor_verifiers import HARBOR, tests_of
+from benchyard.benchmarks.writing import slug
+from benchyard.errors import UsageError
+from benchyard.models import references
+from benchyard.models.attachments import PackedFile
+from benchyard.models.launch import LaunchParameters, Size
+from benchyard.models.scenarios import (
+    SCORER_SECONDS_DEFAULT,
+    SCORER_SECONDS_MAX,
+    ScenarioEnvironment,
+    ScenarioView,
+    ScoringContract,
+    of_round,
+)
+
+SCHEMA = "1.4"
+DATASET = "dataset.toml"
+ORG = "benchyard"
+"""Before the names of scenarios that have none before theirs."""
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
+_MODES = {"open": "public", "none": "no-network", "allow-list": "allowlist"}
+_OWN_PREFIX = "benchyard."
+_MB = 1024
+
+
+def made(view: ScenarioView, parts: Parts) -> Tree:
+    """A task folder for a scenario of ours; raises UsageError for what cannot be run elsewhere."""
+    return _Maker(view, parts).tree()
+
+
+class _Maker:
+    """Makes one task folder."""
+
+    def __init__(self, view: ScenarioView, parts: Parts) -> None:
+        self.view = view
+        self.parts = parts
+        self.environment = view.environment or ScenarioEnvironment()
+        self.user = user_of(self.environment, parts.image)
+        self.directory = self.environment.working_directory or home_of(self.user)
+        self.needs_network = False
+        self.solution_env: dict[str, str] = {}
+
+    def tree(self) -> Tree:
+        """All of it."""
+        environment = own_folder(self.environment, self.parts.image).below(FOLDER)
+        files = {**environment.files}
+        if self.view.steps:
+            for index, step in enumerate(self.view.steps):
+                files |= self._step_files(index, step.name)
+        else:
+            files |= self._work_files(self.view, "")
+            files |= self._scoring_image_files()
+        files[NAME] = PackedFile(toml_text.dumped(self._document()).encode())
+        return Tree(files, environment.links, environment.folders)
+
+    def _work_files(self, view: ScenarioView, prefix: str) -> dict[str, PackedFile]:
+        """Instruction, tests and solution of a scenario or a step."""
+        files = {
+            f"{prefix}{INSTRUCTION}": PackedFile(self._instruction(view, f"{prefix}{INSTRUCTION}").encode())
+        }
+        tests = self._tests(view, view.scoring_contract)
+        files |= Tree(dict(tests)).below(f"{prefix}{TESTS}").files
+        solution = harbor_solutions.of_reference(view)
+        if solution is not None:
+            files |= Tree(dict(solution.files)).below(f"{prefix}{SOLUTION}").files
+            self.solution_env |= solution.env
+        return files
+
+    def _step_files(self, index: int, name: str) -> dict[str, PackedFile]:
+        here = f"{STEPS}/{name}"
+        files = self._work_files(of_round(self.view, index + 1), f"{here}/")
+        step = (self.view.steps or [])[index]
+        own = dict(self.parts.step_files.get(name, {}))
+        if step.setup and not (step.setup == f"bash ./{SETUP_SCRIPT}" and SETUP_SCRIPT in own):
+            if SETUP_SCRIPT in own:
+                raise UsageError(f"step {name}: it has a setup beside its own {SETUP_SCRIPT}")
+            own[SETUP_SCRIPT] = PackedFile(step.setup.encode(), 0o755)
+        return files | Tree(own).below(f"{here}/{WORKDIR}").files
+
+    def _scoring_image_files(self) -> dict[str, PackedFile]:
+        """The image of a separate verifier, which has the tests itself."""
+        image = self.parts.scoring_image
+        if image is None:
+            return {}
+        context = context_of(image)
+        if context.links or context.folders:
+            raise UsageError("the image that is graded in has links or empty folders in its context")
+        text = image.dockerfile.rstrip("\n") + "\nUSER root\nCOPY . /tests/\n"
+        return Tree({**context.files, DOCKERFILE: PackedFile(text.encode())}).below(TESTS).files
+
+    def _instruction(self, view: ScenarioView, name: str) -> str:
+        told = view.input_context
+        canary = self._canary(name)
+        more = ""
+        if told.additional_context:
+            context = told.model_dump_json(include={"additional_context"}, indent=2)
+            more = f"\n\n## Additional context\n\n```json\n{context}\n```\n"
+        return f"{canary}{told.problem_statement}{more}"
+
+    def _canary(self, name: str) -> str:
+        """What stands before an instruction and is not told: that of its file, or of its set."""
+        kept = self.parts.attachments.get(harbor_kept.ATTACHMENT, {}).get(name)
+        before = kept.content.decode(errors="replace") if kept else ""
+        marked = before[: len(before) - len(without_canary(before))]
+        return marked or (f"{self.parts.canary}\n\n" if self.parts.canary else "")
+
+    def _tests(self, view: ScenarioView, contract: ScoringContract) -> Mapping[str, PackedFile]:
+        functions = contract.scoring_function_parameters
+        if len(functions) == 1 and functions[0].scorer.get("type") == HARBOR:
+            name = functions[0].scorer.get("tests", TESTS)
+            if name is None or name not in self.parts.attachments:
+                raise UsageError("its tests are in the image that it is graded in, and cannot be told apart")
+            return self.parts.attachments[name]
+        found = tests_of(view, contract, self.parts.programs)
+        self.needs_network |= b"\nwork=$(mktemp -d)" in found["test.sh"].content
+        return found
+
+    def _document(self) -> dict[str, Any]:
+        view = self.view
+        plain = {
+            key: value
+            for key, value in view.metadata.items()
+            if not key.startswith(_OWN_PREFIX) and key not in (harbor_kept.SECTION, "task", "source")
+        }
+        return {
+            "schema_version": SCHEMA,
+            "source": view.metadata.get("source"),
+            "artifacts": self._artifacts() or None,
+            "multi_step_reward_strategy": (view.reward_strategy or "mean") if view.steps else None,
+            "task": {"name": task_name(view), "keywords": []},
+            "metadata": {**plain, harbor_kept.SECTION: self._kept().model_dump(exclude_none=True)},
+            "agent": {
+                "timeout_sec": view.agent_timeout_sec,
+                "user": self.user.username,
+                **self._network(self._phases().agent, self._phases().setup),
+            },
+            "verifier": self._verifier(),
+            "environment": self._environment(),
+            "solution": {"env": self.solution_env} if self.solution_env else None,
+            "steps": list(self._steps()) or None,
+        }
+
+    def _artifacts(self) -> list[Any]:
+        if not self._is_separate:
+            return []
+        found: list[Any] = []
+        excludes = [posixpath.join(self.directory, each) for each in self.view.answer_excludes or []]
+        for each in self.view.answer_paths or []:
+            source = posixpath.join(self.directory, each)
+            below = [path.removeprefix(f"{source}/") for path in excludes if path.startswith(f"{source}/")]
+            found.append({"source": source, "exclude": below} if below else source)
+        # One kind of entry: a list of tables where any is one.
+        if any(isinstance(each, dict) for each in found):
+            return [each if isinstance(each, dict) else {"source": each} for each in found]
+        return found
+
+    @property
+    def _is_separate(self) -> bool:
+        return self.view.scoring_isolation == "answer" and not self.view.steps
+
+    def _kept(self) -> harbor_kept.KeptPart:
+        view = self.view
+        functions = view.scoring_contract.scoring_function_parameters
+        has_reference = view.reference_output and harbor_solutions.read_back(view.reference_output) is None
+        return harbor_kept.KeptPart(
+            name=view.name,
+            benchmark=view.metadata.get(PUBLIC_KEY),
+            isolation=view.scoring_isolation or "clean",
+            reward=functions[0].scorer.get("reward") if functions[0].scorer.get("type") == HARBOR else None,
+            network="server" if self.parts.phases is None else None,
+            scoring_network="none" if self._lends_network else None,
+            reference=references.kind(view) if has_reference else None,
+            scorers=[
+                harbor_kept.ScorerPart(
+                    name=each.name, type=str(each.scorer.get("type", "")), weight=each.weight
+                )
+                for each in functions
+            ],
+            **{name: getattr(view, name) or None for name in harbor_kept.RULES},
+        )
+
+    @property
+    def _lends_network(self) -> bool:
+        """Whether tests need a network elsewhere that they do not need here."""
+        return self.needs_network and self._phases().scoring.mode == "none"
+
+    def _phases(self) -> Phases:
+        none = Access("none")
+        return self.parts.phases or Phases(none, none, none)
+
+    def _network(self, access: Access, inherited: Access | None = None) -> dict[str, Any]:
+        if access == inherited:
+            return {}
+        hosts = list(access.hosts) if access.mode == "allow-list" else None
+        return {"network_mode": _MODES[access.mode], "allowed_hosts": hosts}
+
+    def _verifier(self) -> dict[str, Any]:
+        view, phases = self.view, self._phases()
+        functions = view.scoring_contract.scoring_function_parameters
+        seconds = (view.scorer_timeout_sec or SCORER_SECONDS_DEFAULT) * len(functions)
+        scoring = Access("open") if self._lends_network else phases.scoring
+        scorer = functions[0].scorer
+        env = dict(scorer.get("env") or {}) if scorer.get("type") == HARBOR else {}
+        env |= {name: f"${{{name}}}" for name in view.scoring_secrets or {}}
+        user = scorer.get("user") if scorer.get("type") == HARBOR else None
+        return {
+            "timeout_sec": float(min(seconds, SCORER_SECONDS_MAX)),
+            "user": user or self.user.username,
+            "environment_mode": "separate" if self._is_separate else None,
+            **self._network(scoring, phases.setup),
+            "env": env or None,
+            "collect": [
+                {"command": each.command, "user": each.user, "timeout_sec": each.timeout_sec}
+                for each in view.collect_commands or []
+            ]
+            or None,
+        }
+
+    def _environment(self) -> dict[str, Any]:
+        needed = [*(self.view.required_environment_variables or []), *(self.view.required_secret_names or [])]
+        env = {**(self.environment.environment_variables or {}), **{name: f"${{{name}}}" for name in needed}}
+        return {
+            "docker_image": self.parts.image.prebuilt if self.parts.image else None,
+            **_size(self.environment.launch_parameters or LaunchParameters()),
+            **self._network(self._phases().setup),
+            "workdir": self.directory,
+            "env": env or None,
+        }
+
+    def _steps(self) -> Iterator[dict[str, Any]]:
+        for each in self.view.steps or []:
+            yield {
+                "name": each.name,
+                "min_reward": each.min_reward
+                if isinstance(each.min_reward, dict)
+                else _float(each.min_reward),
+                "agent": {"timeout_sec": each.agent_timeout_sec} if each.agent_timeout_sec else None,
+            }
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _size(launch: LaunchParameters) -> dict[str, Any]:
+    if launch.resource_size_request is not Size.CUSTOM_SIZE:
+        return {}
+    memory, disk = launch.custom_gb_memory, launch.custom_disk_size
+    return {
+        "cpus": launch.custom_cpu_cores,
+        "memory_mb": memory * _MB if memory else None,
+        "storage_mb": disk * _MB if disk else None,
+    }
+
+
+def task_name(view: ScenarioView) -> str:
+    """The name of a task where tasks are published: `ORG/NAME`."""
+    for each in (view.metadata.get("task", ""), view.name):
+        if _NAME.fullmatch(each) and ".." not in each:
+            return each
+    return f"{ORG}/{slug(view.name).lstrip('-_.') or 'unnamed'}"
+
+
+def digest_of(tree: Tree) -> str:
+    """The content hash of a task folder, as manifests of datasets have it."""
+    whole = hashlib.sha256()
+    for name in sorted(tree.files):
+        whole.update(f"{name}\0{hashlib.sha256(tree.files[name].content).hexdigest()}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def dataset(name: str, about: Mapping[str, Any], tasks: Sequence[tuple[str, str]]) -> str:
+    """`dataset.toml` of a benchmark: its tasks, each by name and content hash."""
+    full = (
+        name if _NAME.fullmatch(name) and ".." not in name else f"{ORG}/{slug(name).lstrip('-_.') or 'set'}"
+    )
+    return toml_text.dumped(
+        {
+            "dataset": {"name": full, **{key: value for key, value in about.items() if value}},
+            "tasks": [{"name": task, "digest": digest} for task, digest in tasks],
+        }
+    )
