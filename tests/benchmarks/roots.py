@@ -38,8 +38,16 @@ def _python(root: Path) -> None:
     _copy(program, root / "bin" / program.name, root)
     (root / "bin/python3").symlink_to(program.name)
     library = Path(f"/usr/lib/{program.name}")
-    left_out = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "*.a", "config-*")
-    shutil.copytree(library, root / library.relative_to("/"), ignore=left_out, symlinks=False, ignore_dangling_symlinks=True)
+    left_out = shutil.ignore_patterns(
+        "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "*.a", "config-*"
+    )
+    shutil.copytree(
+        library,
+        root / library.relative_to("/"),
+        ignore=left_out,
+        symlinks=False,
+        ignore_dangling_symlinks=True,
+    )
     for each in (root / library.relative_to("/") / "lib-dynload").glob("*.so"):
         _libraries(each, root)
 

@@ -12,7 +12,7 @@ import pytest
 from benchyard.benchmarks.harbor_images import BASE
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.roots import with_programs
-from tests.benchmarks.tasks import Task, TaskWriter, small_base
+from tests.benchmarks.tasks import TaskWriter, small_base
 from tests.cli.conftest import CommandLine
 from tests.cli.test_benchmark_import import outcomes, run_import
 

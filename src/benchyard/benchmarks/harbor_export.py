@@ -45,6 +45,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
 _MODES = {"open": "public", "none": "no-network", "allow-list": "allowlist"}
 _OWN_PREFIX = "benchyard."
 _MB = 1024
+_HASHED = (NAME, INSTRUCTION, "README.md", "trajectory.json", FOLDER, TESTS, SOLUTION, STEPS)
 
 
 def made(view: ScenarioView, parts: Parts) -> Tree:
@@ -288,7 +289,7 @@ def task_name(view: ScenarioView) -> str:
 def digest_of(tree: Tree) -> str:
     """The content hash of a task folder, as manifests of datasets have it."""
     whole = hashlib.sha256()
-    for name in sorted(tree.files):
+    for name in sorted(each for each in tree.files if each.split("/")[0] in _HASHED):
         whole.update(f"{name}\0{hashlib.sha256(tree.files[name].content).hexdigest()}\n".encode())
     return f"sha256:{whole.hexdigest()}"
 

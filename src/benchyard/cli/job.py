@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
+from benchyard.cli.job_export import export
 from benchyard.cli.job_logs import logs
 from benchyard.cli.job_run import run
 from benchyard.cli.job_summary import summary
@@ -45,7 +46,7 @@ def job() -> None:
     """
 
 
-for each in (run, watch, summary, logs):
+for each in (run, watch, summary, logs, export):
     job.add_command(each)
 
 

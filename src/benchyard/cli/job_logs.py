@@ -76,7 +76,7 @@ class _Wanted:
 
 async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenario: str | None) -> None:
     async with connect_async() as client:
-        view = await _job(client, given)
+        view = await found_job(client, given)
         trials = [each async for each in client.jobs.trials(view.id)]
         chosen = [each for each in trials if _is_wanted(view, each, run_id, scenario)]
         if not chosen:
@@ -93,7 +93,8 @@ async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenar
         raise click.exceptions.Exit(INCOMPLETE)
 
 
-async def _job(client: AsyncClient, given: str) -> BenchmarkJobView:
+async def found_job(client: AsyncClient, given: str) -> BenchmarkJobView:
+    """The job of that id; else the newest one of that name."""
     try:
         return await client.jobs.get(given)
     except NotFound:
@@ -169,7 +170,7 @@ async def _fetch(
         try:
             wanted.folder.mkdir(parents=True, exist_ok=True)
             if wanted.trial.scenario_run_id is not None:
-                await _fetch_logs(client, wanted.trial.scenario_run_id, wanted.folder)
+                await fetch_logs(client, wanted.trial.scenario_run_id, wanted.folder)
             results = {"agent_label": wanted.label, **wanted.trial.model_dump(mode="json", exclude_none=True)}
             (wanted.folder / RESULTS).write_text(json.dumps(results, indent=2) + "\n")
         except (BenchyardError, zipfile.BadZipFile) as error:
@@ -178,7 +179,8 @@ async def _fetch(
             progress.done()
 
 
-async def _fetch_logs(client: AsyncClient, run_id: str, folder: Path) -> None:
+async def fetch_logs(client: AsyncClient, run_id: str, folder: Path) -> None:
+    """Write the logs of a scenario run into a folder."""
     left = MOST_ZIP_BYTES
 
     def count(size: int) -> None:
