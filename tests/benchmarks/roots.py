@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 _PROGRAMS = ("bash", "patch", "awk", "sed", "grep", "tar", "gzip", "base64", "mktemp", "find", "sort", "stat")
+_PROGRAMS += ("nohup", "setsid")
 _LIBRARY = re.compile(r"(/\S+) \(0x")
 
 
@@ -27,6 +28,10 @@ def with_programs(root: Path) -> Path:
         assert found, f"{name} is not installed"
         _copy(Path(found).resolve(), root / "bin" / name, root)
     _python(root)
+    # Programs of wheels are linked against libraries that every distribution has.
+    for found in Path("/lib").glob("*-linux-gnu/lib[dpgr]*.so.*"):
+        if found.name in ("libdl.so.2", "libpthread.so.0", "libgcc_s.so.1", "librt.so.1"):
+            shutil.copy(found, root / found.relative_to("/"))
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\n")
     return root

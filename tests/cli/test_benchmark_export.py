@@ -3,6 +3,7 @@
 import json
 import tomllib
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import httpx
 import pytest
 
 from benchyard.benchmarks.harbor_images import BASE
+from benchyard.client import Client, Server
 from benchyard.testing.server import RunningServer
+from tests.benchmarks.exports import contents
 from tests.benchmarks.roots import with_programs
-from tests.benchmarks.tasks import TaskWriter, small_base
+from tests.benchmarks.tasks import Task, TaskWriter, small_base
 from tests.cli.conftest import CommandLine
 from tests.cli.test_benchmark_import import outcomes, run_import
 
@@ -47,6 +50,12 @@ def benchyard(
 
 
 @pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    with Client(Server(server.url, server.key)) as opened:
+        yield opened
+
+
+@pytest.fixture
 def writer(base: str, tmp_path: Path) -> TaskWriter:
     return TaskWriter(tmp_path / f"tasks-{tmp_path.name}", base)
 
@@ -75,3 +84,77 @@ def test_quickstart_exported_and_imported_again_scores_the_same(
     for agent, score in (("oracle", 1.0), ("nop", 0.0)):
         told = {item: (each.get("score"), each.get("failure_reason")) for item, each in found[agent].items()}
         assert told == dict.fromkeys(told, (score, None))
+
+
+def test_an_imported_task_is_given_back_as_it_was(
+    benchyard: CommandLine, writer: TaskWriter, tmp_path: Path
+) -> None:
+    files: dict[str, str | None] = {
+        "README.md": "# About\n",
+        "tests/data/a b.txt": "x",
+        "environment/more.txt": "m",
+    }
+    task = writer.write("plain", Task(files=files, dockerfile="COPY more.txt /app/\n"))
+    made = run_import(benchyard, writer.folder)
+    done = exported(benchyard, made["name"], tmp_path / "back")
+    assert done["tasks"] == ["plain"]
+    assert contents(tmp_path / "back/plain") == contents(task)
+    again = run_import(benchyard, tmp_path / "back", "--name", made["name"])
+    assert again["scenarios"] == {"total": 1, "created": 0, "changed": 0, "unchanged": 1}
+    benchyard.ok("scenario", "export", f"{made['name']}/plain", str(tmp_path / "one"))
+    assert contents(tmp_path / "one") == contents(task)
+    assert (
+        "is not empty" in benchyard("scenario", "export", f"{made['name']}/plain", str(tmp_path / "one")).err
+    )
+
+
+def test_what_must_not_be_published_is_written_only_for_oneself(
+    benchyard: CommandLine, client: Client, tmp_path: Path
+) -> None:
+    name = f"secret-{uuid.uuid4().hex[:8]}"
+    scorer = {"type": "gpqa_scorer", "path": "answer.txt", "expected": {"letter": "B"}}
+    labels = {"benchyard.benchmark": "gpqa-diamond"}
+    kept = client.scenarios.create(
+        name=f"{name}/one",
+        input_context={"problem_statement": "Which one?\n"},
+        scoring_contract={"scoring_function_parameters": [{"name": "a", "weight": 1.0, "scorer": scorer}]},
+        metadata=labels,
+    )
+    client.benchmarks.create(name=name, scenario_ids=[kept.id], metadata=labels)
+    for verb, given in (("benchmark", name), ("scenario", kept.id)):
+        refused = benchyard(verb, "export", given, str(tmp_path / verb))
+        assert refused.status != 0
+        assert "--private" in refused.err
+        assert not (tmp_path / verb).exists()
+    benchyard.ok("scenario", "export", kept.id, str(tmp_path / "mine"), "--private")
+    told = (tmp_path / "mine/instruction.md").read_text()
+    assert told.startswith("<!-- canary")
+    assert told.endswith("\n\nWhich one?\n")
+
+
+def test_the_results_of_a_job_are_in_harbors_layout(
+    benchyard: CommandLine, writer: TaskWriter, tmp_path: Path
+) -> None:
+    writer.write("plain")
+    writer.write("silent", Task(test="#!/bin/bash\ntrue\n"))
+    made = run_import(benchyard, writer.folder)
+    outcomes(benchyard, made["name"], "oracle")
+    name = f"job-{made['name']}"
+    benchyard.ok("job", "export", name, str(tmp_path / "jobs"), "--format", "harbor")
+    folder = tmp_path / "jobs" / name
+    result = json.loads((folder / "result.json").read_text())
+    assert result["stats"]["n_completed_trials"] == 2
+    assert result["stats"]["n_errored_trials"] == 1
+    plain, silent = sorted(each for each in folder.iterdir() if each.is_dir())
+    assert plain.name.startswith("plain__")
+    assert json.loads((plain / "verifier/reward.json").read_text()) == {"reward": 1.0}
+    trial = json.loads((plain / "result.json").read_text())
+    assert trial["verifier_result"] == {"rewards": {"reward": 1.0}}
+    assert trial["agent_execution"]["started_at"]
+    assert trial["trial_name"] == plain.name
+    failed = json.loads((silent / "result.json").read_text())
+    assert failed["verifier_result"] is None
+    assert "neither reward.json" in failed["exception_info"]["exception_message"]
+    assert (silent / "exception.txt").exists()
+    assert (plain / "verifier/test-stdout.txt").exists()
+    assert not list(folder.rglob(".part-*"))

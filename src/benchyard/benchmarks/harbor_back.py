@@ -83,8 +83,14 @@ def with_overrides(text: str, part: harbor_kept.KeptPart) -> str:
     said = part.model_dump(exclude_none=True)
     if not said:
         return text
-    return (
-        text.rstrip("\n")
-        + "\n\n"
-        + toml_text.dumped({"metadata": {harbor_kept.SECTION: said}}).replace("[metadata]\n\n", "")
-    )
+    data = tomllib.loads(text)
+    table = toml_text.dumped({"metadata": {harbor_kept.SECTION: said}}).removeprefix("[metadata]\n\n")
+    longer = f"{text.rstrip()}\n\n{table}"
+    try:
+        tomllib.loads(longer)
+    except tomllib.TOMLDecodeError:
+        # It has such a table already, or its metadata stand in one line.
+        own = data.setdefault("metadata", {})
+        own[harbor_kept.SECTION] = {**own.get(harbor_kept.SECTION, {}), **said}
+        return toml_text.dumped(data)
+    return longer
