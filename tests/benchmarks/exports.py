@@ -1,6 +1,6 @@
 """Scenarios and their parts, as a server would have them after an import, without a server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def scenario(scorers: list[Mapping[str, Any]], **fields: Any) -> ScenarioView:
+def scenario(scorers: Sequence[Mapping[str, Any]], **fields: Any) -> ScenarioView:
     """A scenario of ours with these scorers, each with its weight in its fields."""
     functions = [
         {"name": f"s{number}", "weight": each.get("weight", 1.0), "scorer": dict(each)}

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 _PROGRAMS = ("bash", "patch", "awk", "sed", "grep", "tar", "gzip", "base64", "mktemp", "find", "sort", "stat")
-_PROGRAMS += ("nohup", "setsid")
+_LONE = ("nohup", "setsid")
+"""Programs that not every busybox has."""
 _LIBRARY = re.compile(r"(/\S+) \(0x")
 
 
@@ -21,17 +22,17 @@ def with_programs(root: Path) -> Path:
     shutil.copy(busybox, root / "bin/busybox")
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     for name in applets:
-        if name not in _PROGRAMS and name != "busybox":
+        if name not in (*_PROGRAMS, *_LONE) and name != "busybox":
             (root / "bin" / name).symlink_to("busybox")
-    for name in _PROGRAMS:
+    for name in (*_PROGRAMS, *_LONE):
         found = shutil.which(name)
         assert found, f"{name} is not installed"
         _copy(Path(found).resolve(), root / "bin" / name, root)
     _python(root)
     # Programs of wheels are linked against libraries that every distribution has.
-    for found in Path("/lib").glob("*-linux-gnu/lib[dpgr]*.so.*"):
-        if found.name in ("libdl.so.2", "libpthread.so.0", "libgcc_s.so.1", "librt.so.1"):
-            shutil.copy(found, root / found.relative_to("/"))
+    for library in Path("/lib").glob("*-linux-gnu/lib[dpgr]*.so.*"):
+        if library.name in ("libdl.so.2", "libpthread.so.0", "libgcc_s.so.1", "librt.so.1"):
+            shutil.copy(library, root / library.relative_to("/"))
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\n")
     return root

@@ -139,8 +139,9 @@ def test_launch_commands_become_a_dockerfile() -> None:
         harbor_export.made(odd, Parts())
 
 
-def test_what_harbor_has_no_word_for_is_kept_and_read_back(tmp_path: Path) -> None:
-    view = scenario(
+def odd_scenario() -> Any:
+    """One that says everything Harbor has no word for."""
+    return scenario(
         [EASY],
         scoring_isolation="answer",
         answer_paths=["out", "/srv/all.txt"],
@@ -166,6 +167,10 @@ def test_what_harbor_has_no_word_for_is_kept_and_read_back(tmp_path: Path) -> No
             },
         },
     )
+
+
+def test_what_harbor_has_no_word_for_is_kept_and_read_back(tmp_path: Path) -> None:
+    view = odd_scenario()
     phases = Phases(Access("open"), Access("allow-list", ("pypi.org", "10.0.0.0/8")), Access("none"))
     tree = harbor_export.made(view, Parts(phases=phases, canary="<!-- canary 1 -->"))
     said = document(tree)
@@ -191,10 +196,8 @@ def test_what_harbor_has_no_word_for_is_kept_and_read_back(tmp_path: Path) -> No
     assert again.metadata == {"kind": "odd", "task": "team/named"}
     assert again.environment
     assert again.environment.environment_variables == {"C": "d"}
-    assert view.environment
     launch = again.environment.launch_parameters
     assert launch
-    assert view.environment.launch_parameters
     assert launch.custom_gb_memory == view.environment.launch_parameters.custom_gb_memory
     assert again.reference_output
     assert "base64 -d" in again.reference_output

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from benchyard.benchmarks.toml_text import dumped
 from benchyard.errors import UsageError
 
-_TEXTS = some.text(some.characters(exclude_categories=("Cs",)))
+_TEXTS = some.text(some.characters(codec="utf-8"))
 _PLAIN = _TEXTS | some.booleans() | some.integers(-(2**63), 2**63 - 1) | some.floats(allow_nan=False)
 _VALUES = some.recursive(
     _PLAIN | some.dates(),
