@@ -1,5 +1,6 @@
 """Task folders that were imported are given back as they were, with what has changed since."""
 
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 
 from benchyard.benchmarks import harbor_back, harbor_export
 from benchyard.benchmarks.harbor_kept import KeptPart
+from benchyard.benchmarks.task_sets import tasks_in
 from tests.benchmarks.exports import contents, parts_of, read, view_of, written
+from tests.benchmarks.samples.finding import sample
 from tests.benchmarks.tasks import TEST, Task, TaskWriter
 
 STEPS = """\
@@ -111,3 +114,16 @@ def test_a_solution_that_is_too_large_for_a_script_is_kept(tmp_path: Path) -> No
     tree = harbor_back.given_back(view_of(draft.request), parts_of(draft))
     assert tree is not None
     assert {name: file.content for name, file in tree.files.items()} == contents(path)
+
+
+def test_published_tasks_come_back_byte_for_byte(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with tarfile.open(sample("terminal-bench-2/tasks-sample.tar.gz")) as archive:
+        archive.extractall(data, filter="data")
+    tasks = tasks_in(data)
+    for path in tasks:
+        draft = read(path, tmp_path / "work" / path.name)
+        tree = harbor_back.given_back(view_of(draft.request), parts_of(draft))
+        assert tree is not None
+        assert {name: file.content for name, file in tree.files.items()} == contents(path), path.name
+    assert tasks

@@ -158,3 +158,29 @@ def test_the_results_of_a_job_are_in_harbors_layout(
     assert (silent / "exception.txt").exists()
     assert (plain / "verifier/test-stdout.txt").exists()
     assert not list(folder.rglob(".part-*"))
+
+
+def test_what_cannot_be_run_elsewhere_is_told_and_the_rest_is_written(
+    benchyard: CommandLine, client: Client, tmp_path: Path
+) -> None:
+    name = f"mixed-{uuid.uuid4().hex[:8]}"
+    scorer = {"type": "command_scorer", "command": "true"}
+    ids = [
+        client.scenarios.create(
+            name=f"{name}/{item}",
+            input_context={"problem_statement": "Do it.\n"},
+            scoring_contract={
+                "scoring_function_parameters": [{"name": "a", "weight": 1.0, "scorer": scorer}]
+            },
+            environment_parameters=environment,
+        ).id
+        for item, environment in (("good", {}), ("imaged", {"blueprint_id": "host"}))
+    ]
+    client.benchmarks.create(name=name, scenario_ids=ids)
+    done = exported(benchyard, name, tmp_path / "mixed")
+    assert done["tasks"] == ["good"]
+    (refused,) = done["refused"]
+    assert refused["name"] == f"{name}/imaged"
+    assert "describe it by a Dockerfile" in refused["reason"]
+    assert not (tmp_path / "mixed/imaged").exists()
+    assert len(tomllib.loads((tmp_path / "mixed/dataset.toml").read_text())["tasks"]) == 1
