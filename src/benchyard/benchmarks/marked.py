@@ -108,6 +108,7 @@ def _check_shape(path: Path, text: str) -> None:
     """Refuse what a reader that calls itself would not survive, and aliases, which make much of little."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
+        assert event.start_mark is not None
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
             raise UsageError(f"{path}:{line}: aliases (`*name`) are not taken here; write it out", line=line)
