@@ -33,8 +33,16 @@ from benchyard.models.swe_bench import (
 NAME = "swe-bench-pro"
 DIRECTORY = "/app"
 IMAGES, DOCKERFILES = "images", "dockerfiles"
-_ROWS = HubDataset("ScaleAI/SWE-bench_Pro", "main", (SourceFile("data/test-00000-of-00001.parquet"),))
-_SCRIPTS = GitTree("https://github.com/scaleapi/SWE-bench_Pro-os", "main", ("run_scripts", "dockerfiles"))
+_ROWS = HubDataset(
+    "ScaleAI/SWE-bench_Pro",
+    "7ab5114912baf22bb098818e604c02fe7ad2c11f",
+    (SourceFile("data/test-00000-of-00001.parquet"),),
+)
+_SCRIPTS = GitTree(
+    "https://github.com/scaleapi/SWE-bench_Pro-os",
+    "ca10a60a5fcae51e6948ffe1485d4153d421e6c5",
+    ("run_scripts", "dockerfiles"),
+)
 _SOLUTION = re.compile(r"-([0-9a-f]{40})(-v[0-9a-z]+)?$")
 _SCORER_SECONDS = 3600
 _PROMPT = """\

@@ -1,6 +1,6 @@
 """Folders of tasks in Harbor's form, as benchmarks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchyard.benchmarks import harbor_tasks
@@ -41,7 +41,14 @@ def scenarios(
     set_name: str, folder: Path, work: Path, known: Mapping[str, Isolation] | None = None
 ) -> Iterator[Draft | Broken]:
     """The tasks of a folder as scenarios `SET/TASK`; `known` is how some must be graded, by their names."""
-    for path in tasks_in(folder):
+    return read(set_name, tasks_in(folder), work, known)
+
+
+def read(
+    set_name: str, tasks: Sequence[Path], work: Path, known: Mapping[str, Isolation] | None = None
+) -> Iterator[Draft | Broken]:
+    """These task folders as scenarios, in order."""
+    for path in tasks:
         item = path.name
         try:
             metadata = {ITEM_KEY: item}

@@ -45,7 +45,10 @@ class TerminalBench2Benchmark(Benchmark):
         ),
         needs=("a builder with a network, or the published images", "2 to 8 GB of memory per devbox"),
     )
-    source = GitTree("https://github.com/harbor-framework/terminal-bench-2", "main")
+    source = GitTree(
+        "https://github.com/laude-institute/terminal-bench-2", "69671fbaac6d67a7ef0dfec016cc38a64ef7a77c"
+    )
+    """As Harbor's own registry pins version 2.0."""
 
     def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
         return task_sets.scenarios(NAME, data, options.work, _LIVE)

@@ -13,9 +13,11 @@ import click
 from benchyard.benchmarks import catalog, task_sets
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, Benchmark, Broken, Options
+from benchyard.benchmarks.folders import Folder
+from benchyard.benchmarks.registry_file import MANIFEST, read_manifest, read_registry
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.sources import archives, git
-from benchyard.benchmarks.sources.base import Source
+from benchyard.benchmarks.sources.base import GitTree, Source
 from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.benchmarks.writing import slug
 from benchyard.cli.datasets import Bar, cache_folder
@@ -153,15 +155,17 @@ def _with_network(items: Iterator[Draft | Broken], wish: Wish) -> Iterator[Draft
 
 @contextmanager
 def _found(wish: Wish, work: Path) -> Iterator[Found]:
-    name = catalog.canonical(wish.given)
+    name = None if _is_path(wish.given) else catalog.canonical(wish.given)
+    path = Path(wish.given).expanduser()
     if name is not None:
         yield _public(wish, name, work)
-    elif (path := Path(wish.given)).is_dir():
+    elif path.is_dir():
         yield _folder(wish, path, work)
+    elif path.is_file() and path.suffix == ".json":
+        yield _registered(wish, path, work)
     elif "://" in wish.given or wish.given.endswith(".git") or "@" in wish.given:
         tree = git.asked(wish.given)
-        with Bar("repository") as bar:
-            folder = fetch(tree, cache_folder(), bar)
+        folder = _tree(tree)
         yield _folder(replace(wish, name=wish.name or _last(tree.url)), folder, work, git.commit_of(folder))
     else:
         catalog.required(wish.given)
@@ -225,9 +229,46 @@ def _fetched(source: Source, wish: Wish) -> Path:
 def _folder(wish: Wish, folder: Path, work: Path, revision: str | None = None) -> Found:
     if wish.local or wish.variant:
         raise UsageError("--from and --variant are for public benchmarks")
-    name = slug(wish.name or folder.resolve().name)
-    request = BenchmarkRequest(name=name, metadata={REVISION_KEY: revision} if revision else None)
+    manifest = read_manifest(folder / MANIFEST) if (folder / MANIFEST).is_file() else None
+    name = slug(wish.name or (manifest.name if manifest else folder.resolve().name))
+    version = revision or (manifest.version if manifest else None)
+    request = BenchmarkRequest(
+        name=name,
+        description=(manifest.description or None) if manifest else None,
+        metadata={REVISION_KEY: version} if version else None,
+    )
     return Found(request, task_sets.scenarios(name, folder, work))
+
+
+def _registered(wish: Wish, path: Path, work: Path) -> Found:
+    """A dataset that a registry lists, named by `--name NAME[@VERSION]`."""
+    registry = read_registry(path)
+    names = sorted({each.name for each in registry.datasets})
+    if wish.name is None:
+        raise UsageError(
+            f"{path} lists several datasets; say which with --name NAME[@VERSION]: {', '.join(names)}"
+        )
+    dataset = registry.find(wish.name)
+    folders = {(tree.url, tree.revision): _tree(tree) for tree in dataset.trees()}
+    tasks = []
+    for each in dataset.tasks:
+        root = path.parent if each.git_url is None else folders[each.git_url, each.commit or "HEAD"]
+        tasks.append(Folder(root).inside(each.path))
+    name = slug(f"{dataset.name}@{dataset.version}")
+    request = BenchmarkRequest(
+        name=name, description=dataset.description or None, metadata={REVISION_KEY: dataset.version}
+    )
+    return Found(request, task_sets.read(name, tasks, work))
+
+
+def _tree(tree: GitTree) -> Path:
+    with Bar("repository") as bar:
+        return fetch(tree, cache_folder(), bar)
+
+
+def _is_path(given: str) -> bool:
+    """Whether somebody means a folder of theirs, whatever it is called."""
+    return given.startswith((".", "/", "~")) or given.endswith("/")
 
 
 def _last(url: str) -> str:
