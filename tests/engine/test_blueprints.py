@@ -276,6 +276,69 @@ def test_a_stop_in_the_middle_is_taken_up_again_and_counts_nothing(tmp_path: Pat
     run(tmp_path, after, "native", SmallBuilder)
 
 
+def test_what_is_built_on_demand_is_built_once_for_all_who_ask(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        assert isinstance(tools.builder, SmallBuilder)
+        await made(engine, dockerfile="FROM x", on_demand=True)
+        await asyncio.gather(*(engine.blueprints.ready("bpt_1") for _ in range(5)))
+        assert len(tools.builder.recipes) == 1
+        # Who had read the record before it was complete begins once more, as often as may be.
+        for _ in range(3):
+            engine.blueprints._start("bpt_1")
+            await tools.work.settle("blueprint/")
+        blueprint = await engine.blueprints.records.get("bpt_1")
+        assert (blueprint.status, blueprint.attempts) == (_S.BUILD_COMPLETE, 1)
+        assert (await tools.images.get("bpt_1")).id == "bpt_1"
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
+def test_one_on_demand_that_is_deleted_meanwhile_is_not_built(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        assert isinstance(tools.builder, SmallBuilder)
+        tools.builder.may_end.clear()
+        await made(engine, dockerfile="FROM x", on_demand=True)
+        waiting = asyncio.create_task(engine.blueprints.ready("bpt_1"))
+        await reaches(engine, "bpt_1", _S.BUILDING)
+        await engine.blueprints.delete("bpt_1")
+        with pytest.raises(BuildFailed, match=r"ended|deleted"):
+            await waiting
+        engine.blueprints._start("bpt_1")
+        await tools.work.settle("blueprint/")
+        blueprint = await engine.blueprints.records.get("bpt_1")
+        assert (blueprint.status, blueprint.state, blueprint.image_state) == (_S.FAILED, "deleted", "none")
+        assert len(tools.builder.recipes) == 1
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
+def test_a_base_on_demand_is_built_first(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        await made(engine, "bpt_base", dockerfile="FROM x", on_demand=True)
+        await made(engine, base_blueprint_id="bpt_base", system_setup_commands=["true"])
+        blueprint = await ended(engine)
+        assert blueprint.status is _S.BUILD_COMPLETE, blueprint.error_message
+        assert (await ended(engine, "bpt_base")).status is _S.BUILD_COMPLETE
+
+    run(tmp_path, scenario, "native", SmallBuilder, builds_at_once=1)
+
+
+def test_a_build_on_demand_that_a_stop_cut_short_leaves_nothing_and_is_begun_when_asked(
+    tmp_path: Path,
+) -> None:
+    async def before(engine: Engine, tools: Tools) -> None:
+        await made(engine, system_setup_commands=["sleep 1000"], on_demand=True)
+        waiting = asyncio.create_task(engine.blueprints.ready("bpt_1"))
+        await reaches(engine, "bpt_1", _S.BUILDING)
+        waiting.cancel()
+
+    async def after(engine: Engine, tools: Tools) -> None:
+        assert (await engine.blueprints.records.get("bpt_1")).status is _S.QUEUED
+
+    run(tmp_path, before, "native", SmallBuilder)
+    run(tmp_path, after, "native", SmallBuilder)
+
+
 def test_an_upload_that_comes_later_is_built_then(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: Tools) -> None:
         context = await uploaded(tools, {"Dockerfile": b"FROM late\n"}, complete=False)

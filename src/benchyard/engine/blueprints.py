@@ -62,12 +62,18 @@ class Blueprints:
         unfinished = await self.records.all({"status": UNFINISHED})
         for blueprint in sorted(unfinished, key=lambda each: each.create_time_ms):
             if blueprint.parameters.on_demand:
-                # Whoever needs it asks again.
+                await self._put_back(blueprint)
                 continue
             if blueprint.status is not _S.AWAITING_UPLOAD:
                 await self._set(blueprint.id, status=_S.QUEUED)
             self._start(blueprint.id)
         self._tools.work.start("blueprints/collect", self._collect_for_ever)
+
+    async def _put_back(self, blueprint: Blueprint) -> None:
+        """Leave one that is built on demand as if nobody had begun: whoever needs it asks again."""
+        if blueprint.status in (_S.PROVISIONING, _S.BUILDING):
+            await self._clear_attempts(blueprint, blueprint.attempts)
+            await self._set(blueprint.id, status=_S.QUEUED)
 
     async def create(self, asked: Asked, request: BlueprintRequest) -> Blueprint:
         """Record a blueprint and build it in the background; the same request again returns what it made."""
@@ -86,19 +92,19 @@ class Blueprints:
 
     async def ready(self, blueprint_id: str) -> None:
         """See to it that one which is built on demand is built; raises BuildFailed with what to do."""
-        blueprint = await self.records.find(blueprint_id)
+        blueprint = await until_kept(partial(self.records.find, blueprint_id))
         if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
             return
-        if blueprint.status is _S.FAILED and _is_over(blueprint):
-            blueprint = await self.records.change(blueprint_id, _begun_anew)
+        if _is_over(blueprint):
+            blueprint = await until_kept(partial(self.records.change, blueprint_id, _begun_anew))
         if blueprint.status is not _S.FAILED:
             if blueprint_id not in self._ended:
                 self._start(blueprint_id)
             await self._ended[blueprint_id].wait()
-            blueprint = await self.records.get(blueprint_id)
+            blueprint = await until_kept(partial(self.records.get, blueprint_id))
         if blueprint.status is not _S.BUILD_COMPLETE:
             raise BuildFailed(
-                f"the environment could not be built: {blueprint.error_message or blueprint.status}; "
+                f"the environment could not be built: {blueprint.error_message or 'its build was ended'}; "
                 f"see `benchyard blueprint logs {blueprint_id}`"
             )
 
@@ -158,6 +164,7 @@ class Blueprints:
         """The boundary of a build: every failure is recorded here, once."""
         try:
             await self._uploaded(blueprint_id)
+            await self._with_base(blueprint_id)
             async with self._turns:
                 await self._attempt(blueprint_id)
         except BenchyardError as error:
@@ -191,8 +198,17 @@ class Blueprints:
             delay = min(delay * 1.5, LATER_LOOKS_SECONDS)
         await self._kept(blueprint_id, status=_S.QUEUED)
 
+    async def _with_base(self, blueprint_id: str) -> None:
+        """Have its base built, where that is built on demand; before its turn, since that needs one too."""
+        blueprint = await until_kept(partial(self.records.get, blueprint_id))
+        if blueprint.base_blueprint_id:
+            await self.ready(blueprint.base_blueprint_id)
+
     async def _attempt(self, blueprint_id: str) -> None:
         blueprint = await until_kept(partial(self.records.change, blueprint_id, _begun))
+        if blueprint.status is not _S.PROVISIONING:
+            # Whoever asked for it had not seen that it was complete, or deleted.
+            return
         try:
             await self._make(blueprint)
         except asyncio.CancelledError:
@@ -293,18 +309,21 @@ def _key(blueprint_id: str) -> str:
 
 
 def _begun(blueprint: Blueprint) -> Blueprint:
+    if blueprint.status not in UNFINISHED:
+        return blueprint
     return blueprint.model_copy(update={"status": _S.PROVISIONING, "attempts": blueprint.attempts + 1})
 
 
 def _begun_anew(blueprint: Blueprint) -> Blueprint:
     """One whose build failed a while ago, so that it may be tried again."""
     fields = {"status": _S.QUEUED, "attempts": 0, "failure_reason": None, "error_message": None}
-    return blueprint.model_copy(update=fields) if blueprint.status is _S.FAILED else blueprint
+    return blueprint.model_copy(update=fields) if _is_over(blueprint) else blueprint
 
 
 def _is_over(blueprint: Blueprint) -> bool:
+    """Whether its build failed so long ago that it may be tried again."""
     is_old = now_ms() - (blueprint.build_finish_time_ms or 0) > AGAIN_SECONDS * 1000
-    return is_old and blueprint.state != "deleted"
+    return blueprint.status is _S.FAILED and is_old and blueprint.state != "deleted"
 
 
 def _deleted(blueprint: Blueprint) -> Blueprint:
