@@ -38,6 +38,11 @@ class Supplies:
             if blueprint_id:
                 await self.builds.ready(blueprint_id)
 
+    async def graded_in(self, scenario: Scenario) -> None:
+        """See to it that what a scenario is graded in is built; raises BuildFailed."""
+        if scenario.scoring_blueprint_id:
+            await self.builds.ready(scenario.scoring_blueprint_id)
+
     async def provided(self, devbox: Devbox) -> Devbox:
         """The record, once everything is there; raises BuildFailed or InstallFailed."""
         if devbox.blueprint_id:

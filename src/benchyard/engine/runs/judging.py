@@ -9,6 +9,7 @@ from benchyard.engine.runs.outcomes import Outcome
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.stages import Case
 from benchyard.engine.states import BOOTING, ENDED
+from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, NotFound, from_os
@@ -26,9 +27,10 @@ _log = logging.getLogger(__name__)
 class Judging:
     """Has runs scored."""
 
-    def __init__(self, tools: Tools, scoring: Scoring) -> None:
+    def __init__(self, tools: Tools, scoring: Scoring, supplies: Supplies) -> None:
+        self.scoring = scoring
         self._tools = tools
-        self._scoring = scoring
+        self._supplies = supplies
 
     async def outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """What the scorers make of a run's devbox; raises when it cannot be had."""
@@ -38,7 +40,8 @@ class Judging:
         if devbox.status in ENDED:
             raise Conflict(f"its devbox has ended ({devbox.status}) before it was scored")
         facts = _facts(run, scenario, now_ms())
-        return await self._scoring.score(Case(run, scenario, devbox, facts, await self._trajectory(run)))
+        await self._supplies.graded_in(scenario)
+        return await self.scoring.score(Case(run, scenario, devbox, facts, await self._trajectory(run)))
 
     async def of_final_state(self, run: ScenarioRun, scenario: Scenario, state: FinalState) -> Outcome:
         """What the scorers make of what a run left; raises when it cannot be had."""
@@ -51,8 +54,9 @@ class Judging:
             purpose=DevboxPurpose(home=state.working_directory),
         )
         facts = _facts(run, scenario, state.create_time_ms)
+        await self._supplies.graded_in(scenario)
         trajectory = await self._trajectory(run)
-        return await self._scoring.score(Case(run, scenario, worked_in, facts, trajectory, state))
+        return await self.scoring.score(Case(run, scenario, worked_in, facts, trajectory, state))
 
     async def _trajectory(self, run: ScenarioRun) -> bytes | None:
         """The last trajectory that was uploaded with a run; None without one, or if it is too large."""

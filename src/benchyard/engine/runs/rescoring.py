@@ -13,7 +13,6 @@ from benchyard.engine.runs.board import Board
 from benchyard.engine.runs.judging import Judging, attempt
 from benchyard.engine.runs.outcomes import Outcome, rescored
 from benchyard.engine.runs.rounds import joined
-from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.stages import frozen_id
 from benchyard.engine.states import ENDED
 from benchyard.engine.tools import Tools
@@ -32,12 +31,12 @@ class Rescorings:
     finds by its images what it has to go on with, and need not read every run there ever was.
     """
 
-    def __init__(self, tools: Tools, board: Board, scenarios: Scenarios, scoring: Scoring) -> None:
+    def __init__(self, tools: Tools, board: Board, scenarios: Scenarios, judging: Judging) -> None:
         self._tools = tools
         self._board = board
         self._scenarios = scenarios
-        self._scoring = scoring
-        self._judging = Judging(tools, scoring)
+        self._scoring = judging.scoring
+        self._judging = judging
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def asked(self) -> set[str]:

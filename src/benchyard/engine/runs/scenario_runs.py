@@ -75,8 +75,8 @@ class ScenarioRuns:
         self._scoring = scoring
         self._gateways = means.gateways
         self._starting = Starting(tools, records.benchmark_runs, devboxes, scoring)
-        self._judging = Judging(tools, scoring)
-        self._rescorings = Rescorings(tools, self.board, scenarios, scoring)
+        self._judging = Judging(tools, scoring, devboxes.supplies)
+        self._rescorings = Rescorings(tools, self.board, scenarios, self._judging)
 
     async def open(self) -> None:
         """Go on with what a stop cut short: scorings begin again, ends are noted and seen to."""
