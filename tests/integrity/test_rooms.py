@@ -84,6 +84,25 @@ def test_moving_the_home_does_not_move_the_answer(http: httpx.Client) -> None:
     run.end()
 
 
+def test_a_link_on_the_way_to_what_is_no_part_of_the_answer_does_not_make_it_one(http: httpx.Client) -> None:
+    launch = {"launch_commands": ["mkdir -p ~/out/sub; echo strict > ~/out/sub/rules"]}
+    run = run_of(
+        http,
+        bash("grep -q lax out/sub/rules && echo 1 || echo 0"),
+        scoring_isolation="answer",
+        answer_paths=["out"],
+        answer_excludes=["out/sub/rules"],
+        environment_parameters={"launch_parameters": launch},
+    )
+    run.devbox.run("echo lax > ~/out/sub/rules")
+    assert run.scored()["scoring_contract_result"]["score"] == 0.0
+    run.devbox.run("cd ~/out && mv sub mine && echo lax > mine/rules && ln -s mine sub")
+    view = run.scored()
+    assert view["scoring_contract_result"]["score"] == 0.0, results(view)
+    assert "could not be put back" in results(view)[0]["reason"]
+    run.end()
+
+
 def test_tests_do_not_stay_in_a_live_devbox(http: httpx.Client) -> None:
     """It can be worked in after its first score, and scored again."""
     files = [{"file_path": f"hidden/test_{number}", "file_contents": "expected"} for number in range(150)]

@@ -177,8 +177,9 @@ class Scoring:
         carried = await rooms.answer_image(case.image_id, _whole(case, "answer_paths"), base, answer)
         desk.findings.refused = list(carried.refused)
         if kept := _whole(case, "answer_excludes"):
-            await rooms.answer_image(base, kept, answer, _restored_id(case.image_id))
+            restored = await rooms.answer_image(base, kept, answer, _restored_id(case.image_id))
             answer = _restored_id(case.image_id)
+            _require_restored(kept, restored.refused)
         return Images(answer, base)
 
     async def _inside(self, desk: Desk) -> list[ScorerResult]:
@@ -245,6 +246,13 @@ def _whole(case: Case, field: str) -> list[str]:
     """The paths of a rule, absolute."""
     paths: list[str] = getattr(case.scenario, field) or []
     return [posixpath.normpath(posixpath.join(case.working_directory, path)) for path in paths]
+
+
+def _require_restored(paths: list[str], refused: list[str]) -> None:
+    """Raise ScorerFailed where something the work left keeps a path from being as it was."""
+    for each in refused:
+        if any(each.startswith(f"{path}: ") for path in paths):
+            raise ScorerFailed(f"what is no part of the answer could not be put back: {each}")
 
 
 def _together(case: Case, results: list[ScorerResult]) -> ContractResult:
