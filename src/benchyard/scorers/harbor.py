@@ -91,6 +91,6 @@ async def _report(room: Room) -> dict[str, str]:
         content = await room.fetch(f"{LOGS}/ctrf.json", _MOST_REPORT_BYTES)
         summary = json.loads(content or b"{}")["results"]["summary"]
         return {name: str(int(summary[name])) for name in ("tests", "passed", "failed") if name in summary}
-    except (ScorerFailed, ValueError, KeyError, TypeError, RecursionError):
+    except (ScorerFailed, ValueError, LookupError, TypeError, RecursionError, OverflowError):
         # It is only told for people: the score does not come from it.
         return {}

@@ -10,6 +10,7 @@ MOST_REWARDS = 200
 USUAL = "reward"
 """What the number is called where there is one without a name."""
 _SHOWN = 80
+_LONGEST_NAME = 200
 
 
 def parse(as_json: bytes | None, as_text: bytes | None) -> dict[str, float]:
@@ -51,8 +52,13 @@ def _of_json(content: bytes) -> dict[str, float]:
             raise ScorerFailed(
                 f"reward.json: {name[:_SHOWN]!r} is {str(value)[:_SHOWN]!r}, which is no number"
             )
-        rewards[name[:200]] = _finite(value, "reward.json")
+        rewards[_plain(name)] = _finite(value, "reward.json")
     return rewards
+
+
+def _plain(name: str) -> str:
+    """A name that can be stored: JSON can write halves of characters, which no text may hold."""
+    return name[:_LONGEST_NAME].encode(errors="replace").decode()
 
 
 def _finite(value: float, where: str) -> float:
