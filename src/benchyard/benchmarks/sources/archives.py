@@ -77,8 +77,12 @@ class _Unpacking:
     def _link(self, member: tarfile.TarInfo) -> None:
         place = self._place(member.name)
         end = os.path.normpath(PurePosixPath(member.name).parent / member.linkname)
-        if member.linkname.startswith("/") or end.startswith(".."):
+        if member.linkname.startswith("/") or end.startswith("..") or _turns_back(member.linkname):
             raise DatasetError(f"{self._given}: the link {member.name[:200]!r} leads out of the archive")
+        # Below another link it would be somewhere else than its name says, and so would be where it leads.
+        above = place.relative_to(self._folder).parents
+        if any((self._folder / each).is_symlink() for each in above):
+            raise DatasetError(f"{self._given}: the link {member.name[:200]!r} is below another link")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(member.linkname)
 
@@ -88,3 +92,9 @@ class _Unpacking:
         except DatasetError as error:
             raise DatasetError(f"{self._given}: {error.message}") from error
         return self._folder / name
+
+
+def _turns_back(path: str) -> bool:
+    """Whether there is a `..` after a name: where that leads depends on what links are on the way."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return ".." in parts[next((at for at, part in enumerate(parts) if part != ".."), len(parts)) :]
