@@ -22,6 +22,10 @@ NetworkMode = Literal["no-network", "public", "allowlist"]
 Seconds = Annotated[float, Field(gt=0)]
 Command = Annotated[str, StringConstraints(min_length=1, max_length=1024**2)]
 
+# Both become lines of a Dockerfile.
+ImageName = Annotated[str, StringConstraints(max_length=512, pattern=r"^[^\s-]\S*$")]
+OneLine = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
 
 def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -99,7 +103,7 @@ class EnvironmentPart(NetworkPart):
     """The devbox that is worked in."""
 
     build_timeout_sec: Seconds = 600.0
-    docker_image: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
+    docker_image: ImageName | None = None
     os: str = "linux"
     cpus: float | None = Field(default=None, gt=0)
     memory_mb: int | None = Field(default=None, gt=0)
@@ -111,7 +115,7 @@ class EnvironmentPart(NetworkPart):
     env: dict[str, str] = Field(default_factory=dict)
     skills_dir: str | None = None
     healthcheck: HealthcheckPart | None = None
-    workdir: Annotated[str, StringConstraints(min_length=1, max_length=4096)] | None = None
+    workdir: OneLine | None = None
     allow_internet: bool | None = None
     """Of schema 1.0: false is `no-network`."""
 
