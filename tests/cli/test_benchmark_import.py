@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchyard.client.client import Client
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.tasks import TEST, Task, TaskWriter, small_base
 from tests.cli.conftest import CommandLine
@@ -158,3 +159,44 @@ def test_a_dockerfile_that_does_not_build_is_told_by_the_trial(
     assert found["good"]["score"] == 1.0
     assert found["unbuildable"]["failure_reason"]["exception_type"] == "EnvironmentBuildFailed"
     assert "benchyard blueprint logs" in found["unbuildable"]["failure_reason"]["exception_message"]
+
+
+def test_a_policy_of_the_same_name_with_other_rules_is_not_taken(
+    benchyard: CommandLine, writer: TaskWriter
+) -> None:
+    toml = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["one.example", "two.example"]\n'
+    writer.write("listed", Task(toml=toml))
+    made = run_import(benchyard, writer.folder)
+    assert (made["broken"], made["scenarios"]["created"]) == ([], 1)
+    # In another order it is the same.
+    writer.write(
+        "listed", Task(toml=toml.replace('"one.example", "two.example"', '"two.example", "one.example"'))
+    )
+    assert run_import(benchyard, writer.folder)["broken"] == []
+    found = json.loads(benchyard.ok("network-policy", "list", "--name", "allow-list-", "-o", "json"))
+    policy = next(each for each in found if "one.example" in each["egress"]["allowed_hostnames"])
+    benchyard.ok("network-policy", "update", policy["id"], "--allow-all")
+    ended = benchyard("benchmark", "import", str(writer.folder))
+    assert ended.status != 0
+    assert f"{policy['id']}) has other rules" in ended.err
+
+
+def test_a_run_without_a_job_is_graded_in_an_image_that_is_built_for_it(
+    benchyard: CommandLine, writer: TaskWriter
+) -> None:
+    toml = (
+        'artifacts = ["/app/answer.txt"]\n[environment]\nnetwork_mode = "no-network"\n'
+        '[verifier]\nenvironment_mode = "separate"\n'
+    )
+    baked = f"FROM {writer.base}\nWORKDIR /app\nCOPY test.sh /tests/test.sh\n"
+    writer.write("baked", Task(toml=toml, files={"tests/Dockerfile": baked}))
+    name = run_import(benchyard, writer.folder)["name"]
+    with Client.find() as client:
+        scenario = next(iter(client.scenarios.list(name=f"{name}/baked")))
+        run = client.scenarios.start_run(scenario_id=scenario.id)
+        client.devboxes.await_running(run.devbox_id)
+        client.executions.run(run.devbox_id, "echo 42 > /app/answer.txt")
+        scored = client.scenarios.runs.score_and_await(run.id)
+        client.scenarios.runs.complete(run.id)
+    assert scored.scoring_contract_result is not None, scored
+    assert scored.scoring_contract_result.score == 1.0, scored.scoring_contract_result

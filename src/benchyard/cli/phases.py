@@ -8,7 +8,9 @@ from benchyard.benchmarks.access import Access, Phases
 from benchyard.cli.names import one_named
 from benchyard.client.client import Client
 from benchyard.client.network_policies import PolicyFields
+from benchyard.errors import UsageError
 from benchyard.models.launch import LaunchParameters
+from benchyard.models.network_policies import Egress, NetworkPolicyRequest, NetworkPolicyView
 from benchyard.models.scenarios import ScenarioEnvironment
 
 OPEN = "public-network"
@@ -42,12 +44,38 @@ def policy(client: Client, access: Access, *, dry_run: bool) -> str:
     """The id of the policy that allows this; made where it is not there."""
     fields = _fields(access)
     name = fields["name"]
-    known = one_named(
-        (each for each in client.network_policies.list(name=name) if each.name == name), name, "policy"
-    )
-    if known is not None:
-        return known.id
-    return _PENDING if dry_run else client.network_policies.create(**fields).id
+    known = _known(client, name)
+    if known is None and dry_run:
+        return _PENDING
+    if known is None:
+        try:
+            return client.network_policies.create(**fields).id
+        except UsageError:
+            # Another import may have made it since.
+            known = _known(client, name)
+            if known is None:
+                raise
+    wanted = Egress().changed(NetworkPolicyRequest.model_validate(fields))
+    if _rules(known.egress) != _rules(wanted):
+        raise UsageError(
+            f"the network policy {name!r} ({known.id}) has other rules than tasks mean by that name; "
+            "rename it with `benchyard network-policy update --name`, and import again"
+        )
+    return known.id
+
+
+def _known(client: Client, name: str) -> NetworkPolicyView | None:
+    named = (each for each in client.network_policies.list(name=name) if each.name == name)
+    return one_named(named, name, "policy")
+
+
+def _rules(egress: Egress) -> dict[str, object]:
+    """What a policy allows, in whatever order it says so."""
+    return {
+        **egress.model_dump(exclude={"allowed_cidrs", "allowed_hostnames"}),
+        "cidrs": {each.model_dump_json() for each in egress.allowed_cidrs},
+        "hostnames": set(egress.allowed_hostnames),
+    }
 
 
 def _fields(access: Access) -> PolicyFields:
