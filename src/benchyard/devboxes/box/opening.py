@@ -70,7 +70,8 @@ def _open_fresh(message: dict[str, Any], path: str, flags: int, *, can_change_us
     if group is not None and can_change_user:
         os.fchown(descriptor, -1, group)
     if owner is not None and can_change_user:
-        os.chown(os.path.dirname(path), owner.uid, owner.gid)
+        # Not what somebody may have put in its place meanwhile.
+        os.chown(os.path.dirname(path), owner.uid, owner.gid, follow_symlinks=False)
     return descriptor
 
 
