@@ -66,13 +66,16 @@ def test_tasks_are_imported_run_and_graded(benchyard: CommandLine, writer: TaskW
     for name, content in {"text": "good", "nan": "nan", "empty": "", "large": "7"}.items():
         writer.write(name, Task(test=f"#!/bin/bash\nprintf '%s' '{content}' > /logs/verifier/reward.txt\n"))
     writer.write("silent", Task(test="#!/bin/bash\ntrue\n"))
+    endless = """echo '{"results": {"summary": {"tests": 1e999}}}' > /logs/verifier/ctrf.json\n"""
+    writer.write("boasting", Task(test=TEST + endless))
     made = run_import(benchyard, writer.folder)
-    assert made["scenarios"] == {"total": 8, "created": 8, "changed": 0, "unchanged": 0}
+    assert made["scenarios"] == {"total": 9, "created": 9, "changed": 0, "unchanged": 0}
     found = outcomes(benchyard, made["name"], "oracle", "nop")
     oracle, nop = found["oracle"], found["nop"]
     assert "score" in oracle["plain"], oracle["plain"]
     assert (oracle["plain"]["score"], nop["plain"]["score"]) == (1.0, 0.0)
     assert (oracle["named"]["score"], nop["named"]["score"]) == (1.0, 0.0)
+    assert (oracle["boasting"]["score"], nop["boasting"]["score"]) == (1.0, 0.0)
     assert oracle["named"]["attempts"][0]["rewards"] == {"reward": 1.0, "speed": 12.5}
     # What lies there before the tests run is not what they say.
     assert oracle["forged"]["score"] == 0.0
