@@ -19,7 +19,12 @@ def executed(
     """The scores of the oracle and of nop, by the names of the scenarios."""
     with Client(Server(server.url, server.key)) as client:
         made = brought(client, name, data, variant)
-        oracle, nop = _run(client, made.benchmark.id or "").benchmark_outcomes or []
+        return both(client, made)
+
+
+def both(client: Client, made: Imported) -> tuple[Scores, Scores]:
+    """The scores of the oracle and of nop on what was imported, by the names of the scenarios."""
+    oracle, nop = _run(client, made.benchmark.id or "").benchmark_outcomes or []
     return (
         {each.scenario_name: each.score for each in oracle.scenario_outcomes},
         {each.scenario_name: each.score for each in nop.scenario_outcomes},

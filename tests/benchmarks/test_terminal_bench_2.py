@@ -19,7 +19,7 @@ from benchyard.client import Client, Server
 from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests import parity
-from tests.benchmarks.executing import executed
+from tests.benchmarks.executing import both, brought
 from tests.benchmarks.samples.finding import sample
 from tests.benchmarks.tasks import Task, TaskWriter
 from tests.stand_ins import provide
@@ -72,25 +72,27 @@ def registry_addresses() -> list[str]:
         pytest.skip(f"the package index cannot be found from here, which solutions need: {error}")
 
 
-def prepared(server: RunningServer) -> None:
+def prepare(client: Client) -> None:
     """Give a server what stands in for the tasks' images, and a way to package registries."""
-    with Client(Server(server.url, server.key)) as client:
-        provide(client, BASE)
-        (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
-        for other in OTHER_BASES:
-            client.images.set_alias(other, alias.image)
-        blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
-        client.network_policies.create(
-            name=OPEN, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks, allow_agent_gateway=True
-        )
+    provide(client, BASE)
+    (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
+    for other in OTHER_BASES:
+        client.images.set_alias(other, alias.image)
+    (policy,) = [each for each in client.network_policies.list(name=OPEN) if each.name == OPEN]
+    blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
+    client.network_policies.update(
+        policy.id, allow_all=False, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks
+    )
 
 
 def test_real_tasks_are_solved_by_the_oracle_only(server: RunningServer, tasks: Path, tmp_path: Path) -> None:
     wanted = FEW + (MORE if parity.IS_WHOLE else ())
     for name in wanted:
         shutil.copytree(tasks / name, tmp_path / "some" / name)
-    prepared(server)
-    oracle, nop = executed(server, NAME, tmp_path / "some")
+    with Client(Server(server.url, server.key)) as client:
+        made = brought(client, NAME, tmp_path / "some")
+        prepare(client)
+        oracle, nop = both(client, made)
     names = [f"{NAME}/{each}" for each in sorted(wanted)]
     assert nop == dict.fromkeys(names, 0.0)
     assert oracle == dict.fromkeys(names, 1.0)
