@@ -56,5 +56,5 @@ def _told(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = ".".join(map(str, first["loc"])) or "it"
     if first["type"] == "missing":
-        return f"the kwarg {field!r} is missing"
+        return f"the kwarg {field!r} is missing; give it, for instance with --agent-kwargs {field}=..."
     return f"{field}: {first['msg'].removeprefix('Value error, ')}"
