@@ -40,7 +40,10 @@ class Said:
 
     response: Any = None
     usage: Usage | None = None
+    """As far as it was told: what broke off may have used more."""
     error: str | None = None
+    is_whole: bool = False
+    """Whether it came to its end: then it used what it says, and no more."""
 
 
 def understood(dialect: Dialect, status: int, kind: str, data: bytes) -> Said:
@@ -61,7 +64,7 @@ def _understood(dialect: Dialect, status: int, kind: str, data: bytes) -> Said:
         response = dialect.whole(response) if status < 400 else next(iter(response), None)
     if status >= 400:
         return Said(response, error=_line(f"HTTP {status}: {_reason(response)}"))
-    return Said(response, dialect.usage(response))
+    return Said(response, dialect.usage(response), is_whole=True)
 
 
 def _of_stream(dialect: Dialect, data: bytes) -> Said:
@@ -70,13 +73,14 @@ def _of_stream(dialect: Dialect, data: bytes) -> Said:
     if b'"error"' in data or b"failed" in data:
         failed = next((_reason(event) for event in heard if _is_error(event)), None)
     response = dialect.whole(heard)
+    usage = dialect.usage(response)
     if failed is not None:
-        return Said(response, dialect.usage(response), _line(failed))
+        return Said(response, usage, _line(failed), is_whole=True)
     if broken:
-        return Said(response, error="the stream is broken: some of it is no event")
+        return Said(response, usage, "the stream is broken: some of it is no event")
     if not _is_whole(dialect.name, heard):
-        return Said(response, error="the stream broke off")
-    return Said(response, dialect.usage(response))
+        return Said(response, usage, "the stream broke off")
+    return Said(response, usage, is_whole=True)
 
 
 def _events(data: bytes) -> tuple[list[Any], int]:

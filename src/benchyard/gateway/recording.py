@@ -186,12 +186,13 @@ class Recorder:
 
     def _end(self, subject: Subject, call: Ended) -> Metered:
         said = _said(subject, call)
-        usage = None if call.error else said.usage
-        asked = self._models.get(subject.grant_id, {}).get(call.number)
-        cost = None
-        if usage is not None:
+        usage, cost = said.usage, None
+        if usage is not None and said.is_whole:
+            asked = self._models.get(subject.grant_id, {}).get(call.number)
             cost = prices.cost_usd(subject.prices, (_answering(said.response), asked), usage)
-        metered = Metered(call.status, usage, cost, call.error or said.error)
+        # Many agents hang up as soon as they have heard the last word: that is no error.
+        error = said.error if said.is_whole else call.error or said.error
+        metered = Metered(call.status, usage, cost, error)
         try:
             connection = self._files.writing(subject.grant_id, lasting=True)
             storing.put_ended(connection, replace(call, error=metered.error), usage, cost)
