@@ -8,8 +8,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from benchyard.gateway import exchange
+from benchyard.gateway import exchange, protocol
+from benchyard.gateway.calls import Usage
 from benchyard.gateway.protocol import Options
+from benchyard.gateway.reading import read_kept
 from tests.gateway.station import TOKEN, Station, events, eventually, live, streamed
 
 
@@ -84,26 +86,29 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_agent_too(tmp_path: 
             with pytest.raises(aiohttp.ClientPayloadError):
                 await reply.content.read()
         (call,) = await station.calls()
-        assert (call.status, call.usage, call.cost_usd) == (200, None, None)
+        # What it had told of the input by then, and no cost: it may have used more.
+        assert (call.status, call.usage, call.cost_usd) == (200, Usage(10, 1), None)
         assert call.error is not None
         assert "broke off" in call.error
         assert call.response["content"] == [{"type": "text", "text": "well"}]
 
 
 @pytest.mark.parametrize(
-    ("pieces", "error"),
+    ("pieces", "error", "usage"),
     [
         (
             [*events()[:2], b"data: {nonsense\n\n", *events()[2:]],
             "the stream is broken: some of it is no event",
+            Usage(10, 5),
         ),
-        (events()[:-1], "the stream broke off"),
-        ([b'data: {"type": "error", "error": {"message": "over\\nloaded"}}\n\n'], "over loaded"),
+        (events()[:-1], "the stream broke off", Usage(10, 5)),
+        (events()[:-2], "the stream broke off", Usage(10, 1)),
+        ([b'data: {"type": "error", "error": {"message": "over\\nloaded"}}\n\n'], "over loaded", None),
     ],
 )
 @live
-async def test_a_broken_stream_passes_as_it_is_and_its_usage_is_unknown(
-    tmp_path: Path, pieces: list[bytes], error: str
+async def test_a_broken_stream_passes_as_it_is_and_counts_as_far_as_it_told(
+    tmp_path: Path, pieces: list[bytes], error: str, usage: Usage | None
 ) -> None:
     async def answer(request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
         return await streamed(request, pieces)
@@ -113,8 +118,11 @@ async def test_a_broken_stream_passes_as_it_is_and_its_usage_is_unknown(
         station.behind.answer = answer
         assert (await station.ask()).body == b"".join(pieces)
         (call,) = await station.calls()
-        assert (call.status, call.error, call.usage) == (200, error, None)
-        assert (await station.spent()).last_error == error
+        assert (call.status, call.error, call.usage, call.cost_usd) == (200, error, usage, None)
+        spent = await station.spent()
+        assert (spent.last_error, spent.usage, spent.cost_usd) == (error, usage or Usage(), None)
+        kept = read_kept(protocol.record_file(station.folder, "trial"))
+        assert (kept.spent, kept.unmetered) == (spent, 1)
 
 
 @live

@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from genai_prices import Usage as Priced
+from genai_prices import calc_price
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from benchyard.gateway import budgets
 from benchyard.gateway.calls import Usage
@@ -185,6 +190,32 @@ def test_prices_are_those_of_the_list_or_unknown() -> None:
     assert cost_usd("nobody", (MODEL,), usage) is None
     assert cost_usd(None, (MODEL,), usage) is None
     assert cost_usd("anthropic", (MODEL,), Usage(input_tokens=1, cached_tokens=5)) is None
+
+
+PROVIDERS = ("anthropic", "openai", "google", "deepseek", "perplexity")
+LISTED = [(each.id, model.id) for each in get_snapshot().providers for model in each.models]
+COUNTS = some.integers(0, 300_000) | some.sampled_from([0, 1, 128_000, 200_000, 200_001, 272_001])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    some.sampled_from([each for each in LISTED if each[0] in PROVIDERS]),
+    some.builds(Usage, COUNTS, COUNTS, COUNTS | some.just(0), COUNTS | some.just(0)),
+)
+def test_prices_are_those_of_the_list_to_the_last_digit(listed: tuple[str, str], usage: Usage) -> None:
+    provider, model = listed
+    priced = Priced(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    try:
+        expected = float(calc_price(priced, model, provider_id=provider).total_price)
+    except (LookupError, ValueError):
+        assert cost_usd(provider, (model,), usage) is None
+    else:
+        assert cost_usd(provider, (model,), usage) == pytest.approx(expected, rel=1e-15, abs=1e-15)
 
 
 @live

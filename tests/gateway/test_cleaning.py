@@ -88,12 +88,13 @@ def is_told(everything: str) -> bool:
 
 def test_a_known_value_is_in_no_request_answer_error_or_note(tmp_path: Path) -> None:
     said = f"the key is {SECRET}, keep it"
+    broken = streamed("hello").partition(b"event: message_stop")[0]
     file = asyncio.run(
         kept(
             tmp_path,
             (said, answered(said), {}),
             (said, gzip.compress(answered(said)), {"encoding": "gzip"}),
-            ("hi", answered("hello"), {"error": f"wrong key {SECRET}"}),
+            ("hi", broken, {"kind": "text/event-stream", "error": f"wrong key {SECRET}"}),
         )
     )
     calls, everything = shown(file)

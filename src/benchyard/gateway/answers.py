@@ -1,6 +1,7 @@
 """What an answer says, read from its bytes once it has passed through. Pure; the bytes are hostile."""
 
 import json
+import re
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from benchyard.gateway.calls import Usage
 from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.dialects.events import EventReader
-from benchyard.gateway.dialects.values import fields, items, parsed
+from benchyard.gateway.dialects.values import fields, items, parsed, parsed_list
 
 LONGEST_LINE = 500
 MOST_DECODED = 256 * 1024 * 1024
@@ -26,7 +27,10 @@ WRONG = (
     zlib.error,
 )
 """What reading something that was made to be unreadable can raise."""
-_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_DATA = re.compile(rb"^data:(.*)", re.MULTILINE)
+_LINE = rb"(?:(?:data|event|id|retry)?:[^\n]*|[^\S\n]*)"
+_PLAIN = re.compile(rb"(?>" + _LINE + rb"\n)*+" + _LINE)
+"""Lines of a stream that are fields, or empty."""
 _ENDS = {
     "anthropic": ("message_stop",),
     "responses": ("response.completed", "response.incomplete", "response.failed"),
@@ -40,57 +44,60 @@ class Said:
 
     response: Any = None
     usage: Usage | None = None
+    """As far as it was told: what broke off may have used more."""
     error: str | None = None
+    is_whole: bool = False
+    """Whether it came to its end: then it used what it says, and no more."""
 
 
-def understood(dialect: Dialect, status: int, kind: str, data: bytes) -> Said:
-    """What an answer of this status and content type says."""
+def understood(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False) -> Said:
+    """What an answer of this status and content type says; if `bare`, a stream's without its content."""
     try:
-        return _understood(dialect, status, kind, data)
+        return _understood(dialect, status, kind, data, bare=bare)
     except WRONG as error:
         if status >= 400:
             return Said(data.decode(errors="replace")[:LONGEST_LINE], error=f"HTTP {status}")
         return Said(error=_line(f"the answer cannot be read: {type(error).__name__}: {error}"))
 
 
-def _understood(dialect: Dialect, status: int, kind: str, data: bytes) -> Said:
+def _understood(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool) -> Said:
     if kind.startswith("text/event-stream"):
-        return _of_stream(dialect, data)
+        return _of_stream(dialect, data, bare=bare)
     response = parsed(data)
     if isinstance(response, list):
         response = dialect.whole(response) if status < 400 else next(iter(response), None)
     if status >= 400:
         return Said(response, error=_line(f"HTTP {status}: {_reason(response)}"))
-    return Said(response, dialect.usage(response))
+    return Said(response, dialect.usage(response), is_whole=True)
 
 
-def _of_stream(dialect: Dialect, data: bytes) -> Said:
+def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> Said:
     heard, broken = _events(data)
     failed = None
     if b'"error"' in data or b"failed" in data:
         failed = next((_reason(event) for event in heard if _is_error(event)), None)
-    response = dialect.whole(heard)
+    response = dialect.whole(dialect.bare(heard) if bare else heard)
+    usage = dialect.usage(response)
     if failed is not None:
-        return Said(response, dialect.usage(response), _line(failed))
+        return Said(response, usage, _line(failed), is_whole=True)
     if broken:
-        return Said(response, error="the stream is broken: some of it is no event")
+        return Said(response, usage, "the stream is broken: some of it is no event")
     if not _is_whole(dialect.name, heard):
-        return Said(response, error="the stream broke off")
-    return Said(response, dialect.usage(response))
+        return Said(response, usage, "the stream broke off")
+    return Said(response, usage, is_whole=True)
 
 
 def _events(data: bytes) -> tuple[list[Any], int]:
     """The events of a stream, and how much of it could not be read."""
-    lines = data.split(b"\n")
-    told = [line[5:] for line in lines if line.startswith(b"data:")]
+    told = _DATA.findall(data)
     if told and told[-1].strip() == b"[DONE]":
         told.pop()
     try:
         # Nearly always each event has one line of data: then they are one list, which is read at once.
-        heard = parsed(b"[" + b",".join(told) + b"]")
+        heard = parsed_list(told)
     except ValueError:
         heard = []
-    if heard and len(heard) == len(told) and all(line.startswith(_FIELDS) for line in lines if line.strip()):
+    if heard and _PLAIN.fullmatch(data):
         return heard, 0
     reader = EventReader()
     return [*reader.feed(data), *reader.end()], reader.broken
@@ -103,15 +110,15 @@ def _is_error(event: Any) -> bool:
 
 def _is_whole(name: str, events: list[Any]) -> bool:
     if ends := _ENDS.get(name):
-        return any(fields(event).get("type") in ends for event in events)
-    choices = [
-        fields(choice)
-        for event in events
-        for key in ("choices", "candidates")
-        for choice in items(fields(event).get(key))
-    ]
+        return any(fields(event).get("type") in ends for event in reversed(events))
+    return any(map(_is_last, reversed(events)))
+
+
+def _is_last(event: Any) -> bool:
+    said = fields(event)
+    choices = [fields(choice) for key in ("choices", "candidates") for choice in items(said.get(key))]
     finished = any(choice.get("finish_reason") or choice.get("finishReason") for choice in choices)
-    return finished or any("promptFeedback" in fields(event) for event in events)
+    return finished or "promptFeedback" in said
 
 
 def _reason(response: Any) -> str:

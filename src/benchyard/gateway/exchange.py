@@ -1,6 +1,7 @@
 """One request and its answer: passed on, teed into the record, and counted, however it ends."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ MOST_RECORDED = 64 * 1024 * 1024
 """Of an answer; what is longer passes whole, and its record says that it was cut."""
 _CUT = f"the answer is longer than {MOST_RECORDED // 1024**2} MiB; its record ends there"
 _GONE = "the agent went away before the answer had ended"
+_ENDED = "this token opens nothing here any more: it was revoked or has expired"
+_REST_SECONDS = 1.0
+"""How long an answer is read on whose agent has gone: what it used is mostly told at its end."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,9 @@ class Exchange:
         asked.account.open.add(task)
         try:
             await self._recorder.room()
+            if not asked.account.is_live:
+                # Its body came in slowly, and meanwhile the token was ended.
+                raise Refused("auth", _ENDED)
             if asked.dialect is None:
                 if words := await self._ledger.admit_other(asked.account):
                     raise Refused("budget", words)
@@ -118,6 +125,9 @@ class Exchange:
         incoming = await self._upstreams.ask(outgoing)
         try:
             return await _passed_back(asked, incoming, heard)
+        except (asyncio.CancelledError, ConnectionError):
+            await _hear_out(incoming, heard)
+            raise
         finally:
             # Of an answer that was read to its end, the connection is kept for the next.
             incoming.response.release()
@@ -164,6 +174,22 @@ async def _passed_back(asked: Asked, incoming: Incoming, heard: _Heard) -> web.S
         await answer.write(rest)
     await answer.write_eof()
     return answer
+
+
+async def _hear_out(incoming: Incoming, heard: _Heard) -> None:
+    """Take the rest of an answer that nobody waits for any more, if it comes soon."""
+
+    async def hear() -> None:
+        with contextlib.suppress(TimeoutError, _BrokenOff):
+            async with asyncio.timeout(_REST_SECONDS):
+                async for chunk in _chunks(Incoming(incoming.response)):
+                    heard.take(chunk)
+
+    hearing = asyncio.create_task(hear())
+    while not hearing.done():
+        # An agent that is ended goes away, too: this is cancelled for the one and for the other.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([hearing])
 
 
 class _BrokenOff(Exception):

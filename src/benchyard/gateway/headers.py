@@ -1,5 +1,7 @@
 """Which headers pass through, and which key goes in their place. Pure."""
 
+import re
+
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from benchyard.gateway import paths
@@ -25,6 +27,9 @@ _HOP = frozenset(
 _OURS = frozenset({"host", "content-length", "expect", "accept-encoding", "cookie"})
 """Of a request: set by us, or not for others. A cookie of one devbox is nobody else's."""
 
+_NOT_SENT = _HOP | _OURS | set(KEY_HEADERS)
+_HALVES = re.compile("[\ud800-\udfff]")
+
 Headers = CIMultiDictProxy[str] | CIMultiDict[str]
 
 
@@ -42,8 +47,7 @@ def token_of(headers: Headers, query: str) -> str | None:
 
 def to_upstream(headers: Headers, upstream: Upstream, token: str, *, plain: bool = False) -> CIMultiDict[str]:
     """What is passed on of a request; `plain` asks for an answer that is not compressed."""
-    dropped = _HOP | _OURS | _named(headers) | set(KEY_HEADERS) | {upstream.header.lower()}
-    dropped |= {name.lower() for name in upstream.headers}
+    dropped = _NOT_SENT.union(_named(headers), (upstream.header.lower(),), map(str.lower, upstream.headers))
     passed = CIMultiDict(
         (name, value)
         for name, value in headers.items()
@@ -69,6 +73,8 @@ def to_agent(headers: Headers) -> CIMultiDict[str]:
 
 def _named(headers: Headers) -> set[str]:
     """Headers that are meant for the next hop only, because the sender says so."""
+    if "connection" not in headers:
+        return set()
     said = ",".join(headers.getall("connection", []))
     return {name.strip().lower() for name in said.split(",")} - {"", "content-length", "content-type"}
 
@@ -81,4 +87,4 @@ def _readable(encodings: str) -> str:
 
 def _is_sendable(value: str) -> bool:
     """Whether a value is text in UTF-8; the library that sends it takes no other."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return value.isascii() or _HALVES.search(value) is None

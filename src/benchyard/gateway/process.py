@@ -91,8 +91,7 @@ async def _work(options: Options, listener: socket.socket, recorder: Recorder, l
         await _until_unneeded(control, ledger, options.lease_seconds)
     finally:
         await control.close()
-        for account in ledger.accounts():
-            await ledger.end(account, "the gateway was stopped")
+        await asyncio.gather(*(ledger.end(each, "the gateway was stopped") for each in ledger.accounts()))
         await doors.close_all()
         await upstreams.close()
         await recorder.close()

@@ -66,13 +66,14 @@ def read_kept(file: Path) -> Kept:
     usage, cost, unmetered = Usage(), 0.0, 0
     known = True
     for row in rows:
-        if row["usage"] is not None:
-            usage += Usage(**json.loads(row["usage"]))
+        told, status = row["usage"], row["status"] or 0
+        unmetered += is_unmetered(status, row["error"], told=told is not None)
+        if told is not None:
+            usage += Usage(**json.loads(told))
             cost += row["cost_usd"] or 0.0
             known = known and row["cost_usd"] is not None
-        elif is_unmetered(row["status"] or 0, None):
-            unmetered += 1
-            known = known and not is_unpriced(row["status"] or 0)
+        else:
+            known = known and not is_unpriced(status)
     last = rows[-1] if rows else None
     spent = Spent(
         calls=len(rows),
@@ -87,9 +88,9 @@ def read_kept(file: Path) -> Kept:
     return Kept(spent, unmetered, last["number"] if last else 0, meta.get("group"))
 
 
-def is_unmetered(status: int, usage: Usage | None) -> bool:
-    """Whether a call may have used what nobody told us of: all but those that were refused."""
-    return usage is None and status < 400
+def is_unmetered(status: int, error: str | None, *, told: bool) -> bool:
+    """Whether a call may have used what nobody told us of: it was not refused, and did not end well."""
+    return status < 400 and (not told or error is not None)
 
 
 def is_unpriced(status: int) -> bool:

@@ -52,11 +52,12 @@ class Metered:
     error: str | None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Job:
     work: Callable[[], Any]
-    future: "asyncio.Future[Any]"
-    size: int
+    future: "asyncio.Future[Any] | None"
+    """None where nobody waits for it."""
+    size: int = 0
     result: Any = None
     error: Exception | None = None
 
@@ -94,7 +95,7 @@ class Recorder:
 
     def begin(self, subject: Subject, call: Begun, body: bytes, encoding: str | None) -> None:
         """Keep a call as it begins."""
-        self._put(lambda: self._begin(subject, call, body, encoding), len(body))
+        self._queue(_Job(lambda: self._begin(subject, call, body, encoding), None, len(body)))
 
     def end(self, subject: Subject, call: Ended) -> "asyncio.Future[Metered]":
         """Keep how a call ended; what it comes to."""
@@ -102,7 +103,7 @@ class Recorder:
 
     def note(self, grant_id: str, key: str, value: str) -> None:
         """Keep a fact about a grant."""
-        self._put(lambda: storing.put_meta(self._files.writing(grant_id), key, value))
+        self._queue(_Job(lambda: storing.put_meta(self._files.writing(grant_id), key, value), None))
 
     async def kept(self, grant_id: str) -> Kept | None:
         """What a grant has behind it, once all that was given before is written; None if nothing."""
@@ -125,12 +126,14 @@ class Recorder:
     def _put(self, work: Callable[[], Any], size: int = 0) -> "asyncio.Future[Any]":
         assert self._loop is not None
         future: asyncio.Future[Any] = self._loop.create_future()
-        future.add_done_callback(_looked_at)
-        self._waiting += size
+        self._queue(_Job(work, future, size))
+        return future
+
+    def _queue(self, job: _Job) -> None:
+        self._waiting += job.size
         if self._waiting > MOST_WAITING_BYTES:
             self._room.clear()
-        self._jobs.put(_Job(work, future, size))
-        return future
+        self._jobs.put(job)
 
     def _run(self) -> None:
         going_on = True
@@ -152,9 +155,10 @@ class Recorder:
     def _write(self, batch: list[_Job]) -> None:
         for job in batch:
             _tried(job)
-            if isinstance(job.result, Metered):
-                # The next request may wait for what it used, and need not wait for the disk.
-                self._call(_resolve, job)
+        metered = [job for job in batch if isinstance(job.result, Metered)]
+        if metered:
+            # The next request may wait for what it used, and need not wait for the disk.
+            self._call(_resolve_all, metered)
         failed = self._files.commit()
         if failed is not None and len(batch) > 1:
             # Any of the batch may be undone: each is done again by itself, which changes nothing otherwise.
@@ -172,7 +176,9 @@ class Recorder:
     def _tell(self, batch: list[_Job]) -> None:
         for job in batch:
             self._waiting -= job.size
-            _resolve(job)
+            if job.error is not None:
+                _LOG.error("a record could not be written: %s", job.error)
+        _resolve_all(batch)
         if self._waiting <= MOST_WAITING_BYTES:
             self._room.set()
 
@@ -186,12 +192,13 @@ class Recorder:
 
     def _end(self, subject: Subject, call: Ended) -> Metered:
         said = _said(subject, call)
-        usage = None if call.error else said.usage
-        asked = self._models.get(subject.grant_id, {}).get(call.number)
-        cost = None
-        if usage is not None:
+        usage, cost = said.usage, None
+        if usage is not None and said.is_whole:
+            asked = self._models.get(subject.grant_id, {}).get(call.number)
             cost = prices.cost_usd(subject.prices, (_answering(said.response), asked), usage)
-        metered = Metered(call.status, usage, cost, call.error or said.error)
+        # Many agents hang up as soon as they have heard the last word: that is no error.
+        error = said.error if said.is_whole else call.error or said.error
+        metered = Metered(call.status, usage, cost, error)
         try:
             connection = self._files.writing(subject.grant_id, lasting=True)
             storing.put_ended(connection, replace(call, error=metered.error), usage, cost)
@@ -204,19 +211,14 @@ class Recorder:
         self._files.close(grant_id)
 
 
-def _resolve(job: _Job) -> None:
-    if job.future.done():
-        return
-    if job.error is not None and job.result is None:
-        job.future.set_exception(job.error)
-    else:
-        job.future.set_result(job.result)
-
-
-def _looked_at(future: "asyncio.Future[Any]") -> None:
-    """Log what went wrong; whoever waits for it hears of it as well."""
-    if not future.cancelled() and (error := future.exception()) is not None:
-        _LOG.error("a record could not be written: %s", error)
+def _resolve_all(batch: list[_Job]) -> None:
+    for job in batch:
+        if job.future is None or job.future.done():
+            continue
+        if job.error is not None and job.result is None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)
 
 
 def _tried(job: _Job) -> None:
@@ -245,7 +247,7 @@ def _said(subject: Subject, call: Ended) -> answers.Said:
         content = answers.decoded(call.answer, call.encoding)
     except ValueError as error:
         return answers.Said(error=str(error))
-    return answers.understood(subject.dialect, call.status, call.kind, content)
+    return answers.understood(subject.dialect, call.status, call.kind, content, bare=True)
 
 
 def _answering(response: Any) -> str | None:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def put_ended(
         (
             *(call.status, call.ended_ms, call.first_byte_ms, zlib.compress(call.answer), call.encoding),
             *(call.kind, call.waited_ms, call.limited_ms, _text(call.error)),
-            None if usage is None else json.dumps(asdict(usage)),
+            None if usage is None else json.dumps(vars(usage)),
             cost_usd,
             call.number,
         ),

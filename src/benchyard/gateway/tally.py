@@ -80,13 +80,12 @@ class Tally:
             return
         metered = metering.result()
         spent = replace(self._spent, last_error=metered.error, last_status=metered.status)
+        self.unmetered += is_unmetered(metered.status, metered.error, told=metered.usage is not None)
         if metered.usage is not None:
             cost = _sum(spent.cost_usd, metered.cost_usd)
             spent = replace(spent, usage=spent.usage + metered.usage, cost_usd=cost)
-        elif is_unmetered(metered.status, None):
-            self.unmetered += 1
-            if is_unpriced(metered.status):
-                spent = replace(spent, cost_usd=None)
+        elif is_unpriced(metered.status):
+            spent = replace(spent, cost_usd=None)
         self._spent = spent
 
 

@@ -6,6 +6,7 @@ import time
 import urllib.request
 from asyncio import timeout
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import aiohttp
 import certifi
@@ -106,7 +107,7 @@ class Upstreams:
                     data=outgoing.body or None,
                     allow_redirects=False,
                     skip_auto_headers=_SKIPPED,
-                    proxy=_proxy_for(outgoing.url),
+                    proxy=_proxy_for(outgoing.url.scheme, outgoing.url.host or ""),
                 )
         except TimeoutError as error:
             message = f"the model's provider at {outgoing.url.host} did not answer in time"
@@ -144,16 +145,16 @@ def _trust() -> ssl.SSLContext:
     return context
 
 
-def _proxy_for(url: URL) -> str | None:
+@lru_cache(100)
+def _proxy_for(scheme: str, host: str) -> str | None:
     """The proxy that the server's environment names for an address; none for this machine itself."""
-    host = url.host or ""
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:
         local = host == "localhost"
     if local or urllib.request.proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(url.scheme)
+    return urllib.request.getproxies().get(scheme)
 
 
 def address(upstream: Upstream, path: str, query: str) -> URL:

@@ -19,7 +19,7 @@ WORDS = [
     "logprobs", "token_ids", "refusal", "candidates", "parts", "functionCall", "thought",
     "thoughtSignature", "usageMetadata", "promptTokenCount", "response", "output", "item",
     "output_index", "content_index", "summary", "input_tokens", "output_tokens", "prompt_tokens",
-    "completion_tokens", "input_tokens_details", "cached_tokens", "citation",
+    "completion_tokens", "input_tokens_details", "cached_tokens", "citation", "model", "modelVersion",
 ]
 # fmt: on
 # fmt: off
@@ -44,6 +44,7 @@ EVENTS = st.builds(
     st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=5),
 )
 COUNTS = st.integers(0, 10**7)
+NAMES = ("model", "modelVersion")
 EVERY = pytest.mark.parametrize("dialect", finding.all(), ids=lambda dialect: dialect.name)
 
 
@@ -60,6 +61,16 @@ def test_nothing_that_is_sent_raises(dialect: Dialect, events: list[Any], path: 
             assert all(0 <= each <= 3 * MAX_INT for each in (used.input_tokens, used.output_tokens, *parts))
     assert dialect.model(path, body) is None or isinstance(dialect.model(path, body), str)
     assert dialect.streams(path, body) in (True, False)
+
+
+@EVERY
+@settings(deadline=None)
+@given(events=st.lists(EVENTS | VALUES, max_size=8))
+def test_what_was_used_is_told_without_the_content(dialect: Dialect, events: list[Any]) -> None:
+    bare, whole = dialect.whole(dialect.bare(events)), dialect.whole(events)
+    assert dialect.usage(bare) == dialect.usage(whole)
+    if isinstance(bare, dict) and isinstance(whole, dict):
+        assert repr([bare.get(key) for key in NAMES]) == repr([whole.get(key) for key in NAMES])
 
 
 @EVERY

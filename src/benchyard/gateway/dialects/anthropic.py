@@ -10,6 +10,7 @@ from benchyard.gateway.dialects.values import count, fields, is_count, items, pa
 MOST_BLOCKS = 10_000
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 """Kind of a delta -> the field of its block, and of itself, that it goes on with."""
+_CONTENT = ("content_block_delta", "content_block_start", "content_block_stop")
 _ERRORS: dict[Refusal, str] = {
     "auth": "authentication_error",
     "forbidden": "permission_error",
@@ -37,6 +38,9 @@ class Anthropic(Dialect):
         for event in events:
             message.take(fields(event))
         return message.answer()
+
+    def bare(self, events: list[Any]) -> list[Any]:
+        return [event for event in events if fields(event).get("type") not in _CONTENT]
 
     def usage(self, response: Any) -> Usage | None:
         used = fields(fields(response).get("usage"))

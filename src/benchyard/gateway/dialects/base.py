@@ -41,6 +41,10 @@ class Dialect(ABC):
         Of a stream that broke off: what had come until then. None if nothing had.
         """
 
+    def bare(self, events: list[Any]) -> list[Any]:
+        """These events without content: enough for what the answer used, and which model says it answered."""
+        return events
+
     @abstractmethod
     def usage(self, response: Any) -> Usage | None:
         """What an answer says it used; None if it says nothing that can be read."""

@@ -43,6 +43,9 @@ class Chat(Dialect):
         answer["choices"] = [{"index": index, **choices[index].answer()} for index in sorted(choices)]
         return answer
 
+    def bare(self, events: list[Any]) -> list[Any]:
+        return [{**fields(event), "choices": None} for event in events]
+
     def usage(self, response: Any) -> Usage | None:
         used = fields(fields(response).get("usage"))
         if not any(is_count(used.get(key)) for key in ("prompt_tokens", "completion_tokens")):

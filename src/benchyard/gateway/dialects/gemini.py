@@ -49,6 +49,9 @@ class Gemini(Dialect):
             answer["candidates"] = [candidates[index].answer() for index in sorted(candidates)]
         return answer or None
 
+    def bare(self, events: list[Any]) -> list[Any]:
+        return [{**fields(event), "candidates": None} for event in events]
+
     def usage(self, response: Any) -> Usage | None:
         if isinstance(response, list):  # what a stream is without `alt=sse`
             response = self.whole(response)

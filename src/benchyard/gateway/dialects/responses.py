@@ -17,6 +17,7 @@ _ENDS = (
     "response.done",
 )
 _BEGINS = ("response.queued", "response.created", "response.in_progress")
+_FRAME = (*_BEGINS, *_ENDS, "error")
 _PARTS = {
     "response.output_text.delta": ("content", "content_index", "output_text", "text"),
     "response.refusal.delta": ("content", "content_index", "refusal", "refusal"),
@@ -50,6 +51,9 @@ class Responses(Dialect):
         for event in events:
             response.take(fields(event))
         return response.answer()
+
+    def bare(self, events: list[Any]) -> list[Any]:
+        return [event for event in events if fields(event).get("type") in _FRAME]
 
     def usage(self, response: Any) -> Usage | None:
         used = fields(fields(response).get("usage"))

@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from benchyard.models.base import MAX_INT
 
 MOST_DEPTH = 128
 """Of objects and lists inside each other; what walks through JSON fails at some depth of its own."""
+_NESTED = frozenset({dict, list})
 
 
 def fields(value: Any) -> dict[str, Any]:
@@ -41,29 +43,58 @@ def is_count(value: Any) -> bool:
 
 def parsed(data: str | bytes) -> Any:
     """The JSON in it; raises ValueError, also where it is nested too deeply."""
-    try:
-        value = json.loads(data, parse_constant=_refused)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not shallow(value):
+    value = _loaded(data)
+    if may_be_deep(data) and not shallow(value):
         raise ValueError("nested too deeply")
     return value
 
 
+def parsed_list(pieces: Sequence[bytes]) -> list[Any]:
+    """The JSON in each, if each is one value; raises ValueError if not, or one is nested too deeply."""
+    found: list[Any] = _loaded(b"[" + b",".join(pieces) + b"]")
+    if len(found) != len(pieces):
+        raise ValueError("some are not one value each")
+    if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not shallow(
+        found, MOST_DEPTH + 1
+    ):
+        raise ValueError("nested too deeply")
+    return found
+
+
+def _loaded(data: str | bytes) -> Any:
+    try:
+        if isinstance(data, bytes):
+            data = data.decode(json.detect_encoding(data), "surrogatepass")
+        return _DECODER.decode(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def may_be_deep(data: str | bytes) -> bool:
+    """Whether JSON could be nested too deeply, by what it could begin: a look at each value costs more."""
+    if isinstance(data, str):
+        return data.count("{") + data.count("[") > MOST_DEPTH
+    return data.count(b"{") + data.count(b"[") > MOST_DEPTH
+
+
 def shallow(value: Any, most: int = MOST_DEPTH) -> bool:
     """Whether no more than so many objects and lists are inside each other."""
-    level = [value]
+    level = [value] if type(value) in _NESTED else []
     for _ in range(most + 1):
-        level = [inner for each in level if isinstance(each, dict | list) for inner in _inside(each)]
         if not level:
             return True
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if type(each) is dict else each)
+            if type(inner) in _NESTED
+        ]
     return False
-
-
-def _inside(value: dict[str, Any] | list[Any]) -> list[Any]:
-    inner = list(value.values()) if isinstance(value, dict) else value
-    return [each for each in inner if isinstance(each, dict | list)]
 
 
 def _refused(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused)
+"""Made once: the library makes another for each text that it is told more about."""

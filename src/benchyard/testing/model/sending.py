@@ -48,12 +48,14 @@ class Sending:
         response = await self._begin(self.wire.stream_type)
         delay = self.cue.step.chunk_delay
         delay = self.chunk_delay if delay is None else delay
-        *events, last = self._events()
-        for event in events:
+        told, (*events, last) = self._told(), self._events()
+        for number, event in enumerate(events):
+            if number == len(events) - told.followers:
+                self.entry.usage = told.usage
             await response.write(event)
             await asyncio.sleep(delay)
         # Noted before: whoever has read the end finds it in the ledger.
-        self._sent(200, self._told().usage)
+        self._sent(200, told.usage)
         await response.write(last)
         await response.write_eof()
         return response

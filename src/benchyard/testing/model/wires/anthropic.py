@@ -76,7 +76,7 @@ class Anthropic(Wire):
         }
 
     def told(self, asked: Asked, answer: Answer) -> Told:
-        return Told(answer.usage, _early(answer) if asked.streams else None)
+        return Told(answer.usage, _early(answer) if asked.streams else None, followers=1)
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[Turn]:

@@ -17,6 +17,8 @@ class Told:
 
     usage: Usage | None
     early: Usage | None = None
+    followers: int = 0
+    """How many events of a stream come after the one that tells all of it."""
 
 
 class Wire(ABC):

@@ -67,7 +67,7 @@ class Chat(Wire):
         return openai.error(status, message)
 
     def told(self, asked: Asked, answer: Answer) -> Told:
-        return Told(answer.usage if _tells_usage(asked) else None)
+        return Told(answer.usage if _tells_usage(asked) else None, followers=1)
 
 
 def _tells_usage(asked: Asked) -> bool:
