@@ -211,6 +211,9 @@ def show_(given: str, item: str | None, output: str) -> None:
             return
         if output == "text":
             click.echo(_described(view))
+            if (command := view.metadata.get("benchyard.import")) and not view.scenario_ids:
+                click.echo(f"\nit is not imported yet; type `{clean(command)}`")
+                return
             definitions = list(client.benchmarks.definitions(view.id, limit=1000))
             for line in _categories(definitions):
                 click.echo(line)
@@ -233,7 +236,7 @@ def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
     for key in _CATEGORY_KEYS:
         counts = Counter(each.metadata[key] for each in scenarios if each.metadata.get(key))
         if len(counts) > 1:
-            told = ", ".join(f"{clean(name)} {count}" for name, count in counts.most_common(20))
+            told = ", ".join(f"{clean(name)} ({count})" for name, count in counts.most_common(20))
             yield f"{key + ':':<19}{told}"
 
 
@@ -287,7 +290,8 @@ def _described(view: BenchmarkView) -> str:
             "attribution": view.attribution,
             "needs variables": ", ".join(view.required_environment_variables or []),
             "needs secrets": ", ".join(view.required_secret_names or []),
-            "created": when(view.create_time_ms),
-            "metadata": pairs(view.metadata),
+            "needs": view.metadata.get("needs"),
+            "created": when(view.create_time_ms) if view.create_time_ms else None,
+            "metadata": pairs({key: value for key, value in view.metadata.items() if key != "needs"}),
         }
     )

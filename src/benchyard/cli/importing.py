@@ -218,22 +218,30 @@ def _public(wish: Wish, name: str, work: Path) -> Found:
             **({"variant": wish.variant} if wish.variant else {}),
         },
     )
-    items = _tagged(benchmark, benchmark.scenarios(data, options), name)
+    own = name if about.variants_are_parts else name + variant
+    items = _tagged(benchmark, benchmark.scenarios(data, options), (name, own))
     return Found(request, items, dict(benchmark.known_bad))
 
 
-def _tagged(benchmark: Benchmark, items: Iterator[Draft | Broken], name: str) -> Iterator[Draft | Broken]:
-    """Each scenario with the name of its benchmark, and what is known to be bad about it."""
+def _tagged(
+    benchmark: Benchmark, items: Iterator[Draft | Broken], names: tuple[str, str]
+) -> Iterator[Draft | Broken]:
+    """Each scenario with the name of its benchmark, and what is known to be bad about it.
+
+    `names` are that of the benchmark, and what the names of its scenarios begin with.
+    """
     for item in items:
         if isinstance(item, Broken):
             yield item
             continue
         own = item.request.metadata or {}
-        labels = {**own, PUBLIC_KEY: name}
-        reason = benchmark.known_bad.get(item.request.name.partition("/")[2])
+        labels = {**own, PUBLIC_KEY: names[0]}
+        inner = item.request.name.partition("/")[2]
+        reason = benchmark.known_bad.get(inner)
         if reason is not None:
             labels["known_bad"] = reason
-        yield replace(item, request=item.request.model_copy(update={"metadata": labels}))
+        changes = {"metadata": labels, "name": f"{names[1]}/{inner}"}
+        yield replace(item, request=item.request.model_copy(update=changes))
 
 
 def _check_variant(wish: Wish, variants: tuple[str, ...]) -> None:

@@ -125,11 +125,12 @@ _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
     "OF COMPLETED": lambda each: _score(each.average_score),
     "UNSCORED": lambda each: str(each.unscored),
     "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
-    "REWARDS": lambda each: clean("  ".join(f"{name} {mean:.3g}" for name, mean in each.rewards.items())),
+    "REWARDS": lambda each: _rewards(each.rewards),
     "TOKENS": lambda each: _amount(each, _TOKENS),
     "COST": lambda each: _amount(each, _COST),
     "DURATION": lambda each: duration(each.duration_ms),
 }
+_MOST_REWARDS = 4
 _ONLY_WHEN_KNOWN = ("PASS@K", "REWARDS", "TOKENS", "COST")
 
 
@@ -203,6 +204,13 @@ def _rounds(row: ScenarioOutcome) -> str:
         for attempt in counting
     )
     return "; ".join(told)
+
+
+def _rewards(rewards: Mapping[str, float]) -> str:
+    """The first few: some scenarios tell one for each of their parts."""
+    shown = [f"{clean(name)} {mean:.3g}" for name, mean in list(rewards.items())[:_MOST_REWARDS]]
+    more = len(rewards) - len(shown)
+    return "  ".join([*shown, f"and {more} more"] if more else shown)
 
 
 def _share(count: int, outcome: BenchmarkOutcome) -> str:
