@@ -89,6 +89,9 @@ def test_what_cannot_be_built_is_told_once_for_each_reason(benchyard: CommandLin
     for name in ("one", "two"):
         writer.write(name)
     benchyard.ok("benchmark", "import", str(writer.folder))
+    shown = benchyard.ok("benchmark", "show", "unbuildable", "--scenario", "one")
+    assert "(from example.test/nowhere:1, built when it is needed)" in shown
+    assert "setup no-network, agent no-network, scoring none" in shown
     ended = benchyard("benchmark", "validate", "unbuildable")
     assert ended.status == 1
     told = [line for line in ended.out.splitlines() if "cannot be built here" in line]

@@ -10,8 +10,7 @@ import pytest
 
 from benchyard.cli import importing
 from benchyard.cli.importing import Imported, Wish
-from benchyard.client.client import Client
-from benchyard.client.local import Server
+from benchyard.client import Client, Server
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.samples.finding import OWN
 from tests.benchmarks.tasks import Task, TaskWriter, small_base
