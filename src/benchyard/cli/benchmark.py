@@ -144,7 +144,11 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 )
 @click.option("--variant", help="Of public benchmarks that have several, such as `instruct`.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For sets whose items are shuffled.")
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Only the first so many; what the benchmark has already stays in it.",
+)
 @click.option(
     "--network",
     type=click.Choice(["task", "gateway"]),
@@ -159,7 +163,8 @@ def import_(output: str, **options: Any) -> None:
     """Import a public benchmark by name, or the task folders of a folder or a git repository.
 
     Files are read here and sent to the server. Images are built, or taken from their registry, when a
-    scenario is first run. What is broken is told, and the rest is imported; again, it changes nothing.
+    scenario is first run. What is broken is told, and the rest is imported; again, it changes nothing. Two
+    imports at the same moment end with the same.
 
     \b
       benchyard benchmark import terminal-bench-2
