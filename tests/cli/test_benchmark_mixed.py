@@ -105,3 +105,7 @@ def test_a_name_that_nobody_knows_is_told_with_those_there_are(benchyard: Comman
     ended = benchyard("benchmark", "import", "terminal-bench-3")
     assert ended.status != 0
     assert "did you mean 'terminal-bench-2'" in ended.err
+    assert "did you mean 'terminal-bench-2'" in benchyard("benchmark", "show", "terminal-bench-3").err
+    assert (
+        "there is no folder ./terminal-bench-2" in benchyard("benchmark", "import", "./terminal-bench-2").err
+    )

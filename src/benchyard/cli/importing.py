@@ -192,6 +192,8 @@ def _found(wish: Wish, work: Path) -> Iterator[Found]:
         tree = git.asked(wish.given)
         folder = _tree(tree)
         yield _folder(replace(wish, name=wish.name or _last(tree.url)), folder, work, git.commit_of(folder))
+    elif _is_path(wish.given):
+        raise UsageError(f"there is no folder {wish.given}, and no registry.json of that name")
     else:
         catalog.required(wish.given)
 
