@@ -10,6 +10,8 @@ import shutil
 import sys
 import uuid
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,11 +33,53 @@ PAGE = Path("docs/parity.md")
 _MARKS = ("<!-- begin: parity -->", "<!-- end -->")
 
 
-def note(name: str, items: list[str], listed: int, failed: dict[str, str] | None = None) -> None:
-    """Keep that these items of a set were executed, of so many; `failed` were not as expected."""
+@dataclass
+class Noted:
+    """What the tests told of one set."""
+
+    items: set[str] = field(default_factory=set)
+    listed: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+    def lines(self, name: str) -> list[str]:
+        """What was not executed, with the reason: a line for each reason."""
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        for item, why in sorted(self.left.items()):
+            if item not in self.items:
+                by_reason[why].append(item.removeprefix(f"{name}/"))
+        return [f"- {name}, {len(some)}: {', '.join(some)}: {why}." for why, some in by_reason.items()]
+
+
+def note(
+    name: str,
+    items: list[str],
+    listed: int,
+    failed: Mapping[str, str] | None = None,
+    left: Mapping[str, str] | None = None,
+) -> None:
+    """Keep that these items of a set were executed, of so many.
+
+    `failed` were not as expected; `left` cannot be executed here, with the reason.
+    """
     NOTES.mkdir(parents=True, exist_ok=True)
-    told = {"set": name, "items": items, "listed": listed, "failed": failed or {}}
+    told = {
+        "set": name,
+        "items": items,
+        "listed": listed,
+        "failed": dict(failed or {}),
+        "left": dict(left or {}),
+    }
     (NOTES / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told))
+
+
+def unexpected(oracle: Mapping[str, float | None], nop: Mapping[str, float | None]) -> dict[str, str]:
+    """Item -> its scores, where the oracle has not 1 or doing nothing has not 0."""
+    return {
+        name: f"oracle {score}, nop {nop.get(name)}"
+        for name, score in oracle.items()
+        if (score, nop.get(name)) != (1.0, 0.0)
+    }
 
 
 def clear() -> None:
@@ -43,24 +87,32 @@ def clear() -> None:
     shutil.rmtree(NOTES, ignore_errors=True)
 
 
-def report() -> tuple[list[str], list[str]]:
-    """A line for each set, and what is less than it should be."""
-    items: dict[str, set[str]] = defaultdict(set)
-    listed: dict[str, int] = defaultdict(int)
-    failed: dict[str, dict[str, str]] = defaultdict(dict)
+def noted() -> dict[str, Noted]:
+    """What all tests of a run told, by set."""
+    found: dict[str, Noted] = defaultdict(Noted)
     for path in sorted(NOTES.glob("*.json")):
         told = json.loads(path.read_text())
-        items[told["set"]] |= set(told["items"])
-        listed[told["set"]] = max(listed[told["set"]], told["listed"])
-        failed[told["set"]] |= told["failed"]
-    lines, short = [], []
-    for name in sorted({*items, *FLOORS}):
-        count, floor = len(items[name]), FLOORS.get(name, 0)
-        bad = "; ".join(f"{item}: {why}" for item, why in sorted(failed[name].items()))
-        lines.append(f"| {name} | {count} | {listed[name]} | {floor} | {bad} |")
+        one = found[told["set"]]
+        one.items |= set(told["items"])
+        one.listed = max(one.listed, told["listed"])
+        one.failed |= told["failed"]
+        one.left |= told["left"]
+    return found
+
+
+def report() -> tuple[list[str], list[str], list[str]]:
+    """A line for each set; lines of what was not executed and why; and what is less than it should be."""
+    found = noted()
+    lines, left, short = [], [], []
+    for name in sorted({*found, *FLOORS}):
+        one = found[name]
+        count, floor = len(one.items), FLOORS.get(name, 0)
+        bad = "; ".join(f"{item}: {why}" for item, why in sorted(one.failed.items()))
+        lines.append(f"| {name} | {count} | {one.listed} | {floor} | {bad} |")
+        left += one.lines(name)
         if count < floor:
             short.append(f"{name}: {count} executed, {floor} are the least")
-    return lines, short
+    return lines, left, short
 
 
 def _say(text: str) -> None:
@@ -72,8 +124,10 @@ def main() -> int:
     if not SAMPLES.is_dir():
         _say(f"parity: no real samples under {SAMPLES}, so none were executed; our own small ones were")
         return 0
-    lines, short = report()
+    lines, left, short = report()
     table = ["| set | executed | listed | at least | not as expected |", "|---|---|---|---|---|", *lines]
+    if left:
+        table += ["", "Not executed, and why:", "", *left]
     _say("\n".join(["", "parity with the public benchmarks:", *table]))
     if "--write" in sys.argv:
         _write(table)

@@ -22,9 +22,11 @@ def executed(
         return both(client, made)
 
 
-def both(client: Client, made: Imported) -> tuple[Scores, Scores]:
+def both(
+    client: Client, made: Imported, seconds: float = _PATIENCE_SECONDS, at_once: int = _CONCURRENT
+) -> tuple[Scores, Scores]:
     """The scores of the oracle and of nop on what was imported, by the names of the scenarios."""
-    oracle, nop = _run(client, made.benchmark.id or "").benchmark_outcomes or []
+    oracle, nop = _run(client, made.benchmark.id or "", seconds, at_once).benchmark_outcomes or []
     return (
         {each.scenario_name: each.score for each in oracle.scenario_outcomes},
         {each.scenario_name: each.score for each in nop.scenario_outcomes},
@@ -38,12 +40,12 @@ def brought(client: Client, name: str, data: Path, variant: str | None = None) -
     return made
 
 
-def _run(client: Client, benchmark_id: str) -> BenchmarkJobView:
+def _run(client: Client, benchmark_id: str, seconds: float, at_once: int) -> BenchmarkJobView:
     spec = {
         "type": "benchmark",
         "benchmark_id": benchmark_id,
         "agent_configs": [{"name": "oracle"}, {"name": "nop"}],
-        "orchestrator_config": {"n_concurrent_trials": _CONCURRENT},
+        "orchestrator_config": {"n_concurrent_trials": at_once},
     }
     job = client.jobs.create({"spec": spec})
-    return client.jobs.wait(job.id, timeout=_PATIENCE_SECONDS)
+    return client.jobs.wait(job.id, timeout=seconds)

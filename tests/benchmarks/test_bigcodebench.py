@@ -11,12 +11,13 @@ from benchyard.benchmarks import catalog
 from benchyard.benchmarks.base import Broken, Options
 from benchyard.benchmarks.bigcodebench_items import modules
 from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.client import Client, Server
 from benchyard.models.scenarios import ScenarioRequest
 from benchyard.scorers import catalog as scorers
 from benchyard.scorers.base import Context
 from benchyard.testing.server import RunningServer
 from tests import parity
-from tests.benchmarks.executing import executed
+from tests.benchmarks.executing import both, brought, executed
 from tests.benchmarks.samples.finding import sample
 
 SIGNATURE = "import os\nimport pandas as pd\ndef task_func(numbers):"
@@ -36,6 +37,7 @@ ROW = {
     "doc_struct": "{}",
     "libs": "['os', 'pandas']",
 }
+WHOLE_SECONDS = 3600.0
 LIGHT = {"0", "76", "266", "342", "380", "494", "570", "798", "912", "1102"}
 """Real items that need little: the standard library, or a small package."""
 
@@ -144,6 +146,22 @@ def test_real_items_are_solved_by_the_oracle_only(server: RunningServer, tmp_pat
     rows = [row for row in map(json.loads, lines) if row["task_id"].rpartition("/")[2] in LIGHT]
     data = written(tmp_path / "rows.jsonl", *rows)
     oracle, nop = executed(server, "bigcodebench", data, "complete-small")
-    assert oracle == dict.fromkeys((f"bigcodebench/{item}" for item in sorted(LIGHT, key=int)), 1.0)
+    items = sorted(LIGHT, key=int)
+    assert oracle == dict.fromkeys((f"bigcodebench-complete-small/{item}" for item in items), 1.0)
     assert nop == dict.fromkeys(oracle, 0.0)
-    parity.note("bigcodebench", list(oracle), len(lines))
+    parity.note("bigcodebench", [f"bigcodebench/{item}" for item in items], len(lines))
+
+
+@pytest.mark.skipif(not parity.IS_WHOLE, reason="installs the whole environment, some GB: `make parity`")
+@pytest.mark.parametrize("name", ["bigcodebench", "bigcodebench-hard-complete", "bigcodebench-hard-instruct"])
+def test_all_real_items_are_solved_by_the_oracle_only(server: RunningServer, name: str) -> None:
+    requests = read(name, sample("bigcodebench"))
+    needing = {each.name: (each.metadata or {}).get("needs") for each in requests}
+    with Client(Server(server.url, server.key)) as client:
+        oracle, nop = both(client, brought(client, name, sample("bigcodebench")), WHOLE_SECONDS, 2)
+    left = {item: f"it needs {needs}" for item, needs in needing.items() if needs}
+    bad = {item: why for item, why in parity.unexpected(oracle, nop).items() if item not in left}
+    parity.note(name, [item for item in oracle if item not in left], len(requests), bad, left)
+    assert sorted(oracle) == sorted(needing)
+    assert nop == dict.fromkeys(oracle, 0.0)
+    assert bad == {}

@@ -1,4 +1,4 @@
-"""A benchmark of one's own that mixes scenarios of public ones and own ones."""
+"""Public benchmarks by their names: listed, shown, in variants, and mixed into one of one's own."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.testing.server import RunningServer
+from tests.benchmarks import exercises
 from tests.benchmarks.samples.finding import OWN
+from tests.benchmarks.tasks import TaskWriter
 from tests.cli.conftest import CommandLine
 
 
@@ -52,13 +54,58 @@ def test_public_benchmarks_are_listed_before_and_after_they_are_imported(benchya
     by_name = {each["name"]: each for each in listed}
     assert by_name["gpqa-diamond"]["scenario_ids"]
     assert by_name["swe-bench-pro"]["scenario_ids"] == []
+    # What one needs is told before and after.
+    assert "token" in by_name["gpqa-diamond"]["metadata"]["needs"]
+    assert "registry" in by_name["swe-bench-pro"]["metadata"]["needs"]
     assert names.index("gpqa-diamond") < names.index("quickstart") < names.index("swe-bench-pro")
     ended = benchyard("job", "run", "--benchmark", "ScaleAI/SWE-Bench Pro", "--agent", "nop")
     assert ended.status != 0
     assert "benchyard benchmark import swe-bench-pro" in ended.err
 
 
+def test_one_that_is_not_imported_is_shown_and_says_how_it_is(benchyard: CommandLine) -> None:
+    said = benchyard.ok("benchmark", "show", "Laude Institute/Terminal-Bench-2.0")
+    assert "it is not imported yet; type `benchyard benchmark import terminal-bench-2`" in said
+    assert "1970" not in said
+    ended = benchyard("benchmark", "validate", "Laude Institute/Terminal-Bench-2.0", "--sample", "2")
+    assert ended.status == 4
+    assert "not imported yet; type `benchyard benchmark import terminal-bench-2`" in ended.err
+
+
+def test_variants_that_differ_leave_each_other_alone(benchyard: CommandLine, tmp_path: Path) -> None:
+    exercises.python(tmp_path)
+    words = ("benchmark", "import", "Aider/Polyglot", "--from", str(tmp_path), "-o", "json")
+    first = json.loads(benchyard.ok(*words))
+    other = json.loads(benchyard.ok(*words, "--variant", "host"))
+    again = json.loads(benchyard.ok(*words))
+    assert (first["name"], other["name"]) == ("aider-polyglot", "aider-polyglot-host")
+    assert other["scenarios"]["created"] == again["scenarios"]["unchanged"] == 1
+    shown = benchyard.ok("benchmark", "show", "aider-polyglot-host")
+    assert "aider-polyglot-host/python-double" in shown
+
+
+def test_what_cannot_be_built_is_told_once_for_each_reason(benchyard: CommandLine, tmp_path: Path) -> None:
+    writer = TaskWriter(tmp_path / "unbuildable", "example.test/nowhere:1")
+    for name in ("one", "two"):
+        writer.write(name)
+    benchyard.ok("benchmark", "import", str(writer.folder))
+    shown = benchyard.ok("benchmark", "show", "unbuildable", "--scenario", "one")
+    assert "(from example.test/nowhere:1, built when it is needed)" in shown
+    assert "setup no-network, agent no-network, scoring none" in shown
+    ended = benchyard("benchmark", "validate", "unbuildable")
+    assert ended.status == 1
+    told = [line for line in ended.out.splitlines() if "cannot be built here" in line]
+    assert len(told) == 1
+    assert told[0].startswith("2 cannot be built here: unbuildable/one, unbuildable/two: Dockerfile line 1: ")
+    assert "benchyard image stand-in" in told[0]
+    assert ended.out.count("not here") == 2
+
+
 def test_a_name_that_nobody_knows_is_told_with_those_there_are(benchyard: CommandLine) -> None:
     ended = benchyard("benchmark", "import", "terminal-bench-3")
     assert ended.status != 0
     assert "did you mean 'terminal-bench-2'" in ended.err
+    assert "did you mean 'terminal-bench-2'" in benchyard("benchmark", "show", "terminal-bench-3").err
+    assert (
+        "there is no folder ./terminal-bench-2" in benchyard("benchmark", "import", "./terminal-bench-2").err
+    )

@@ -132,6 +132,13 @@ def test_a_threshold_and_a_file_for_ci(benchyard: CommandLine) -> None:
     assert ElementTree.parse("bad.xml").getroot().get("failures") == "1"
 
 
+def test_a_filter_that_is_given_twice_is_refused(benchyard: CommandLine) -> None:
+    words = ("job", "run", "--agent", "nop", "--benchmark", "quickstart")
+    ended = benchyard(*words, "--filter", "name=*answer", "--filter", "name=*bug")
+    assert ended.status == 2
+    assert "each key can be given once" in ended.err
+
+
 def test_attempts_and_the_same_again(benchyard: CommandLine, client: Client) -> None:
     name = new_name()
     made = started(

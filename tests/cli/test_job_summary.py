@@ -7,7 +7,7 @@ import pytest
 from benchyard.cli.job_run import below
 from benchyard.cli.job_summary import summarize
 from benchyard.models.jobs import Job, JobState
-from benchyard.models.trials import Trial, TrialRound, TrialState
+from benchyard.models.trials import FailureReason, Trial, TrialRound, TrialState
 from benchyard.reports.jobs import job_view
 from tests.reports.scenes import job, trial
 
@@ -47,6 +47,30 @@ def test_rounds_and_rewards_are_shown_when_there_are_any(capfd: pytest.CaptureFi
     plain = printed(job(state=JobState.COMPLETED), [trial(1.0)], capfd, extended=True)
     assert "ROUNDS" not in plain
     assert "REWARDS" not in plain
+
+
+def test_every_reason_for_no_score_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    def reason(text: str) -> FailureReason:
+        return FailureReason(exception_type="Oops", exception_message=text, kind="scenario")
+
+    told = [f"it broke; see `benchyard blueprint logs bpt_{at}`" for at in (1, 2)]
+    told += ["no room", "no time", "no way"]
+    trials = [
+        trial(failure="scenario", scenario=at).model_copy(update={"failure": reason(text)})
+        for at, text in enumerate(told)
+    ]
+    made = job(scenarios=len(told), state=JobState.COMPLETED)
+    shown = printed(made, trials, capfd, extended=False)
+    assert shown.count("2 without a score: scenario: it broke\n") == 1
+    assert shown.count("1 without a score: ") == 2
+    assert "... and 1 other reasons; -e shows all" in shown
+
+
+def test_many_rewards_are_not_all_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    rewards = {f"part_{at}": 1.0 for at in range(9)}
+    shown = printed(job(state=JobState.COMPLETED), [trial(1.0, rewards=rewards)], capfd, extended=False)
+    assert "part_3 1  and 5 more" in shown
+    assert "part_4" not in shown
 
 
 def test_what_is_under_way_and_what_is_done(capfd: pytest.CaptureFixture[str]) -> None:

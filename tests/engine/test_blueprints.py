@@ -18,6 +18,7 @@ from benchyard.engine.tools import Tools
 from benchyard.errors import BuildFailed, NotFound, NotSupported, UsageError
 from benchyard.hosts import leaks
 from benchyard.hosts.host import ExecRequest
+from benchyard.images.aliases import Aliases
 from benchyard.images.build import Builder, Built, Log, Recipe
 from benchyard.images.store import Image, ImageStore, Label
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BlueprintStatus
@@ -289,6 +290,23 @@ def test_what_is_built_on_demand_is_built_once_for_all_who_ask(tmp_path: Path) -
         blueprint = await engine.blueprints.records.get("bpt_1")
         assert (blueprint.status, blueprint.attempts) == (_S.BUILD_COMPLETE, 1)
         assert (await tools.images.get("bpt_1")).id == "bpt_1"
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
+def test_an_alias_of_an_image_that_is_gone_does_not_stop_a_dockerfile(
+    tmp_path: Path,
+) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        assert isinstance(tools.builder, SmallBuilder)
+        Aliases(tools.settings.data / "images").set("example.test/made:1", "gone")
+        await made(engine, dockerfile="FROM x", prebuilt_image="example.test/made:1", on_demand=True)
+        await engine.blueprints.ready("bpt_1")
+        assert (await engine.blueprints.records.get("bpt_1")).status is _S.BUILD_COMPLETE
+        assert len(tools.builder.recipes) == 1
+        told = await said(engine)
+        assert "names 'gone', which is not there any more" in told
+        assert "benchyard image unalias" in told
 
     run(tmp_path, scenario, "native", SmallBuilder)
 

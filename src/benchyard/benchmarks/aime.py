@@ -44,6 +44,7 @@ class AimeBenchmark(Benchmark):
         home="https://huggingface.co/datasets/math-ai/aime26",
         needs=("pyarrow, to read the set of 2024 from the hub: the extra `benchmarks`",),
         variants=(_ALL, "2024", "2025", "2026"),
+        variants_are_parts=True,
     )
     source = HubDatasets(
         (

@@ -57,6 +57,7 @@ class ArcAgi2Benchmark(Benchmark):
         home="https://github.com/arcprize/ARC-AGI-2",
         aliases=("ARC-AGI 2", "arcprize/ARC-AGI-2"),
         variants=_SPLITS,
+        variants_are_parts=True,
     )
     source = GitTree(
         "https://github.com/arcprize/ARC-AGI-2", "f3283f727488ad98fe575ea6a5ac981e4a188e49", ("data",)

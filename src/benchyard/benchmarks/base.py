@@ -42,6 +42,8 @@ class About:
     """What a server must have to run it, in words: a container registry, a token, much disk."""
     variants: tuple[str, ...] = ()
     """What `--variant` takes, the usual one first."""
+    variants_are_parts: bool = False
+    """Whether variants choose among the same scenarios; else each variant has scenarios of its own."""
     not_for_publication: bool = False
     """Whether its authors ask that items are not shown in plain text where everybody can read them."""
 

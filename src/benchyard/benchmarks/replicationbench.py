@@ -36,6 +36,7 @@ class ReplicationbenchBenchmark(Benchmark):
         aliases=("ChristineYe8/replicationbench", "Christine8888/replicationbench-release"),
         needs=("data sets of the papers, which devboxes must be able to reach", "for some papers a GPU"),
         variants=(_PAPERS, _TASKS, _ALL),
+        variants_are_parts=True,
     )
     source = HubDataset(
         "ChristineYe8/replicationbench", "main", (SourceFile("papers.jsonl"), SourceFile("tasks.jsonl"))

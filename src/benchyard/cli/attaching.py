@@ -9,6 +9,7 @@ from benchyard.models.objects import ObjectRequest, ObjectState
 PREFIX = "attachment-"
 _PENDING = "(to be stored)"
 _DIGITS = 32
+_PAGE = 50
 
 
 def attached(client: Client, archives: Mapping[str, bytes], *, dry_run: bool) -> dict[str, str]:
@@ -22,9 +23,14 @@ def attached(client: Client, archives: Mapping[str, bytes], *, dry_run: bool) ->
 
 def stored(client: Client, name: str, archive: bytes, *, dry_run: bool) -> str:
     """The object of a name that tells its content; stored where it is not there."""
-    for known in client.objects.list(name=name, limit=5):
-        if known.name == name and known.state == ObjectState.READ_ONLY:
-            return known.id
+    found = [
+        each.id
+        for each in client.objects.list(name=name, limit=_PAGE)
+        if each.name == name and each.state == ObjectState.READ_ONLY
+    ]
+    if found:
+        # Imports at the same moment may have stored it twice: everybody takes the first.
+        return found[-1]
     if dry_run:
         return _PENDING
     return client.objects.upload(archive, ObjectRequest(name=name, content_type="tgz")).id

@@ -144,7 +144,11 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 )
 @click.option("--variant", help="Of public benchmarks that have several, such as `instruct`.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For sets whose items are shuffled.")
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Only the first so many; what the benchmark has already stays in it.",
+)
 @click.option(
     "--network",
     type=click.Choice(["task", "gateway"]),
@@ -159,7 +163,8 @@ def import_(output: str, **options: Any) -> None:
     """Import a public benchmark by name, or the task folders of a folder or a git repository.
 
     Files are read here and sent to the server. Images are built, or taken from their registry, when a
-    scenario is first run. What is broken is told, and the rest is imported; again, it changes nothing.
+    scenario is first run. What is broken is told, and the rest is imported; again, it changes nothing. Two
+    imports at the same moment end with the same.
 
     \b
       benchyard benchmark import terminal-bench-2
@@ -211,6 +216,9 @@ def show_(given: str, item: str | None, output: str) -> None:
             return
         if output == "text":
             click.echo(_described(view))
+            if (command := view.metadata.get("benchyard.import")) and not view.scenario_ids:
+                click.echo(f"\nit is not imported yet; type `{clean(command)}`")
+                return
             definitions = list(client.benchmarks.definitions(view.id, limit=1000))
             for line in _categories(definitions):
                 click.echo(line)
@@ -233,7 +241,7 @@ def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
     for key in _CATEGORY_KEYS:
         counts = Counter(each.metadata[key] for each in scenarios if each.metadata.get(key))
         if len(counts) > 1:
-            told = ", ".join(f"{clean(name)} {count}" for name, count in counts.most_common(20))
+            told = ", ".join(f"{clean(name)} ({count})" for name, count in counts.most_common(20))
             yield f"{key + ':':<19}{told}"
 
 
@@ -287,7 +295,8 @@ def _described(view: BenchmarkView) -> str:
             "attribution": view.attribution,
             "needs variables": ", ".join(view.required_environment_variables or []),
             "needs secrets": ", ".join(view.required_secret_names or []),
-            "created": when(view.create_time_ms),
-            "metadata": pairs(view.metadata),
+            "needs": view.metadata.get("needs"),
+            "created": when(view.create_time_ms) if view.create_time_ms else None,
+            "metadata": pairs({key: value for key, value in view.metadata.items() if key != "needs"}),
         }
     )

@@ -12,6 +12,7 @@ from benchyard.models.blueprints import BlueprintRequest, BlueprintStatus, Build
 PREFIX = "environment-"
 _CONTEXT = "context-"
 _PENDING = "(to be built)"
+_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,8 @@ def demanded(client: Client, recipe: Recipe, *, dry_run: bool) -> str:
     """The blueprint of a recipe, built on demand; the same recipe is the same blueprint."""
     told = f"{recipe.text}\0{recipe.prebuilt}\0{recipe.digest}"
     name = PREFIX + hashlib.sha256(told.encode()).hexdigest()[:20]
-    for known in client.blueprints.list(name, limit=5):
-        if known.state == "created" and (
-            known.parameters.on_demand or known.status is BlueprintStatus.BUILD_COMPLETE
-        ):
-            return known.id
+    if known := _known(client, name):
+        return known
     if dry_run:
         return _PENDING
     request = BlueprintRequest(
@@ -45,7 +43,24 @@ def demanded(client: Client, recipe: Recipe, *, dry_run: bool) -> str:
         prebuilt_image=recipe.prebuilt,
         on_demand=True,
     )
-    return client.blueprints.create(request).id
+    made = client.blueprints.create(request).id
+    first = _known(client, name)
+    if first is None or first == made:
+        return made
+    # Another import made it at the same moment, and before us.
+    client.blueprints.delete(made)
+    return first
+
+
+def _known(client: Client, name: str) -> str | None:
+    """The one that was made first: lists begin with the newest."""
+    found = [
+        each.id
+        for each in client.blueprints.list(name, limit=_PAGE)
+        if each.state == "created"
+        and (each.parameters.on_demand or each.status is BlueprintStatus.BUILD_COMPLETE)
+    ]
+    return found[-1] if found else None
 
 
 def _context(client: Client, recipe: Recipe) -> BuildContext:

@@ -21,16 +21,17 @@ from benchyard.benchmarks.sources.base import GitTree, Source
 from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.benchmarks.writing import slug
 from benchyard.cli.datasets import Bar, cache_folder
+from benchyard.cli.names import one_named
 from benchyard.cli.pushing import Pushed, push_over, push_set
 from benchyard.cli.render import clean
+from benchyard.cli.settling import first_named, settled
 from benchyard.client.client import Client
-from benchyard.errors import BenchyardError, UsageError
+from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.benchmarks import BenchmarkRequest
 from benchyard.models.scenarios import ScenarioView
 
 Network = Literal["task", "gateway"]
 GATEWAY = Phases(Access("none"), Access("none"), Access("none"))
-_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Imported:
     scenarios: list[Pushed]
     broken: list[Broken]
     known_bad: dict[str, str]
+    kept: int = 0
+    """Scenarios that stay in the benchmark although they were not read now."""
 
     def data(self) -> dict[str, Any]:
         """As plain values."""
@@ -74,6 +77,7 @@ class Imported:
         return {
             **self.benchmark.data(),
             "scenarios": {"total": len(self.scenarios), **counts},
+            "kept": self.kept,
             "broken": [{"name": each.name, "reason": each.reason} for each in self.broken],
             "known_bad": self.known_bad,
         }
@@ -90,6 +94,8 @@ class Imported:
             yield f"known to be bad: {clean(item)}: {clean(reason)}"
         new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
         yield f"{len(self.scenarios)} scenarios: {new} new, {changed} changed, {same} as they were"
+        if self.kept:
+            yield f"{self.kept} more stay in the benchmark: only a part of it was read now"
         yield from self.benchmark.lines()
 
 
@@ -103,10 +109,20 @@ def imported(client: Client, wish: Wish) -> Imported:
                 "; ".join(f"{each.name}: {each.reason}" for each in broken[:3]) or "there was nothing in it"
             )
             raise UsageError(f"nothing was imported: {told}")
+        if not wish.dry_run:
+            pushed = settled(client, pushed)
         ids = [each.id or f"(new: {each.name})" for each in pushed]
-        request = found.request.model_copy(update={"scenario_ids": list(dict.fromkeys(ids))})
+        is_part = wish.limit is not None or bool(broken)
+        before = _scenario_ids(client, found.request.name) if is_part else []
+        request = found.request.model_copy(update={"scenario_ids": list(dict.fromkeys([*before, *ids]))})
         made = push_set(client, request, dry_run=wish.dry_run)
-        return Imported(made, pushed, broken, found.known_bad)
+        return Imported(made, pushed, broken, found.known_bad, len({*before} - {*ids}))
+
+
+def _scenario_ids(client: Client, name: str) -> list[str]:
+    """What a benchmark has already: a part of a set takes nothing away from it."""
+    known = one_named(client.benchmarks.list(name=name, limit=2), name, "benchmark")
+    return known.scenario_ids if known else []
 
 
 def _push_all(
@@ -122,10 +138,20 @@ def _push_all(
                 broken.append(item)
                 continue
             try:
-                pushed.append(push_over(client, item, known.named(item.request.name), dry_run=wish.dry_run))
+                pushed.append(_pushed(client, item, known.named(item.request.name), dry_run=wish.dry_run))
             except UsageError as error:
                 broken.append(Broken(item.request.name, error.message))
     return pushed, broken
+
+
+def _pushed(client: Client, draft: Draft, known: ScenarioView | None, *, dry_run: bool) -> Pushed:
+    try:
+        return push_over(client, draft, known, dry_run=dry_run)
+    except Conflict:
+        if known is None:
+            raise
+        # Another import changed it since it was looked up; what that left may be what is wanted.
+        return push_over(client, draft, client.scenarios.retrieve(known.id), dry_run=dry_run)
 
 
 class _Known:
@@ -142,8 +168,7 @@ class _Known:
         """The scenario of that name."""
         prefix = name.partition("/")[0] + "/"
         if prefix not in self._sets:
-            found = self._client.scenarios.list(search=prefix, limit=_PAGE)
-            self._sets[prefix] = {each.name: each for each in found}
+            self._sets[prefix] = first_named(self._client, prefix)
         return self._sets[prefix].get(name)
 
 
@@ -167,6 +192,8 @@ def _found(wish: Wish, work: Path) -> Iterator[Found]:
         tree = git.asked(wish.given)
         folder = _tree(tree)
         yield _folder(replace(wish, name=wish.name or _last(tree.url)), folder, work, git.commit_of(folder))
+    elif _is_path(wish.given):
+        raise UsageError(f"there is no folder {wish.given}, and no registry.json of that name")
     else:
         catalog.required(wish.given)
 
@@ -193,22 +220,30 @@ def _public(wish: Wish, name: str, work: Path) -> Found:
             **({"variant": wish.variant} if wish.variant else {}),
         },
     )
-    items = _tagged(benchmark, benchmark.scenarios(data, options), name)
+    own = name if about.variants_are_parts else name + variant
+    items = _tagged(benchmark, benchmark.scenarios(data, options), (name, own))
     return Found(request, items, dict(benchmark.known_bad))
 
 
-def _tagged(benchmark: Benchmark, items: Iterator[Draft | Broken], name: str) -> Iterator[Draft | Broken]:
-    """Each scenario with the name of its benchmark, and what is known to be bad about it."""
+def _tagged(
+    benchmark: Benchmark, items: Iterator[Draft | Broken], names: tuple[str, str]
+) -> Iterator[Draft | Broken]:
+    """Each scenario with the name of its benchmark, and what is known to be bad about it.
+
+    `names` are that of the benchmark, and what the names of its scenarios begin with.
+    """
     for item in items:
         if isinstance(item, Broken):
             yield item
             continue
         own = item.request.metadata or {}
-        labels = {**own, PUBLIC_KEY: name}
-        reason = benchmark.known_bad.get(item.request.name.partition("/")[2])
+        labels = {**own, PUBLIC_KEY: names[0]}
+        inner = item.request.name.partition("/")[2]
+        reason = benchmark.known_bad.get(inner)
         if reason is not None:
             labels["known_bad"] = reason
-        yield replace(item, request=item.request.model_copy(update={"metadata": labels}))
+        changes = {"metadata": labels, "name": f"{names[1]}/{inner}"}
+        yield replace(item, request=item.request.model_copy(update=changes))
 
 
 def _check_variant(wish: Wish, variants: tuple[str, ...]) -> None:

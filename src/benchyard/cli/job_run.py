@@ -152,7 +152,10 @@ def run(
 def _short(given: dict[str, Any]) -> Short:
     """The flags that were given."""
     for key, option in _PAIRS.items():
-        given[key] = name_values(given[key], option) or None
+        pairs = name_values(given[key], option)
+        if key == "filter" and len(pairs) < len(given[key]):
+            raise UsageError("--filter: each key can be given once; * and ? in a value mean several")
+        given[key] = pairs or None
     for key in _LISTS:
         given[key] = list(given[key]) or None
     for key in ("trial_budget", "job_budget"):

@@ -1,6 +1,7 @@
 """`benchyard job summary`: what a job came to, agent by agent, and side by side."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -73,7 +74,9 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
     _print_agents(names, view.benchmark_outcomes)
     if extended:
         _print_scenarios(names, view.benchmark_outcomes)
-    elif len(names) > 1:
+        return
+    _print_reasons(view.benchmark_outcomes)
+    if len(names) > 1:
         _print_differences(names, view.benchmark_outcomes)
 
 
@@ -125,11 +128,14 @@ _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
     "OF COMPLETED": lambda each: _score(each.average_score),
     "UNSCORED": lambda each: str(each.unscored),
     "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
-    "REWARDS": lambda each: clean("  ".join(f"{name} {mean:.3g}" for name, mean in each.rewards.items())),
+    "REWARDS": lambda each: _rewards(each.rewards),
     "TOKENS": lambda each: _amount(each, _TOKENS),
     "COST": lambda each: _amount(each, _COST),
     "DURATION": lambda each: duration(each.duration_ms),
 }
+_MOST_REWARDS = 4
+_MOST_REASONS = 3
+_LONGEST_REASON = 800
 _ONLY_WHEN_KNOWN = ("PASS@K", "REWARDS", "TOKENS", "COST")
 
 
@@ -156,6 +162,19 @@ def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome])
             for row, told in zip(rows, rounds, strict=True):
                 row.insert(3, clean(told))
         print_table(titles, rows)
+
+
+def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
+    """Why scenarios have no score: each reason once, the most frequent first."""
+    failed = [row.failure_reason for each in outcomes for row in each.scenario_outcomes if row.failure_reason]
+    # Whose build or devbox it was is another each time, and stands at the end.
+    counts = Counter(f"{each.kind}: {each.exception_message.partition('; see `')[0]}" for each in failed)
+    if counts:
+        click.echo()
+    for reason, count in counts.most_common(_MOST_REASONS):
+        click.echo(f"{count} without a score: {clean(reason[:_LONGEST_REASON])}")
+    if len(counts) > _MOST_REASONS:
+        click.echo(f"... and {len(counts) - _MOST_REASONS} other reasons; -e shows all")
 
 
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -203,6 +222,13 @@ def _rounds(row: ScenarioOutcome) -> str:
         for attempt in counting
     )
     return "; ".join(told)
+
+
+def _rewards(rewards: Mapping[str, float]) -> str:
+    """The first few: some scenarios tell one for each of their parts."""
+    shown = [f"{clean(name)} {mean:.3g}" for name, mean in list(rewards.items())[:_MOST_REWARDS]]
+    more = len(rewards) - len(shown)
+    return "  ".join([*shown, f"and {more} more"] if more else shown)
 
 
 def _share(count: int, outcome: BenchmarkOutcome) -> str:

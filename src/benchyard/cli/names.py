@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Protocol, TypeVar
 
+from benchyard.benchmarks import catalog
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import BenchmarkView
@@ -11,6 +12,7 @@ from benchyard.models.devboxes import DevboxStatus, DevboxView
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.network_policies import NetworkPolicyView
 from benchyard.models.scenarios import ScenarioView
+from benchyard.registry import nearest
 
 SHORTEST_PREFIX = 6
 SHOWN = 5
@@ -80,7 +82,10 @@ def benchmark_named(client: Client, given: str) -> BenchmarkView:
             view = one_named(found(name=given, limit=2), given, "benchmark")
             if view is not None:
                 return view
-    raise NotFound(f"no benchmark has the id or name {given!r}; see `benchyard benchmark list [--public]`")
+    hint = nearest(given, catalog.names())
+    raise NotFound(
+        f"no benchmark has the id or name {given!r}{hint}; see `benchyard benchmark list [--public]`"
+    )
 
 
 def job_named(client: Client, given: str) -> BenchmarkJobView:

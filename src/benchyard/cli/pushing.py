@@ -13,7 +13,7 @@ from benchyard.cli.names import one_named, scenario_named
 from benchyard.cli.render import clean
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
-from benchyard.models.benchmarks import BenchmarkRequest
+from benchyard.models.benchmarks import BenchmarkRequest, BenchmarkView
 from benchyard.models.scenarios import CustomScorerView, ScenarioView
 
 Action = Literal["created", "changed", "unchanged"]
@@ -125,10 +125,16 @@ def known_scenario(client: Client, named: Named) -> str:
 
 def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pushed:
     """Create or change the benchmark of that name, whose scenarios are there; or leave it alone."""
-    known = one_named(client.benchmarks.list(name=request.name, limit=2), request.name, "benchmark")
+    known = _known_set(client, request.name)
     if known is None:
-        made = None if dry_run else client.benchmarks.create(**_fields(request))
-        return Pushed(request.name, "created", made.id if made else None)
+        try:
+            made = None if dry_run else client.benchmarks.create(**_fields(request))
+            return Pushed(request.name, "created", made.id if made else None)
+        except UsageError:
+            # Somebody else may have made it since.
+            known = _known_set(client, request.name)
+            if known is None:
+                raise
     differences = comparing.benchmark_differences(known, request)
     if not differences:
         return Pushed(request.name, "unchanged", known.id, known.revision)
@@ -137,6 +143,10 @@ def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pus
         change = comparing.benchmark_change(request)
         revision = client.benchmarks.update(known.id, **_fields(change)).revision
     return Pushed(request.name, "changed", known.id, revision, tuple(differences))
+
+
+def _known_set(client: Client, name: str) -> BenchmarkView | None:
+    return one_named(client.benchmarks.list(name=name, limit=2), name, "benchmark")
 
 
 def _fields(model: Any) -> Any:

@@ -12,15 +12,15 @@ from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.writing import dumped, slug
 from benchyard.cli import exporting, validating
 from benchyard.cli.connect import connect
-from benchyard.cli.environments import origin_of
 from benchyard.cli.names import scenario_named, snapshot_named
 from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
 from benchyard.cli.pushing import push_scenario
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.surroundings import surroundings
 from benchyard.client.client import Client
 from benchyard.client.pages import PAGE_SIZE
 from benchyard.errors import UsageError
-from benchyard.models.scenarios import ScenarioEnvironment, ScenarioView
+from benchyard.models.scenarios import ScenarioView
 
 COLUMNS: Mapping[str, Callable[[ScenarioView], object]] = {
     "ID": lambda view: view.id,
@@ -243,8 +243,6 @@ def _types(view: ScenarioView) -> list[str]:
 
 
 def _described(client: Client, view: ScenarioView) -> str:
-    environment = view.environment or ScenarioEnvironment()
-    origin = origin_of(client, view.environment, None)
     functions = view.scoring_contract.scoring_function_parameters
     head = facts(
         {
@@ -253,8 +251,7 @@ def _described(client: Client, view: ScenarioView) -> str:
             "status": view.status,
             "revision": view.revision,
             "public": "yes" if view.is_public else None,
-            "environment": f"{origin.kind} {origin.name}" if origin.kind else "default image",
-            "working directory": environment.working_directory,
+            **surroundings(client, view),
             "scorers": ", ".join(
                 f"{each.name} ({type}, {each.weight:g})"
                 for each, type in zip(functions, _types(view), strict=True)

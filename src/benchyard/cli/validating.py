@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from benchyard.cli.pushing import custom_scorer
 from benchyard.cli.render import clean, print_table, show
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.validation import (
+    BUILD_FAILED,
     TWICE,
     Attempt,
     Options,
@@ -30,6 +32,7 @@ from benchyard.errors import UsageError
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import ScenarioRequest, ScenarioView
 
+_REMIND_SECONDS = 20.0
 INVALID = 1
 """The exit status where something is not valid."""
 
@@ -120,7 +123,11 @@ async def _validated(wanted: Sequence[Wanted], options: Options, *, record: bool
         scenarios = [await stack.enter_async_context(_there(client, each)) for each in wanted]
         with _Progress(len(scenarios) * 2 * TWICE) as progress:
             validator = Validator(client, options, progress.tell)
-            results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
+            reminding = asyncio.create_task(progress.remind())
+            try:
+                results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
+            finally:
+                reminding.cancel()
         if record:
             results = [await _recorded(client, each) for each in results]
         return results
@@ -150,6 +157,7 @@ class _Progress:
     def __init__(self, total: int) -> None:
         self._total = total
         self._done = 0
+        self._begin = self._told = time.monotonic()
         self._console = Console(stderr=True, highlight=False)
         self._status = self._console.status("validating") if sys.stderr.isatty() else None
 
@@ -165,25 +173,47 @@ class _Progress:
     def tell(self, name: str, attempt: Attempt) -> None:
         """Note an attempt."""
         self._done += 1
+        self._told = time.monotonic()
         score = "no score" if attempt.score is None else f"{attempt.score:g}"
         click.echo(f"{clean(name)}: {attempt.kind}: {score} ({attempt.seconds:.1f} s)", err=True)
         if self._status:
             self._status.update(f"validating: {self._done} of about {self._total} runs")
+
+    async def remind(self) -> None:
+        """Say now and then that it goes on: images may be built and packages installed for minutes."""
+        while True:
+            await asyncio.sleep(_REMIND_SECONDS)
+            if time.monotonic() - self._told >= _REMIND_SECONDS:
+                took = time.monotonic() - self._begin
+                done = f"{self._done} of about {self._total} runs after {took:.0f} s"
+                click.echo(f"{done}; environments may have to be made ready first", err=True)
 
 
 def _print(results: Sequence[ScenarioValidation]) -> None:
     titles = ["SCENARIO", "ISOLATION", "REFERENCE", "NOTHING", "CLEAN SUFFICES", "VALID"]
     print_table(titles, [_row(each) for each in results])
     for each in results:
-        for problem in each.problems:
+        for problem in [] if each.is_unbuilt else each.problems:
             click.echo(f"{clean(each.name)}: {clean(problem)}")
         for note in each.notes:
             click.echo(f"{clean(each.name)}: note: {clean(note)}")
-    unbuilt = [each for each in results if each.is_unbuilt]
-    if unbuilt:
-        click.echo(f"{len(unbuilt)} cannot be built here: {', '.join(clean(each.name) for each in unbuilt)}")
+    for reason, names in _unbuilt(results).items():
+        click.echo(f"{len(names)} cannot be built here: {', '.join(names)}: {reason}")
     good = sum(each.is_valid for each in results)
     click.echo(f"{good} of {len(results)} valid")
+
+
+def _unbuilt(results: Sequence[ScenarioValidation]) -> dict[str, list[str]]:
+    """Reason -> the scenarios whose environments cannot be built for it."""
+    found: dict[str, list[str]] = {}
+    for each in results:
+        if each.is_unbuilt:
+            reasons = [reason for attempt in each.attempts for reason in attempt.reasons]
+            told = next((reason for reason in reasons if BUILD_FAILED in reason), "")
+            # Which devbox and which build it was is another for each of them.
+            why = told.partition(f"{BUILD_FAILED}: ")[2].partition("; see `benchyard blueprint logs")[0]
+            found.setdefault(clean(why or told), []).append(clean(each.name))
+    return found
 
 
 def _row(result: ScenarioValidation) -> list[str]:
@@ -194,7 +224,7 @@ def _row(result: ScenarioValidation) -> list[str]:
         result.isolation,
         *scores,
         suffices,
-        "yes" if result.is_valid else "NO",
+        "yes" if result.is_valid else "not here" if result.is_unbuilt else "NO",
     ]
 
 

@@ -35,7 +35,7 @@ Kind = Literal[
     "reference, live",
     "nothing, live",
 ]
-_BUILD_FAILED = "the environment could not be built"
+BUILD_FAILED = "the environment could not be built"
 """How the server begins to tell of it."""
 Told = Callable[[str, "Attempt"], None]
 """Told the scenario's name and each attempt that is over."""
@@ -128,7 +128,7 @@ class Validator:
             clean_suffices=suffices,
             attempts=attempts,
             needs_live=needs_live,
-            is_unbuilt=any(_BUILD_FAILED in reason for each in attempts for reason in each.reasons),
+            is_unbuilt=any(BUILD_FAILED in reason for each in attempts for reason in each.reasons),
         )
 
     async def _otherwise(self, scenario: ScenarioView, isolation: Literal["clean", "live"]) -> list[Attempt]:

@@ -15,7 +15,7 @@ from benchyard.engine.dockerfiles import continued
 from benchyard.engine.origins import DEFAULT_IMAGE
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BuildFailed
+from benchyard.errors import BuildFailed, NotFound
 from benchyard.images.aliases import Aliases
 from benchyard.images.build import BuildLimits, Recipe
 from benchyard.images.store import Image, Label
@@ -98,21 +98,37 @@ async def foundation(build: Build) -> Image:
 
 async def _prebuilt(build: Build, reference: str) -> Image | None:
     """The image that was built elsewhere; None where it cannot be had and there is a Dockerfile instead."""
-    tools, made = build.tools, foundation_id(build.blueprint)
-    if alias := Aliases(tools.settings.data / "images").find(reference):
-        await build.begin()
-        build.log.note(f"substituted base: image {alias} stands in for {reference}", "warning")
-        await build.substitute({reference: alias})
-        return await tools.images.get(alias)
+    made = foundation_id(build.blueprint)
+    await build.begin()
+    if stand_in := await _stand_in(build, reference):
+        return stand_in
     try:
-        await build.begin()
-        return await tools.builder.pull(reference, Label(made, made), build.log.line)
+        return await build.tools.builder.pull(reference, Label(made, made), build.log.line)
     except BuildFailed as error:
         if not build.blueprint.parameters.dockerfile:
             raise
         build.log.note(f"{error.message}; it is built from its Dockerfile", "warning")
         await build.substitute({reference: "built from its Dockerfile"})
         return None
+
+
+async def _stand_in(build: Build, reference: str) -> Image | None:
+    """The image that an alias puts in the place of a reference; None where there is none, or no more."""
+    alias = Aliases(build.tools.settings.data / "images").find(reference)
+    if alias is None:
+        return None
+    try:
+        image = await build.tools.images.get(alias)
+    except NotFound:
+        build.log.note(
+            f"the alias of {reference} names {alias!r}, which is not there any more; name another image with "
+            "`benchyard image alias`, or forget it with `benchyard image unalias`",
+            "warning",
+        )
+        return None
+    build.log.note(f"substituted base: image {alias} stands in for {reference}", "warning")
+    await build.substitute({reference: alias})
+    return image
 
 
 async def _context(build: Build, scratch: Path) -> Path | None:

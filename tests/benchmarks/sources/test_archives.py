@@ -107,3 +107,14 @@ def test_the_one_folder_of_an_archive_may_be_the_tree(tmp_path: Path) -> None:
     source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
     folder = unpacked(given, tmp_path / "work")
     assert local.tree(source, folder) == folder / "name-main"
+
+
+def test_a_folder_with_nothing_but_an_archive_is_that_archive(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "LICENSE").write_text("free")
+    (given / "README.md").write_text("read")
+    tar(given / "all.tar.gz", ("inner", tarfile.REGTYPE, b"x"))
+    assert [each.name for each in unpacked(given, tmp_path / "work").iterdir()] == ["inner"]
+    (given / "rows.jsonl").touch()
+    assert unpacked(given, tmp_path / "other") == given

@@ -85,7 +85,7 @@ async def update(id: str, services: ServicesDep, body: BenchmarkChange) -> Bench
 @router.get("/{id}/definitions", response_model_exclude_none=True)
 async def definitions(id: str, services: ServicesDep, query: PageQuery) -> ScenarioListView:
     """List the scenarios of a benchmark, in its own order."""
-    page = await services.engine.benchmarks.definitions(id, query)
+    page = await Catalogue(services.engine.benchmarks).definitions(id, query)
     scenarios = [scenario.view() for scenario in page.items]
     return ScenarioListView(scenarios=scenarios, has_more=page.has_more, total_count=page.total_count)
 

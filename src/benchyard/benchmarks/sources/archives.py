@@ -12,12 +12,17 @@ from benchyard.errors import DatasetError, TooLarge
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 
+_TEXTS = ("", ".md", ".txt")
 MOST_FILES = 200_000
 MOST_BYTES = 16 * 1024**3
 
 
 def unpacked(given: Path, work: Path) -> Path:
-    """The folder of what was given: an archive is unpacked below `work`, anything else is what it is."""
+    """The folder of what was given: an archive is unpacked below `work`, anything else is what it is.
+
+    A folder with an archive, and beside it nothing but texts such as a licence, is that archive.
+    """
+    given = _only_archive(given) or given
     if not (given.is_file() and given.name.lower().endswith(ENDINGS)):
         return given
     folder = work / "unpacked"
@@ -30,6 +35,14 @@ def unpacked(given: Path, work: Path) -> Path:
     except OSError as error:
         raise DatasetError(f"{error.filename or given}: {error.strerror or error}") from error
     return folder
+
+
+def _only_archive(folder: Path) -> Path | None:
+    if not folder.is_dir():
+        return None
+    there = [each for each in folder.iterdir() if each.suffix.lower() not in _TEXTS]
+    is_one = len(there) == 1 and there[0].is_file() and there[0].name.lower().endswith(ENDINGS)
+    return there[0] if is_one else None
 
 
 class _Unpacking:

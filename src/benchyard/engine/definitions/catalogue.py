@@ -9,6 +9,7 @@ from benchyard.engine.definitions.shipped import public_id
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import Benchmark, BenchmarkView
 from benchyard.models.pages import Page, Query
+from benchyard.models.scenarios import Scenario
 
 IMPORTED_KEY = "benchyard.imported"
 """Metadata of what `list_public` shows: `yes`, or `no` for what is only known by name."""
@@ -45,6 +46,19 @@ class Catalogue:
         imported = await self._imported()
         return _shown(imported[known]) if known in imported else _promised(known)
 
+    async def definitions(self, id: str, query: Query) -> Page[Scenario]:
+        """One page of a benchmark's scenarios; raises NotFound with what to do if it has none here yet."""
+        try:
+            return await self._benchmarks.definitions(id, query)
+        except NotFound:
+            name = _known().get(id)
+            if name is None:
+                raise
+        imported = (await self._imported()).get(name)
+        if imported is None:
+            raise NotFound(not_imported(name))
+        return await self._benchmarks.definitions(imported.id, query)
+
     async def _every(self) -> list[BenchmarkView]:
         imported = await self._imported()
         shipped = await self._benchmarks.records.all({"parent": "public", "status": "active"})
@@ -74,7 +88,12 @@ async def found(benchmarks: Benchmarks, given: str) -> Benchmark:
         raise NotFound(f"no benchmark is called {given[:200]!r}; {told}")
     if (known := await benchmarks.records.find_named(name)) is not None:
         return known
-    raise NotFound(f"benchmark {name!r} is not imported yet; type `benchyard benchmark import {name}`")
+    raise NotFound(not_imported(name))
+
+
+def not_imported(name: str) -> str:
+    """What to do about a public benchmark that is only known by name."""
+    return f"benchmark {name!r} is not imported yet; type `benchyard benchmark import {name}`"
 
 
 @functools.cache
@@ -87,26 +106,33 @@ def _shown(benchmark: Benchmark) -> BenchmarkView:
     view = benchmark.view()
     if benchmark.metadata.get(PUBLIC_KEY) != benchmark.name:
         return view
-    return view.model_copy(update={"is_public": True, "metadata": {**view.metadata, IMPORTED_KEY: "yes"}})
+    about = _about(benchmark.name)
+    metadata = {**about, **view.metadata, IMPORTED_KEY: "yes"}
+    return view.model_copy(update={"is_public": True, "metadata": metadata})
 
 
-def _promised(name: str) -> BenchmarkView:
-    """One that is known by name, and what it takes to have it."""
+def _about(name: str) -> dict[str, str]:
+    """What is to be known of a public benchmark, imported or not."""
     about = catalog.load(name).about
-    metadata = {
-        IMPORTED_KEY: "no",
-        "benchyard.import": f"benchyard benchmark import {name}",
+    told = {
         "title": about.title,
         "size": str(about.size),
         "licence": about.licence,
         "needs": "; ".join(about.needs),
         "home": about.home,
     }
+    return {key: value for key, value in told.items() if value}
+
+
+def _promised(name: str) -> BenchmarkView:
+    """One that is known by name, and what it takes to have it."""
+    about = catalog.load(name).about
+    metadata = {IMPORTED_KEY: "no", "benchyard.import": f"benchyard benchmark import {name}", **_about(name)}
     return BenchmarkView(
         id=public_id(BENCHMARK_PREFIX, name),
         name=name,
         status="active",
-        metadata={key: value for key, value in metadata.items() if value},
+        metadata=metadata,
         scenarioIds=[],
         scenario_ids=[],
         attribution=about.citation,

@@ -61,10 +61,12 @@ class EngineBases:
         if reason is None and (made := await self.images.find(full, scratch)):
             return made
         why = (reason or "it is not there")[:500]
+        short = full.removeprefix("docker.io/library/")
         message = (
             f"{full} cannot be had from its registry ({why}). Without a network, import it (`docker save`, "
             "then `benchyard image import FILE --name NAME`), or let another image "
-            f"stand in for it: `benchyard image alias {full.removeprefix('docker.io/library/')} NAME`"
+            f"stand in for it: `benchyard image alias {short} NAME`, or `benchyard image stand-in {short}`, "
+            "which makes one of Debian's packages"
         )
         raise BuildFailed(message)
 
