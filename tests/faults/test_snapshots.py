@@ -12,6 +12,7 @@ from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, seeds
+from tests.faults.warm import WarmServer
 from tests.images.archives import PASSWD, layer
 
 DEPTH = 45 if SEEDS else 24
@@ -85,7 +86,7 @@ class Chain:
 @pytest.mark.parametrize("seed", seeds())
 def test_a_chain_grows_and_goes_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
+    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         chain = Chain(caller)
         killer.start()
@@ -118,7 +119,7 @@ def test_an_import_or_export_cut_short_leaves_nothing(tmp_path: Path, seed: int)
     data = tmp_path / "data"
     archive = tmp_path / "image.tar"
     archive.write_bytes(layer({"etc/passwd": PASSWD, **{f"srv/{n}": "x" * 2000 for n in range(3000)}}))
-    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
+    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         killer.start()
         try:
