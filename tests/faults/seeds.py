@@ -18,7 +18,7 @@ def seconds(short: float, long: float) -> float:
 
 
 def lasting(seed: int, short: float, long: float) -> float:
-    """How long a fault lasts: `long` with the first seed, with the others up to half of it, as they decide."""
+    """How long a fault lasts: `long` with the first seed, with others up to half of it, as they decide."""
     if not SEEDS:
         return short
     return long if seed == 1 else random.Random(seed).uniform(short, long / 2)

@@ -55,7 +55,7 @@ def _devboxes(server: RunningServer, ids: set[str]) -> list[str]:
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_a_server_that_dies_while_it_cancels_ends_the_job_when_it_is_back(tmp_path: Path, seed: int) -> None:
     with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
-        job = FaultyJob(caller, [scenario(caller)], [counting(4)], n_attempts=4, n_concurrent_trials=3)
+        job = FaultyJob(caller, [scenario(caller)], [counting(2)], n_attempts=4, n_concurrent_trials=3)
         job.at_work(2)
         asking = threading.Thread(target=_cancel, args=(server, job.id))
         asking.start()

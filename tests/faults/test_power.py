@@ -18,7 +18,7 @@ from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.seeds import seconds, seeds
 from tests.faults.warm import WarmServer
 
-ROUNDS = int(seconds(short=2, long=8))
+ROUNDS = int(seconds(short=2, long=4))
 MEBIBYTES = 128
 WRITERS = 3
 

@@ -13,7 +13,7 @@ from tests.faults.seeds import SEEDS, seeds
 from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
-KILLS = 20 if SEEDS else 5
+KILLS = 10 if SEEDS else 5
 ATTEMPTS = 6 if SEEDS else 2
 WORKING = "echo begin $BENCHYARD_ROUND >> ~/log; sleep 0.7; echo end $BENCHYARD_ROUND >> ~/log"
 ONE, TWO, THREE = ("begin 1 end 1", "begin 2 end 2", "begin 3 end 3")
