@@ -99,11 +99,15 @@ class RunningServer:
             if self._port == 0 or _PORT_TAKEN not in self.log or time.monotonic() > deadline:
                 raise ServerUnreachable(f"the server did not start:\n{self.log}")
 
-    def _try_to_start(self) -> bool:
+    def begin(self) -> None:
+        """Start it without waiting for anything."""
         arguments = ["serve", "--port", str(self._port), "--data", str(self.data), *self._options]
         with self._log.open("ab") as log:
             self._process = self._spawn(arguments, log)
-        line = _first_line(self._process)
+
+    def _try_to_start(self) -> bool:
+        self.begin()
+        line = _first_line(self._running())
         if not line.startswith(_READY):
             self.kill()
             return False
