@@ -18,7 +18,7 @@ from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, lasting, seeds
 from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
-from tests.postgres import Postgres, own_postgres
+from tests.postgres import Postgres, new_database, own_postgres
 
 STEPS = 8 if SEEDS else 4
 WHOLE_SECONDS = 10.0
@@ -41,14 +41,20 @@ def test_a_locked_database_is_waited_for(tmp_path: Path, seed: int) -> None:
     assert not holders(data)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """One for all seeds: each has a database of its own in it."""
+    with own_postgres() as running:
+        yield running
+
+
 @pytest.mark.parametrize("seed", seeds())
-def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, seed: int) -> None:
+def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgres, seed: int) -> None:
     data = tmp_path / "data"
-    with own_postgres() as postgres:
-        options = ["--driver", "native", "--database-url", postgres.url]
-        with WarmServer(data, options) as server:
-            refusals = _goes_on(server, seed, _gone(postgres))
-            assert (503, "store_error") in refusals
+    options = ["--driver", "native", "--database-url", new_database(postgres.url)]
+    with WarmServer(data, options) as server:
+        refusals = _goes_on(server, seed, _gone(postgres))
+        assert (503, "store_error") in refusals
     assert not holders(data)
 
 
