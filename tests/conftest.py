@@ -1,19 +1,16 @@
 """Fixtures that all tests share: servers and databases, real ones."""
 
-import asyncio
 import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url, text
 
 from benchyard.hosts import leaks
-from benchyard.store.postgres import PostgresConnections
 from benchyard.testing.container_engine import RunningEngine, missing
 from benchyard.testing.server import RunningServer
-from tests.postgres import running_postgres
+from tests.postgres import new_database, running_postgres
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As for whatever is started in the background of a shell: what tests start must not inherit it.
@@ -55,15 +52,7 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture
 def postgres_database(postgres_url: str) -> str:
     """The URL of a new, empty Postgres database."""
-    name = f"t{secrets.token_hex(8)}"
-
-    async def create() -> None:
-        connections = PostgresConnections(make_url(postgres_url))
-        await connections.read(lambda connection: connection.execute(text(f"CREATE DATABASE {name}")))
-        await connections.close()
-
-    asyncio.run(create())
-    return postgres_url.rpartition("/")[0] + "/" + name
+    return new_database(postgres_url)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,7 +1,9 @@
 """A Postgres server of the tests' own, from the machine's packages."""
 
+import asyncio
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -13,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url, text
+
+from benchyard.store.postgres import PostgresConnections
 
 
 @contextmanager
@@ -48,6 +53,19 @@ def own_postgres() -> Iterator["Postgres"]:
             postgres.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database(url: str) -> str:
+    """Make an empty database beside the one of that URL; gives its URL."""
+    name = f"t{secrets.token_hex(8)}"
+
+    async def create() -> None:
+        connections = PostgresConnections(make_url(url))
+        await connections.read(lambda connection: connection.execute(text(f"CREATE DATABASE {name}")))
+        await connections.close()
+
+    asyncio.run(create())
+    return url.rpartition("/")[0] + "/" + name
 
 
 class Postgres:

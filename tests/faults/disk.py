@@ -21,16 +21,20 @@ _WITHOUT_FLUSH = 2
 class SmallDisk:
     """A filesystem mounted at `data`."""
 
-    def __init__(self, data: Path, mount: list[str | Path]) -> None:
+    def __init__(self, data: Path, source: str | Path, options: list[str]) -> None:
         self.data = data
-        self._mount = mount
+        self._source = source
+        self._options = options
+        self._device = ""
         self._ballast = data / "ballast"
 
     def power_on(self) -> None:
         """Mount it; skips the test where that is not possible."""
-        mounted = subprocess.run([*self._mount, self.data], check=False, capture_output=True, text=True)
-        if mounted.returncode:
-            pytest.skip(f"this machine does not mount it: {mounted.stderr.strip()}")
+        source = self._source
+        if isinstance(source, Path):
+            # A new device each time: who copied all mounts of the machine may still have the old one.
+            source = self._device = _output("losetup", "--find", "--show", source)
+        _output("mount", *self._options, source, self.data)
 
     def unmount(self) -> None:
         """Take it away; fails if anything on it stays open."""
@@ -38,6 +42,8 @@ class SmallDisk:
         while subprocess.run(["umount", "-q", self.data], check=False).returncode:
             assert time.monotonic() < deadline, f"processes that stay: {holders(self.data)}"
             time.sleep(0.1)
+        if self._device:
+            _output("losetup", "--detach", self._device)
 
     def cut_power(self) -> None:
         """From now on nothing reaches the disk, not even what was written before and not synced (ext4)."""
@@ -63,19 +69,26 @@ class SmallDisk:
         self._ballast.unlink(missing_ok=True)
 
 
+def _output(*command: str | Path) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"this machine has no small disk for a test: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
 @contextmanager
 def small_disk(folder: Path, kind: str, mebibytes: int) -> Iterator[SmallDisk]:
     """Mount one, in memory (`tmpfs`) or in a file (`ext4`); gone afterwards."""
     data = folder / "data"
     data.mkdir()
     if kind == "tmpfs":
-        disk = SmallDisk(data, ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,nr_inodes=0", "tmpfs"])
+        disk = SmallDisk(data, "tmpfs", ["-t", "tmpfs", "-o", f"size={mebibytes}m,nr_inodes=0"])
     else:
         image = folder / "disk.img"
         with image.open("wb") as file:
             file.truncate(mebibytes * _MIB)
         subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
-        disk = SmallDisk(data, ["mount", "-o", "loop", image])
+        disk = SmallDisk(data, image, ["-t", "ext4"])
     disk.power_on()
     try:
         yield disk

@@ -69,14 +69,19 @@ def test_an_agent_whose_server_is_killed_in_mid_stream_ends_with_its_score(
     assert leaks.find(yard.server.data) == []
 
 
+@pytest.mark.parametrize("with_server", [False, True], ids=["gateway", "gateway and server"])
 def test_an_agent_whose_gateway_is_killed_asks_again_and_ends_with_its_score(
-    tmp_path: Path, kits: Path
+    tmp_path: Path, kits: Path, with_server: bool
 ) -> None:
     with AgentYard(tmp_path, kits, slow(), chunk_delay=CHUNK_SECONDS) as yard:
         job = yard.job(CLAUDE.config(), names=("fix-a-bug",))
         wait_until(lambda: is_speaking(yard), "the model to speak")
+        if with_server:
+            yard.server.kill()
         for pid in gateways(yard.server.data):
             os.kill(pid, signal.SIGKILL)
+        if with_server:
+            yard.server.start()
         row = job.row()
         assert (row["state"], row.get("score"), len(row["attempts"])) == ("COMPLETED", 1.0, 1), row
     assert leaks.find(yard.server.data) == []

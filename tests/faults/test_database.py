@@ -15,13 +15,13 @@ import pytest
 from benchyard.testing.server import RunningServer
 from benchyard.testing.yard import holders
 from tests.faults.caller import Caller, several_callers
-from tests.faults.seeds import SEEDS, seconds, seeds
+from tests.faults.seeds import SEEDS, lasting, seeds
+from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
-from tests.postgres import Postgres, own_postgres
+from tests.postgres import Postgres, new_database, own_postgres
 
 STEPS = 8 if SEEDS else 4
-LENGTH_SECONDS = seconds(short=1.5, long=10)
-LINES = int(LENGTH_SECONDS * 10) + 20
+WHOLE_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
 LOCK = """
 import sqlite3, sys
@@ -35,20 +35,26 @@ sys.stdin.read()
 @pytest.mark.parametrize("seed", seeds())
 def test_a_locked_database_is_waited_for(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    with RunningServer(data, ["--driver", "native"]) as server:
+    with WarmServer(data, ["--driver", "native"]) as server:
         refusals = _goes_on(server, seed, locked(data / "benchyard.db"))
-        assert not SEEDS or (503, "store_error") in refusals
+        assert _length(seed) < WHOLE_SECONDS or (503, "store_error") in refusals
     assert not holders(data)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """One for all seeds: each has a database of its own in it."""
+    with own_postgres() as running:
+        yield running
+
+
 @pytest.mark.parametrize("seed", seeds())
-def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, seed: int) -> None:
+def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgres, seed: int) -> None:
     data = tmp_path / "data"
-    with own_postgres() as postgres:
-        options = ["--driver", "native", "--database-url", postgres.url]
-        with RunningServer(data, options) as server:
-            refusals = _goes_on(server, seed, _gone(postgres))
-            assert (503, "store_error") in refusals
+    options = ["--driver", "native", "--database-url", new_database(postgres.url)]
+    with WarmServer(data, options) as server:
+        refusals = _goes_on(server, seed, _gone(postgres))
+        assert (503, "store_error") in refusals
     assert not holders(data)
 
 
@@ -70,24 +76,29 @@ def _gone(postgres: Postgres) -> Iterator[None]:
     postgres.start()
 
 
+def _length(seed: int) -> float:
+    return lasting(seed, short=1.5, long=WHOLE_SECONDS)
+
+
 def _goes_on(
     server: RunningServer, seed: int, fault: contextlib.AbstractContextManager[None]
 ) -> set[tuple[int, str]]:
     """Work before, during and after the fault; returns how requests were refused meanwhile."""
     with several_callers(server, 2) as (caller, other):
-        lost, counting = _Counting(caller), _Counting(caller)
+        lines = int(_length(seed) * 10) + 20
+        lost, counting = _Counting(caller, lines), _Counting(caller, lines)
         expiring = _devbox(caller, {"keep_alive_time_seconds": 1})
         worker = Worker(other, seed, STEPS)
         with fault:
             worker.start()
             _kill_first_process(server, lost.devbox)
-            time.sleep(LENGTH_SECONDS)
+            time.sleep(_length(seed))
         worker.join()
         assert worker.failure is None, (worker.failure, server.log[-3000:])
         assert _ended(caller, expiring) == "shutdown"
         assert _ended(caller, lost.devbox) == "failure"
         assert lost.result()[0] == 137
-        assert counting.result() == (7, [str(number) for number in range(1, LINES + 1)])
+        assert counting.result() == (7, [str(number) for number in range(1, lines + 1)])
         Check(caller, set()).all(worker.promises)
         assert not surprises(server)
         return {*caller.refusals, *other.refusals}
@@ -96,10 +107,10 @@ def _goes_on(
 class _Counting:
     """A devbox with a command that prints numbers for longer than the fault lasts."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, lines: int) -> None:
         self._caller = caller
         self.devbox = _devbox(caller, {})
-        command = f"for i in $(seq 1 {LINES}); do echo $i; sleep 0.1; done; exit 7"
+        command = f"for i in $(seq 1 {lines}); do echo $i; sleep 0.1; done; exit 7"
         answer = caller.post(f"/v1/devboxes/{self.devbox}/execute_async", {"command": command})
         self._path = f"/v1/devboxes/{self.devbox}/executions/{answer.json()['execution_id']}"
 

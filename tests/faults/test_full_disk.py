@@ -11,7 +11,8 @@ from benchyard.errors import DiskFull, ServerUnreachable
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import ANSWER_SECONDS, nobody_holds, several_callers
 from tests.faults.disk import SmallDisk, small_disk
-from tests.faults.seeds import seconds, seeds
+from tests.faults.seeds import lasting, seeds
+from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
 
 STEPS = 10
@@ -31,7 +32,7 @@ def test_a_full_disk_is_said_and_got_over(tmp_path: Path, seed: int) -> None:
 
 
 def _go_through_tides(disk: SmallDisk, seed: int) -> None:
-    with RunningServer(disk.data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
+    with WarmServer(disk.data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
         workers = [Worker(caller, seed * 100 + number, STEPS) for number, caller in enumerate(callers[:2])]
         stop = threading.Event()
         tide = threading.Thread(target=_tide, args=(disk, seed, stop))
@@ -67,7 +68,7 @@ def _tide(disk: SmallDisk, seed: int, stop: threading.Event) -> None:
     """Fill and free the disk, again and again, at moments that the seed decides."""
     choices = random.Random(seed)
     while not stop.wait(choices.uniform(0.1, 0.5)):
-        for _time in range(int(seconds(short=10, long=40))):
+        for _time in range(int(lasting(seed, short=10, long=40))):
             disk.fill()
             stop.wait(0.1)
         disk.free()
@@ -76,7 +77,7 @@ def _tide(disk: SmallDisk, seed: int, stop: threading.Event) -> None:
 
 def test_a_server_that_finds_its_disk_full_says_so_and_starts_once_there_is_space(tmp_path: Path) -> None:
     with small_disk(tmp_path, "tmpfs", MEBIBYTES) as disk:
-        server = RunningServer(disk.data, ["--driver", "native"])
+        server = WarmServer(disk.data, ["--driver", "native"])
         assert "full" in _refused_on_a_full_disk(server, disk)
         with server:
             key = server.key

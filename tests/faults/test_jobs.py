@@ -11,6 +11,7 @@ from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.jobs import FaultyJob, Follower, counting, nothing_is_left, scenario
 from tests.faults.seeds import SEEDS, seeds
+from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 KILLS = 20 if SEEDS else 3
@@ -22,7 +23,7 @@ QUICK_SECONDS, LONG_SECONDS = 0.3, 5 if SEEDS else 4
 
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_every_agent_runs_once_however_often_the_server_is_killed(tmp_path: Path, seed: int) -> None:
-    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller)
         follower = Follower(server, job.id)
         follower.start()
@@ -37,7 +38,7 @@ def test_every_agent_runs_once_however_often_the_server_is_killed(tmp_path: Path
 
 
 def test_a_job_goes_on_after_a_stop(tmp_path: Path) -> None:
-    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller, attempts=1)
         follower = Follower(server, job.id)
         follower.start()

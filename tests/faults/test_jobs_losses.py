@@ -15,12 +15,12 @@ from tests.faults.caller import Caller, nobody_holds, several_callers
 from tests.faults.chaos import children, kill
 from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.jobs import COUNTED, FaultyJob, Follower, counting, nothing_is_left, scenario
-from tests.faults.seeds import SEEDS, seconds, seeds
+from tests.faults.seeds import SEEDS, lasting, seeds
 from tests.faults.test_database import locked
+from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 MEBIBYTES = 96
-LENGTH_SECONDS = seconds(short=2, long=12)
 ATTEMPTS = 6 if SEEDS else 4
 SLEEPING_COUNTED = f"sleep 0.5\n{COUNTED}"
 
@@ -37,7 +37,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @contextmanager
 def _yard(data: Path) -> Iterator[Yard]:
-    with RunningServer(data) as server, several_callers(server, 1) as (caller,):
+    with WarmServer(data) as server, several_callers(server, 1) as (caller,):
         yield server, caller
         nothing_is_left(server)
         assert not surprises(server)
@@ -113,7 +113,7 @@ def test_a_locked_database_delays_a_job(yard: Yard, seed: int) -> None:
     follower.start()
     job.at_work()
     with locked(server.data / "benchyard.db"):
-        time.sleep(LENGTH_SECONDS)
+        time.sleep(_length(seed))
     job.ended()
     _all_scored(job)
     assert {each["state"] for each in follower.told().values()} == {"completed"}
@@ -124,7 +124,7 @@ def test_a_full_disk_is_said_by_the_trials_it_cost(tmp_path: Path, seed: int) ->
     with small_disk(tmp_path, "ext4" if seed % 2 else "tmpfs", MEBIBYTES) as disk, _yard(disk.data) as own:
         job = _begun(own[1], seconds=1)
         job.at_work()
-        _stay_full(disk)
+        _stay_full(disk, _length(seed))
         (outcome,) = job.ended()["benchmark_outcomes"]
         trials = job.trials()
         assert len(job.counting()) == ATTEMPTS == outcome["n_trials"], trials
@@ -134,8 +134,12 @@ def test_a_full_disk_is_said_by_the_trials_it_cost(tmp_path: Path, seed: int) ->
     nobody_holds(disk.data)
 
 
-def _stay_full(disk: SmallDisk) -> None:
-    deadline = time.monotonic() + LENGTH_SECONDS
+def _length(seed: int) -> float:
+    return lasting(seed, short=2, long=12)
+
+
+def _stay_full(disk: SmallDisk, length: float) -> None:
+    deadline = time.monotonic() + length
     while time.monotonic() < deadline:
         disk.fill()
         time.sleep(0.1)

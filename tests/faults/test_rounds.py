@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.jobs import FaultyJob, command, nothing_is_left, scenario
 from tests.faults.seeds import SEEDS, seeds
+from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
-KILLS = 20 if SEEDS else 5
+KILLS = 10 if SEEDS else 5
 ATTEMPTS = 6 if SEEDS else 2
 WORKING = "echo begin $BENCHYARD_ROUND >> ~/log; sleep 0.7; echo end $BENCHYARD_ROUND >> ~/log"
 ONE, TWO, THREE = ("begin 1 end 1", "begin 2 end 2", "begin 3 end 3")
@@ -33,7 +33,7 @@ def step(name: str, scorer: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_every_round_happens_once_however_often_the_server_is_killed(tmp_path: Path, seed: int) -> None:
-    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         tries = scenario(caller, exactly(ONE, TWO, THREE)["bash_script"], tries=3)
         prepared = "echo setup 2 >> ~/log; sleep 0.3"
         steps = [step("one", exactly(ONE)), step("two", exactly(ONE, "setup 2", TWO), setup=prepared)]

@@ -12,10 +12,12 @@ from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, seeds
+from tests.faults.warm import WarmServer
 from tests.images.archives import PASSWD, layer
 
 DEPTH = 45 if SEEDS else 24
 KILLS = 12 if SEEDS else 5
+FILES = 1000
 _SNAPSHOTS = "/v1/devboxes/disk_snapshots"
 
 
@@ -85,7 +87,7 @@ class Chain:
 @pytest.mark.parametrize("seed", seeds())
 def test_a_chain_grows_and_goes_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
+    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         chain = Chain(caller)
         killer.start()
@@ -117,8 +119,8 @@ def test_a_chain_grows_and_goes_whatever_is_killed(tmp_path: Path, seed: int) ->
 def test_an_import_or_export_cut_short_leaves_nothing(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
     archive = tmp_path / "image.tar"
-    archive.write_bytes(layer({"etc/passwd": PASSWD, **{f"srv/{n}": "x" * 2000 for n in range(3000)}}))
-    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
+    archive.write_bytes(layer({"etc/passwd": PASSWD, **{f"srv/{n}": "x" * 2000 for n in range(FILES)}}))
+    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         killer.start()
         try:
@@ -128,7 +130,7 @@ def test_an_import_or_export_cut_short_leaves_nothing(tmp_path: Path, seed: int)
                 while made.status_code != 200:
                     assert "stopped" in made.text or "ask again" in made.text, made.text
                     made = caller.post(f"{_SNAPSHOTS}/import", {"path": str(archive)})
-                assert len(caller.download(f"{_SNAPSHOTS}/{made.json()['id']}/export")) > 6_000_000
+                assert len(caller.download(f"{_SNAPSHOTS}/{made.json()['id']}/export")) > FILES * 2000
         finally:
             killer.stop.set()
             killer.join()

@@ -260,6 +260,21 @@ def test_stopping_ends_the_executions(on_host: OnHost) -> None:
     on_host(test)
 
 
+def test_a_stop_that_nobody_waits_for_keeps_others_away_until_its_end(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        devbox = await yard.devbox()
+        await yard.run(devbox, "mkdir old && cd old && seq 3000 | xargs touch")
+        stopping = asyncio.ensure_future(yard.host.stop(devbox, keep_disk=False))
+        await eventually(lambda: not yard.host.running(), "the devbox to be stopped")
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        await yard.devbox(devbox)
+        assert await yard.text(devbox, "ls; echo new > file; cat file") == "new\n"
+
+    on_host(test)
+
+
 def test_a_running_devbox_is_not_forgotten(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()

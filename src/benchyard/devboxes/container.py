@@ -239,6 +239,7 @@ class ContainerDriver(HoldingDriver):
         except StartFailed:
             # It lives but does not listen: not one of ours to use any more.
             await self._containers.kill(spec.id)
+            await self._clear(spec.id, spec.folder)
             return False
         devbox = self._running[spec.id]
         if devbox.was_frozen:

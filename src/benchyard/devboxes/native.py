@@ -28,7 +28,7 @@ from benchyard.devboxes.base import (
     Trees,
     Usage,
 )
-from benchyard.devboxes.box import ids, processes
+from benchyard.devboxes.box import ids, processes, warden
 from benchyard.devboxes.parts import cgroups, roll, running, shown, statuses, watching
 from benchyard.devboxes.parts.holding import PATIENCE_SECONDS, HoldingDriver
 from benchyard.devboxes.parts.mapped import MappedTrees
@@ -252,8 +252,9 @@ class NativeDriver(HoldingDriver):
             self._hold(spec, held, pidfd, 0.0 if has_commands else running.turn(len(self._running)))
         except OSError:
             # It lives but does not listen: not one of ours to use any more.
+            await asyncio.to_thread(warden.end, pidfd, held.groups)
             os.close(pidfd)
-            await asyncio.to_thread(self._cgroups.remove, spec.id)
+            await self._clear(spec.id, spec.folder)
             return False
         self._slots.add(held.slot)
         devbox = self._running[spec.id]

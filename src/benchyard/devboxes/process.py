@@ -147,6 +147,8 @@ class ProcessDriver(Driver):
         try:
             running.open()
         except OSError:
+            # It lives but does not listen: not one of ours to use any more.
+            await asyncio.to_thread(_Devbox(running).end)
             os.close(pidfd)
             return False
         self._devboxes[spec.id] = _Devbox(running)

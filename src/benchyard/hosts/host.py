@@ -188,23 +188,22 @@ class Host:
 
     async def stop(self, devbox_id: str, *, keep_disk: bool) -> None:
         """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent."""
-        async with self._lock(devbox_id):
-            try:
-                work = self._stop(self._devbox(devbox_id), keep_disk=keep_disk)
-            except NotFound:
-                if keep_disk:
-                    return
-                # A host that was killed before it noted the devbox may have left a folder and a hold.
-                work = self._remove_disk(devbox_id)
-            await asyncio.shield(work)
+        # It goes on when whoever asked for it goes, and nobody else may begin with the devbox until its end.
+        await asyncio.shield(self._stop(devbox_id, keep_disk=keep_disk))
 
-    async def _stop(self, devbox: Devbox, *, keep_disk: bool) -> None:
-        await self._settle(devbox, "the devbox was stopped")
-        if keep_disk:
-            # Who is told that it rests will find its disk, even if the power goes.
-            await self._driver.trees.sync(devbox.spec.folder)
-        else:
-            await self._remove_disk(devbox.spec.id)
+    async def _stop(self, devbox_id: str, *, keep_disk: bool) -> None:
+        async with self._lock(devbox_id):
+            devbox = None
+            # One that a host which was killed did not note may have left a folder and a hold.
+            with contextlib.suppress(NotFound):
+                devbox = self._devbox(devbox_id)
+            if devbox is not None:
+                await self._settle(devbox, "the devbox was stopped")
+            if not keep_disk:
+                await self._remove_disk(devbox_id)
+            elif devbox is not None:
+                # Who is told that it rests will find its disk, even if the power goes.
+                await self._driver.trees.sync(devbox.spec.folder)
 
     async def _remove_disk(self, devbox_id: str) -> None:
         await self._driver.storage.discard(devbox_id)

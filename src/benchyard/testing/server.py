@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,6 +23,25 @@ _PORT_TAKEN = "cannot listen"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _ENDED = ("shutdown", "failure")
+
+
+class Process(Protocol):
+    """What is asked of a server's process, as `subprocess.Popen` has it."""
+
+    pid: int
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """Its exit status, if it has ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, once it has ended; raises `subprocess.TimeoutExpired`."""
+
+    def kill(self) -> None:
+        """End it without warning."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
 
 
 class RunningServer:
@@ -40,7 +59,7 @@ class RunningServer:
         self._environment = {**os.environ, **(environment or {})}
         self._port = 0
         self._log = data.with_name(f"{data.name}.log")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -80,23 +99,30 @@ class RunningServer:
             if self._port == 0 or _PORT_TAKEN not in self.log or time.monotonic() > deadline:
                 raise ServerUnreachable(f"the server did not start:\n{self.log}")
 
-    def _try_to_start(self) -> bool:
-        command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", str(self._port)]
+    def begin(self) -> None:
+        """Start it without waiting for anything."""
+        arguments = ["serve", "--port", str(self._port), "--data", str(self.data), *self._options]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--data", str(self.data), *self._options],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment,
-            )
-        line = _first_line(self._process)
+            self._process = self._spawn(arguments, log)
+
+    def _try_to_start(self) -> bool:
+        self.begin()
+        line = _first_line(self._running())
         if not line.startswith(_READY):
             self.kill()
             return False
         self.url = line.removeprefix(_READY)
         self._port = urlsplit(self.url).port or 0
         return True
+
+    def _spawn(self, arguments: list[str], log: IO[bytes]) -> Process:
+        return subprocess.Popen(
+            [sys.executable, "-m", "benchyard.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=self._environment,
+        )
 
     def stop(self) -> int:
         """Ask it to stop and wait; returns its exit status."""
@@ -135,12 +161,12 @@ class RunningServer:
         server = recorded_server(self.data)
         return (tls_context(server) if server else None) or True
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         if self._process is None:
             raise ServerUnreachable("the server is not running")
         return self._process
 
-    def _reaped(self, process: subprocess.Popen[bytes]) -> int:
+    def _reaped(self, process: Process) -> int:
         try:
             return process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -153,7 +179,7 @@ class RunningServer:
             self._process = None
 
 
-def _first_line(process: subprocess.Popen[bytes]) -> str:
+def _first_line(process: Process) -> str:
     deadline = time.monotonic() + _START_SECONDS
     received = b""
     if process.stdout is None:

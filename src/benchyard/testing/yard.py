@@ -216,12 +216,18 @@ def holders(place: Path | str) -> list[int]:
 
 
 def _holds(pid: int, path: str) -> bool:
-    if any(path.encode() in _read(f"/proc/{pid}/{name}") for name in ("cmdline", "mountinfo")):
+    if path.encode() in _read(f"/proc/{pid}/cmdline") or _mounts(pid, path):
         return True
     try:
         return any(path in str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+
+
+def _mounts(pid: int, path: str) -> bool:
+    """Whether something in a folder is mounted there; the folder itself may be a mount that everybody has."""
+    lines = _read(f"/proc/{pid}/mountinfo").decode(errors="replace").splitlines()
+    return any(path in line and line.split()[4] != path for line in lines)
 
 
 def _pids() -> list[int]:

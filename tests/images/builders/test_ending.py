@@ -13,8 +13,9 @@ import pytest
 
 from benchyard.devboxes.parts import cgroups
 from benchyard.errors import BuildFailed
-from benchyard.images.build import BuildLimits, Recipe
+from benchyard.images.build import BuildLimits, Built, Recipe
 from benchyard.images.store import Label
+from tests.faults.chaos import kill
 from tests.images.builders.conftest import BASE, Yard
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="buildah as an ordinary user needs ranges of ids")
@@ -23,9 +24,9 @@ PATIENCE_SECONDS = 60.0
 NAP = f"FROM {BASE}\nRUN (setsid sleep 98765 &) ; echo asleep ; sleep 98765\n"
 
 
-def processes(yard: Yard) -> list[str]:
-    """Command lines of everything a build of this yard runs."""
-    found = []
+def processes(yard: Yard) -> dict[int, str]:
+    """Command lines of everything a build of this yard runs, by process id."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             mark = f"BENCHYARD_BUILDER={yard.folder}" in (path / "environ").read_text(errors="replace")
@@ -33,7 +34,7 @@ def processes(yard: Yard) -> list[str]:
         except OSError:
             continue
         if mark or "98765" in line:
-            found.append(line)
+            found[int(path.name)] = line
     return found
 
 
@@ -50,7 +51,7 @@ def is_clean(yard: Yard) -> bool:
     builder = yard.folder / "builder"
     containers = builder / "storage/overlay-containers/containers.json"
     return (
-        processes(yard) == []
+        not processes(yard)
         and str(builder) not in Path("/proc/self/mountinfo").read_text()
         and list((builder / "work").iterdir()) == []
         and cgroups.owned(cgroups.owner(yard.folder)) == []
@@ -89,24 +90,47 @@ def test_a_disk_that_fills_up_ends_it(yard: Yard) -> None:
     assert is_soon_clean(yard)
 
 
+async def napping(yard: Yard) -> "asyncio.Task[Built]":
+    """A build that has come as far as its nap."""
+    _, builder = await yard.opened()
+    asleep = asyncio.Event()
+
+    def told(line: str) -> None:
+        if line == "asleep":
+            asleep.set()
+
+    task = asyncio.create_task(builder.build(Recipe(NAP), Label("never"), told))
+    await asyncio.wait_for(asleep.wait(), PATIENCE_SECONDS)
+    assert len(processes(yard)) >= 2
+    return task
+
+
 def test_who_cancels_leaves_nothing(yard: Yard) -> None:
     async def scene() -> None:
-        _, builder = await yard.opened()
-        asleep = asyncio.Event()
-
-        def told(line: str) -> None:
-            if line == "asleep":
-                asleep.set()
-
-        task = asyncio.create_task(builder.build(Recipe(NAP), Label("never"), told))
-        await asyncio.wait_for(asleep.wait(), PATIENCE_SECONDS)
-        assert len(processes(yard)) >= 2
+        task = await napping(yard)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert is_soon_clean(yard)
 
     asyncio.run(scene())
+
+
+def test_a_builder_that_is_killed_is_told_and_leaves_nothing(yard: Yard) -> None:
+    if yard.wanted.kind == "docker":
+        pytest.skip("the engine is not ours to kill")
+
+    async def scene() -> None:
+        task = await napping(yard)
+        for pid, line in processes(yard).items():
+            if "buildah" in line.split()[0]:
+                kill(pid)
+        with pytest.raises(BuildFailed, match="the engine ended with status"):
+            await asyncio.wait_for(task, PATIENCE_SECONDS)
+        assert is_soon_clean(yard)
+
+    asyncio.run(scene())
+    assert yard.build(f"FROM {BASE}\nRUN true\n").image.layers
 
 
 KILLED = """
@@ -136,7 +160,7 @@ def test_a_server_that_is_killed_leaves_no_process_and_the_next_one_clears_the_r
                 break
         server.send_signal(signal.SIGKILL)
         server.wait()
-    until(lambda: processes(yard) == [])
+    until(lambda: not processes(yard))
     assert not is_clean(yard)
     built = yard.build(f"FROM {BASE}\nRUN true\n")
     assert built.image.layers

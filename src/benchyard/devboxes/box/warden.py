@@ -136,7 +136,7 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
     descriptor = _open(note)
     if descriptor is not None:
         try:
-            if alone_seconds < note["lease"] + _GRACE_SECONDS or not _end(descriptor, note["groups"]):
+            if alone_seconds < note["lease"] + _GRACE_SECONDS or not end(descriptor, note["groups"]):
                 return
         finally:
             os.close(descriptor)
@@ -147,7 +147,8 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
             os.rmdir(os.path.dirname(group))
 
 
-def _end(descriptor: int, groups: list[str]) -> bool:
+def end(descriptor: int, groups: list[str]) -> bool:
+    """End a first process, frozen or not, and wait; False if it stays."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     for group in groups:
