@@ -1,4 +1,4 @@
-"""Routes that are cheap until somebody asks for them: a server has many, and most of its clients need a few."""
+"""Routes that are cheap until somebody asks for them: a server has many, and most clients need a few."""
 
 from collections.abc import Callable, Collection
 from typing import Any

@@ -37,7 +37,7 @@ class RunningServer:
         self.data = data
         self.url = ""
         self._options = options
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**_inherited(), **(environment or {})}
         self._port = 0
         self._log = data.with_name(f"{data.name}.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -151,6 +151,11 @@ class RunningServer:
             if process.stdout is not None:
                 process.stdout.close()
             self._process = None
+
+
+def _inherited() -> dict[str, str]:
+    """Our environment, but for what would have each server compile all its modules once more."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
