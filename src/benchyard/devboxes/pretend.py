@@ -69,7 +69,6 @@ class PretendDriver(Driver):
 
     async def exec(self, devbox_id: str, command: Command) -> None:
         self._require(devbox_id)
-        _write(f"{command.folder}/stdout", b"")
         _write(f"{command.folder}/status.json", _STATUS)
         self._events.put_nowait(ExecutionEnded(devbox_id, command.id))
 
@@ -80,7 +79,7 @@ class PretendDriver(Driver):
         self._require(devbox_id)
         if not request.write:
             raise NotFound(f"{request.path} is not there: nothing is")
-        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        return os.memfd_create("pretend")
 
     async def freeze(self, devbox_id: str) -> None:
         self._require(devbox_id)
