@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -9,6 +10,7 @@ from starlette.testclient import TestClient
 
 from benchyard.api.app import all_routes
 from benchyard.api.routing import LateRoute
+from benchyard.models.jobs import Job, JobEvent
 
 
 def served() -> tuple[FastAPI, list[LateRoute]]:
@@ -47,6 +49,20 @@ def test_the_schema_tells_of_all_of_them() -> None:
 
 def test_all_our_routes_are_such() -> None:
     assert all(isinstance(route, LateRoute) for route in all_routes() if isinstance(route, APIRoute))
+
+
+def test_their_models_are_whole_when_they_are_looked_at() -> None:
+    async def known(body: Job) -> JobEvent:
+        raise AssertionError("nobody asks for it")
+
+    route = LateRoute("/known", known, methods=["POST"])
+    assert route.response_field is not None
+    assert Job.__pydantic_complete__
+    assert JobEvent.__pydantic_complete__
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found, _ = route.dependant.body_params[0].validate({})
+    assert (found, told) == (None, [])
 
 
 def test_a_server_that_starts_looks_at_none() -> None:

@@ -1,9 +1,10 @@
 """Routes that are cheap until somebody asks for them: a server has many, and most clients need a few."""
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, get_type_hints
 
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.routing import Match, compile_path
 from starlette.types import Scope
 
@@ -41,8 +42,17 @@ class LateRoute(APIRoute):
             raise AttributeError(name)
         self._options = None
         try:
+            _build_models(self.endpoint)
             super().__init__(self.path, self.endpoint, methods=list(self.methods), **options)
         except BaseException:
             self._options = options
             raise
         return getattr(self, name)
+
+
+def _build_models(endpoint: Callable[..., Any]) -> None:
+    """Build what it takes and answers: of a model that is not, FastAPI would make half, and tell the log so."""
+    for kind in get_type_hints(endpoint).values():
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind.model_rebuild()
+            kind.model_config["defer_build"] = False
