@@ -78,10 +78,14 @@ def _entry_points(room: str) -> importlib.metadata.EntryPoints:
     return _entry_points_in(room, tuple(sys.path))
 
 
-@functools.cache
 def _entry_points_in(room: str, path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    return _all_entry_points(path).select(group=f"benchyard.{room}")
+
+
+@functools.cache
+def _all_entry_points(path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
     """Those of the packages on this path: to read what every package says of itself takes milliseconds."""
-    return importlib.metadata.entry_points(group=f"benchyard.{room}")
+    return importlib.metadata.entry_points()
 
 
 def _checked(found: Any, name: str) -> type[Any]:

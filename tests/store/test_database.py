@@ -17,15 +17,38 @@ from benchyard.store.database import Store
 from benchyard.store.tables import metadata
 
 
-def test_the_migrated_schema_is_the_one_of_the_tables(database_url: str) -> None:
-    def differences(connection: Connection) -> list[object]:
-        return list(compare_metadata(MigrationContext.configure(connection), metadata))
-
+def test_the_schema_is_the_one_of_the_tables(database_url: str) -> None:
     async def main() -> list[object]:
         async with Store(database_url) as store:
             return await store.read(differences)
 
     assert asyncio.run(main()) == []
+
+
+def test_the_steps_of_all_versions_come_to_what_a_new_database_has(database_url: str) -> None:
+    def from_the_first(connection: Connection) -> list[object]:
+        metadata.drop_all(connection)
+        connection.execute(text("DELETE FROM alembic_version"))
+        migrations.migrate(connection)
+        return differences(connection)
+
+    def written(connection: Connection) -> set[str]:
+        if connection.dialect.name != "sqlite":
+            return set()
+        made = connection.execute(text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
+        return {" ".join(each.split()) for each in made.scalars()}
+
+    async def main() -> None:
+        async with Store(database_url) as store:
+            at_once = await store.read(written)
+            assert await store.write(from_the_first) == []
+            assert await store.read(written) == at_once
+
+    asyncio.run(main())
+
+
+def differences(connection: Connection) -> list[object]:
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 
 def test_the_newest_schema_is_told_by_the_names_of_its_files() -> None:

@@ -24,7 +24,7 @@ _DEEPEST = 100
 class Written(BaseModel):
     """A part of a file: what it does not know is a mistake."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 @dataclass(frozen=True)

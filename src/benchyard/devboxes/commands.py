@@ -55,7 +55,8 @@ class Status:
 def read_status(folder: Path) -> Status | None:
     """How the command of this execution folder ended; None while it runs."""
     try:
-        text = (folder / "status.json").read_bytes()
+        with open(f"{folder}/status.json", "rb", buffering=0) as file:  # noqa: PTH123  (for every command)
+            text = file.read()
     except FileNotFoundError:
         return None
     return Status(**json.loads(text)) if text else None

@@ -63,8 +63,8 @@ class Execution:
             exit_status=status.exit_status if status else None,
             start_ms=self.created_ns // 1_000_000,
             end_ms=status.ended_ms if status else None,
-            stdout_bytes=output.size(self.folder / "stdout"),
-            stderr_bytes=output.size(self.folder / "stderr"),
+            stdout_bytes=output.size(f"{self.folder}/stdout"),
+            stderr_bytes=output.size(f"{self.folder}/stderr"),
             stdout_truncated=bool(status and status.stdout_truncated),
             stderr_truncated=bool(status and status.stderr_truncated),
             hint=self.hint or (hints.from_status(status, limits) if status else None),
@@ -190,7 +190,7 @@ def _make(folder: Path) -> bool:
     try:
         os.mkdir(path, 0o700)  # noqa: PTH102  (done for every command)
     except FileNotFoundError:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
         os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:
         return False

@@ -150,8 +150,7 @@ class Host:
             known = self._devboxes.get(request.id)
             if known is not None and known.is_running:
                 return
-            has_disk = (self._journal.folder(request.id) / "changes").exists()
-            noted = self._journal.read(request.id) if has_disk else None
+            noted = self._journal.read(request.id) if self._journal.has_changes(request.id) else None
             image = await (self._image(noted) if noted else self.image(request.image))
             rootfs = self._images.rootfs(image)
             self._images.hold(image, request.id)

@@ -33,7 +33,10 @@ def checked_name(name: str) -> str:
 
 def write_whole(path: str, content: Any) -> None:
     """Write a small JSON file so that no reader sees half of it, whoever is killed meanwhile."""
-    data = _ENCODER.encode(content).encode()
+    _write_whole(path, _ENCODER.encode(content).encode())
+
+
+def _write_whole(path: str, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
@@ -75,20 +78,24 @@ class Journal:
         """Where everything of a devbox lies."""
         return self._folder / checked_name(devbox_id)
 
+    def _path(self, devbox_id: str) -> str:
+        """The same as text, where it is made for every devbox several times."""
+        return f"{self._folder}/{checked_name(devbox_id)}"
+
     def write(self, entry: Entry) -> None:
         """Note a devbox, and whether it should run."""
-        folder = self.folder(entry.request.id)
+        folder = self._path(entry.request.id)
         # Its variables may be secrets: what has ended, or rests, needs none until it is started anew.
         env = {**entry.request.env} if entry.should_run else {}
         # Not `asdict`, which copies everything below too.
         request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
         request["mounts"] = [vars(each) for each in entry.request.mounts]
-        noted = {**vars(entry), "request": request}
+        noted = _ENCODER.encode({**vars(entry), "request": request}).encode()
         try:
-            write_whole(f"{folder}/request.json", noted)
+            _write_whole(f"{folder}/request.json", noted)
         except FileNotFoundError:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            write_whole(f"{folder}/request.json", noted)
+            os.mkdir(folder, 0o700)  # noqa: PTH102  (done for every devbox)
+            _write_whole(f"{folder}/request.json", noted)
 
     def read(self, devbox_id: str) -> Entry | None:
         """What is noted about a devbox; None if there is nothing."""
@@ -109,12 +116,16 @@ class Journal:
 
     def disk(self, devbox_id: str) -> list[Path]:
         """Everything in a devbox's folder that is not a record of what happened in it."""
-        folder = self.folder(devbox_id)
+        folder = self._path(devbox_id)
         try:
             names = os.listdir(folder)  # noqa: PTH208  (names, of which hardly any becomes a path)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [folder / name for name in names if name not in _KEPT_WITHOUT_DISK]
+        return [Path(folder, name) for name in names if name not in _KEPT_WITHOUT_DISK]
+
+    def has_changes(self, devbox_id: str) -> bool:
+        """Whether a devbox has changed files here."""
+        return os.path.exists(f"{self._path(devbox_id)}/changes")  # noqa: PTH110  (done for every devbox)
 
     def with_disk(self) -> set[str]:
         """The devboxes that have a disk here."""
@@ -129,7 +140,7 @@ class Journal:
     def clear_unnoted(self, devbox_id: str) -> None:
         """Remove the folder of a devbox that nothing was noted about: it is empty once the disk is gone."""
         with contextlib.suppress(OSError):
-            self.folder(devbox_id).rmdir()
+            os.rmdir(self._path(devbox_id))  # noqa: PTH106  (done for every devbox)
 
     def forget(self, devbox_id: str) -> None:
         """Remove the records; the disk must be gone."""

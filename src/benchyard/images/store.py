@@ -270,7 +270,8 @@ class ImageStore:
         check_id(holder)
         image = await self.held(holder)
         if holder in self._holders:
-            (self._holds / f"{holder}.json").unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._holds}/{holder}.json")  # noqa: PTH108  (done for every devbox)
             self._holders.discard(holder)
             self._held.pop(holder, None)
         if image is not None and self._images.get(image.id) != image:

@@ -35,7 +35,8 @@ Metadata = Annotated[dict[ShortText, Annotated[str, Field(max_length=65536)]], F
 class Model(BaseModel):
     """A part of the wire: frozen; fields of newer or older clients are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    # Built when it is first used: a process has many models, and most of them never are.
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
     def __copy__(self) -> Self:
         """As pydantic does it, without the extra and private fields that no model here has."""

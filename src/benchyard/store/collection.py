@@ -24,6 +24,7 @@ from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
 from benchyard.store.bodies import body_field, metadata_items, metadata_value
 from benchyard.store.rows import Rows, clean
+from benchyard.store.statements import Applying
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Record)
@@ -57,7 +58,7 @@ class Collection(Generic[T]):
         """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
         row = {"id": record.id, **self.rows.values(record)}
         try:
-            await self._database.write(lambda connection: self.rows.insert.apply(connection, row))
+            await self._database.write(Applying(self.rows.insert, [row]))
         except IntegrityError as error:
             raise Conflict(f"{record.id} is there already", existing=True) from error
         return record

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Integer, bindparam, insert, select
 
-from benchyard.store.statements import Statement
+from benchyard.store.statements import Applying, Statement
 from benchyard.store.tables import EVENTS
 
 R = TypeVar("R")
@@ -34,14 +34,9 @@ class Events:
     def __init__(self, database: Reader) -> None:
         self._database = database
 
-    def adding(self, parent: str, bodies: Sequence[str]) -> Callable[[Connection], None]:
+    def adding(self, parent: str, bodies: Sequence[str]) -> Applying:
         """What adds events, as a part of a transaction."""
-        rows = [{"parent": parent, "body": body} for body in bodies]
-
-        def work(connection: Connection) -> None:
-            _ADD.apply(connection, *rows)
-
-        return work
+        return Applying(_ADD, [{"parent": parent, "body": body} for body in bodies])
 
     async def after(self, parent: str, seq: int) -> list[tuple[int, str]]:
         """The next events of a thing, with their numbers; not all of them if there are many."""

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from benchyard.errors import UsageError
 from benchyard.models.base import Record
-from benchyard.store.statements import Statement
+from benchyard.store.statements import Applying, Statement
 
 T = TypeVar("T", bound=Record)
 
@@ -16,18 +16,13 @@ MOST_NAME_BYTES = 2600
 
 
 @dataclass(frozen=True)
-class Putting:
+class Putting(Applying):
     """What replaces a record that only one writer changes, as a part of a transaction.
 
-    Of several for the same record in one transaction, all but the last can be left out.
+    Of several for the same record in one transaction, all but the last must be left out.
     """
 
     id: str
-    row: dict[str, Any]
-    statement: Statement
-
-    def __call__(self, connection: Connection) -> None:
-        self.statement.apply(connection, self.row)
 
 
 class Rows(Generic[T]):
@@ -71,7 +66,7 @@ class Rows(Generic[T]):
 
     def putting(self, record: T, body: str | None = None) -> Putting:
         """What replaces a record that only one writer changes."""
-        return Putting(record.id, {"own_id": record.id, **self.values(record, body)}, self.update)
+        return Putting(self.update, [{"own_id": record.id, **self.values(record, body)}], record.id)
 
 
 def _name(text: str) -> str:

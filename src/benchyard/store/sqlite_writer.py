@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from benchyard.errors import StoreError
 from benchyard.store.connections import database_errors
-from benchyard.store.statements import Statement
+from benchyard.store.statements import Applying, Statement, apply_together
 
 R = TypeVar("R")
 
@@ -116,7 +116,9 @@ class SqliteWriter:
         patience = min(piece.deadline for piece in pieces) - time.monotonic()
         with database_errors(), self._transaction(patience) as connection:
             for piece in pieces:
-                piece.result = piece.work(connection)
+                if not isinstance(piece.work, Applying):
+                    piece.result = piece.work(connection)
+            apply_together(connection, [each.work for each in pieces if isinstance(each.work, Applying)])
 
     @contextlib.contextmanager
     def _transaction(self, patience: float) -> Iterator[Connection]:

@@ -1,18 +1,24 @@
 """Statements that are run very often: made into text once for each kind of database."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ClauseElement, Connection, CursorResult
+from sqlalchemy import ClauseElement, Connection, CursorResult, Insert, Update
 from sqlalchemy.exc import DBAPIError
 
 Parameters = Mapping[str, Any]
 
+_MOST_AT_ONCE = 32
+"""Rows that one statement adds or changes, at most."""
+
 
 class Statement:
-    """One statement with named parameters, all of which its caller gives."""
+    """One statement with named parameters, all of which its caller gives.
+
+    One that changes rows finds each by the parameter `own_id`, by which its condition compares the id.
+    """
 
     def __init__(self, element: ClauseElement) -> None:
         self._element = element
@@ -24,21 +30,51 @@ class Statement:
         return connection.exec_driver_sql(text.text, text.arranged(parameters))
 
     def apply(self, connection: Connection, *rows: Parameters) -> None:
-        """Run it once for each row; it answers nothing."""
+        """Run it for each row; it answers nothing."""
         found = self._text(connection)
-        text, arranged = found.text, [found.arranged(row) for row in rows]
         own = connection.connection.driver_connection
         if not isinstance(own, sqlite3.Connection):
-            if arranged:
-                connection.exec_driver_sql(text, arranged)
+            if rows:
+                connection.exec_driver_sql(found.text, [found.arranged(row) for row in rows])
             return
         # All that SQLAlchemy keeps for a result takes longer than the statement itself.
         try:
-            for row in arranged:
-                own.execute(text, row)
+            for text, parameters in self._together(found, [found.arranged(row) for row in rows]):
+                own.execute(text, parameters)
         except sqlite3.Error as error:
-            told = DBAPIError.instance(text, None, error, sqlite3.Error, True, dialect=connection.dialect)
+            told = DBAPIError.instance(found.text, None, error, sqlite3.Error, True, dialect=connection.dialect)
             raise told from error
+
+    def _together(self, found: "_Text", rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        """Many rows as few statements: each time one is run, its thread waits for all others of Python."""
+        make = self._several(found) if len(rows) > 1 else None
+        if make is None:
+            yield from ((found.text, row) for row in rows)
+            return
+        at, size = 0, _MOST_AT_ONCE
+        while at < len(rows):
+            # Few sizes, so that few texts are read by the database.
+            while size > len(rows) - at:
+                size //= 2
+            if size not in found.several:
+                found.several[size] = make(size)
+            yield found.several[size], [value for row in rows[at : at + size] for value in row]
+            at += size
+
+    def _several(self, found: "_Text") -> Callable[[int], str] | None:
+        """What makes the text for so many rows; None where it is run for each by itself."""
+        if found.order is None or found.own:
+            return None
+        values = f"({', '.join('?' * len(found.order))})"
+        if isinstance(self._element, Insert) and found.text.endswith(f"VALUES {values}"):
+            return lambda size: found.text + f", {values}" * (size - 1)
+        if isinstance(self._element, Update) and found.order[-1] == "own_id":
+            table = self._element.table.description
+            changed = ", ".join(f"{name} = v.column{at}" for at, name in enumerate(found.order[:-1], 1))
+            head = f"UPDATE {table} SET {changed} FROM (VALUES {values}"
+            tail = f") AS v WHERE {table}.id = v.column{len(found.order)}"
+            return lambda size: head + f", {values}" * (size - 1) + tail
+        return None
 
     def _text(self, connection: Connection) -> "_Text":
         dialect = connection.dialect
@@ -59,8 +95,33 @@ class _Text:
     order: Sequence[str] | None
     own: Parameters
     """Parameters that the statement itself gives."""
+    several: dict[int, str] = field(default_factory=dict)
+    """The statement for so many rows."""
 
     def arranged(self, parameters: Parameters) -> Any:
         if self.own:
             parameters = {**self.own, **parameters}
         return dict(parameters) if self.order is None else tuple(parameters[name] for name in self.order)
+
+
+@dataclass(frozen=True)
+class Applying:
+    """A statement and its rows, as a part of a transaction that answers nothing.
+
+    Of those in one transaction no two change the same row.
+    """
+
+    statement: Statement
+    rows: Sequence[Parameters]
+
+    def __call__(self, connection: Connection) -> None:
+        self.statement.apply(connection, *self.rows)
+
+
+def apply_together(connection: Connection, parts: Iterable[Applying]) -> None:
+    """Run parts of a transaction: all rows of a statement at once, in their order."""
+    rows: dict[Statement, list[Parameters]] = {}
+    for part in parts:
+        rows.setdefault(part.statement, []).extend(part.rows)
+    for statement, each in rows.items():
+        statement.apply(connection, *each)

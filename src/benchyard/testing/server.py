@@ -56,7 +56,7 @@ class RunningServer:
         self.data = data
         self.url = ""
         self._options = options
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**_inherited(), **(environment or {})}
         self._port = 0
         self._log = data.with_name(f"{data.name}.log")
         self._process: Process | None = None
@@ -177,6 +177,11 @@ class RunningServer:
             if process.stdout is not None:
                 process.stdout.close()
             self._process = None
+
+
+def _inherited() -> dict[str, str]:
+    """Our environment, but for what would have each server compile all its modules once more."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _first_line(process: Process) -> str:

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
+from benchyard.api.routing import LateRoute
 from benchyard.engine.ids import account_id
 from benchyard.models.accounts import AccountView
 
-router = APIRouter(prefix="/v1/accounts", tags=["accounts"])
+router = APIRouter(prefix="/v1/accounts", tags=["accounts"], route_class=LateRoute)
 
 
 @router.get("/me")

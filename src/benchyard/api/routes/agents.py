@@ -8,12 +8,13 @@ from fastapi import APIRouter, Depends, Request
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.agents.records import AGENT_PREFIX, OWN, PUBLIC
 from benchyard.engine.asked import Asked
 from benchyard.models.agents import AgentDevboxCountsView, AgentListView, AgentRequest, AgentView
 from benchyard.models.pages import Query, Where
 
-router = APIRouter(prefix="/v1/agents", tags=["agents"])
+router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=LateRoute)
 
 
 async def agent_query(query: PageQuery, name: str | None = None, search: str | None = None) -> Query:

@@ -11,6 +11,7 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.jobs.jobs import JOB_PREFIX
 from benchyard.errors import UsageError
@@ -30,7 +31,7 @@ from benchyard.models.jobs import (
 from benchyard.models.trials import TrialListView, TrialState
 from benchyard.reports.jobs import job_view
 
-router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"])
+router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LateRoute)
 
 
 @router.post("", response_model_exclude_none=True)

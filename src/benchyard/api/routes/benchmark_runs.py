@@ -10,6 +10,7 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
 from benchyard.models.pages import Query
@@ -23,7 +24,7 @@ from benchyard.models.runs import (
     RunState,
 )
 
-router = APIRouter(tags=["benchmark runs"])
+router = APIRouter(tags=["benchmark runs"], route_class=LateRoute)
 
 _NOW, _BEFORE = "/v1/benchmark_runs", "/v1/benchmarks/runs"
 

@@ -6,6 +6,7 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
 from benchyard.api.routes.scenarios import OWN, PUBLIC
+from benchyard.api.routing import LateRoute
 from benchyard.engine.definitions.benchmarks import BENCHMARK_PREFIX
 from benchyard.engine.definitions.catalogue import Catalogue
 from benchyard.engine.devboxes import Asked
@@ -19,7 +20,7 @@ from benchyard.models.benchmarks import (
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query
 from benchyard.models.scenarios import ScenarioListView
 
-router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"])
+router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=LateRoute)
 
 
 @router.post("", response_model_exclude_none=True)

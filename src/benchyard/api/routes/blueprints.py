@@ -11,6 +11,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import MetadataFilters, PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.executions import byte_offset
 from benchyard.models.blueprints import (
@@ -23,7 +24,7 @@ from benchyard.models.blueprints import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 
-router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"])
+router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"], route_class=LateRoute)
 
 BLUEPRINT_PREFIX = "bpt_"
 _PRESENT: Where = {"state": "created"}

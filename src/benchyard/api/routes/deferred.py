@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter
 
+from benchyard.api.routing import LateRoute
 from benchyard.engine.launch import INSTEAD_OF_MCP
 from benchyard.errors import NotYet
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=LateRoute, include_in_schema=False)
 
 _VERBS = ["GET", "POST", "DELETE"]
 _PATHS = {

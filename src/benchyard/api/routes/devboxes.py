@@ -8,6 +8,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.pages import PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.models.devboxes import (
     DevboxChange,
@@ -20,7 +21,7 @@ from benchyard.models.devboxes import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues
 
-router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"])
+router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LateRoute)
 
 DEVBOX_PREFIX = "dbx_"
 

@@ -3,9 +3,10 @@
 from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
+from benchyard.api.routing import LateRoute
 from benchyard.models.doctor import DoctorView, FailedMode, MissingCapability
 
-router = APIRouter(prefix="/v1/doctor", tags=["doctor"])
+router = APIRouter(prefix="/v1/doctor", tags=["doctor"], route_class=LateRoute)
 
 
 @router.get("")

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import bytes_stream, event_stream, held
 from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.models.executions import (
     ExecuteRequest,
@@ -23,7 +24,7 @@ from benchyard.models.executions import (
     StreamName,
 )
 
-router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["executions"])
+router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["executions"], route_class=LateRoute)
 
 EXECUTION_PREFIX = "exec_"
 

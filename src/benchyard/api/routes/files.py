@@ -6,10 +6,11 @@ from fastapi.responses import PlainTextResponse
 from benchyard.api.deps import ServicesDep
 from benchyard.api.multipart import received_upload
 from benchyard.api.responses import DevboxFileResponse
+from benchyard.api.routing import LateRoute
 from benchyard.models.executions import ExecutionResultView
 from benchyard.models.files import DownloadRequest, ReadRequest, WriteRequest
 
-router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["files"])
+router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["files"], route_class=LateRoute)
 
 _UPLOAD_SCHEMA = {
     "type": "object",

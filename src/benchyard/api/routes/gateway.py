@@ -6,9 +6,10 @@ from multidict import CIMultiDict
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.model_calls import ModelCall
+from benchyard.api.routing import LateRoute
 from benchyard.gateway.headers import token_of
 
-router = APIRouter(prefix="/gateway", tags=["scenario runs"])
+router = APIRouter(prefix="/gateway", tags=["scenario runs"], route_class=LateRoute)
 
 
 @router.api_route("/{run_id}/{path:path}", methods=["GET", "HEAD", "POST"], include_in_schema=False)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.asked import Asked
 from benchyard.engine.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
 from benchyard.engine.ids import account_id
@@ -21,7 +22,7 @@ from benchyard.models.gateway_configs import (
 from benchyard.models.gateway_doors import GatewayRequest, GatewayTokenView
 from benchyard.models.pages import Query
 
-router = APIRouter(tags=["gateway configs"])
+router = APIRouter(tags=["gateway configs"], route_class=LateRoute)
 
 PATH = "/v1/gateway-configs"
 

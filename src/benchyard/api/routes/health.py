@@ -4,9 +4,10 @@ from typing import Literal
 
 from fastapi import APIRouter, Request
 
+from benchyard.api.routing import LateRoute
 from benchyard.models.base import Model
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=LateRoute)
 
 
 class HealthView(Model):

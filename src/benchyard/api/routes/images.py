@@ -7,6 +7,7 @@ from benchyard.api.archives import archive_response
 from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.models.images import (
     AliasListView,
@@ -22,7 +23,7 @@ from benchyard.models.images import (
     StandInRequest,
 )
 
-router = APIRouter(prefix="/v1/images", tags=["images"])
+router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LateRoute)
 
 _PREFIX = "img_"
 

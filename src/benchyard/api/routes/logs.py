@@ -5,9 +5,10 @@ from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import event_stream
+from benchyard.api.routing import LateRoute
 from benchyard.models.executions import LogsView
 
-router = APIRouter(prefix="/v1/devboxes/{devbox_id}/logs", tags=["logs"])
+router = APIRouter(prefix="/v1/devboxes/{devbox_id}/logs", tags=["logs"], route_class=LateRoute)
 
 
 @router.get("", response_model_exclude_none=True)

@@ -8,9 +8,10 @@ from fastapi.responses import PlainTextResponse
 from benchyard.api.deps import ServicesDep
 from benchyard.api.exposition import CONTENT_TYPE, written
 from benchyard.api.metrics import of_jobs
+from benchyard.api.routing import LateRoute
 from benchyard.errors import StoreError
 
-router = APIRouter(tags=["metrics"])
+router = APIRouter(tags=["metrics"], route_class=LateRoute)
 _log = logging.getLogger(__name__)
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery, narrowed
+from benchyard.api.routing import LateRoute
 from benchyard.engine.network_policies import POLICY_PREFIX
 from benchyard.models.network_policies import (
     NetworkPolicyChange,
@@ -17,7 +18,7 @@ from benchyard.models.network_policies import (
 )
 from benchyard.models.pages import Query
 
-router = APIRouter(prefix="/v1/network-policies", tags=["network policies"])
+router = APIRouter(prefix="/v1/network-policies", tags=["network policies"], route_class=LateRoute)
 
 
 async def _wanted(

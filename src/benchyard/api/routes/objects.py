@@ -13,6 +13,7 @@ from benchyard.api.errors import RangeNotThere, error_response
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.links import UPLOAD_SECONDS, DownloadId, UploadId, signed_link
 from benchyard.api.pages import PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.models.objects import (
     ContentType,
@@ -25,7 +26,7 @@ from benchyard.models.objects import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query, Where
 
-router = APIRouter(tags=["objects"])
+router = APIRouter(tags=["objects"], route_class=LateRoute)
 
 _PRESENT: Where = {"status": [state for state in ObjectState if state != ObjectState.DELETED]}
 _RANGE = re.compile(r"bytes=(?P<first>\d{1,18})-(?P<to>\d{1,18})?|bytes=-(?P<last>\d{1,18})", re.ASCII)

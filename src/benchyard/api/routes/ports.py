@@ -4,11 +4,12 @@ from fastapi import APIRouter, WebSocket
 
 from benchyard.api.deps import services_of
 from benchyard.api.errors import error_response
+from benchyard.api.routing import LateRoute
 from benchyard.api.tunnels.sockets import carry_socket
 from benchyard.api.tunnels.streams import opened
 from benchyard.errors import BenchyardError
 
-router = APIRouter(prefix="/v1/devboxes", tags=["tunnels"])
+router = APIRouter(prefix="/v1/devboxes", tags=["tunnels"], route_class=LateRoute)
 
 
 @router.websocket("/{id}/ports/{port}")

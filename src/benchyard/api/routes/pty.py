@@ -12,12 +12,13 @@ from starlette.websockets import WebSocketDisconnect
 
 from benchyard.api.deps import Services, ServicesDep, services_of
 from benchyard.api.errors import error_response
+from benchyard.api.routing import LateRoute
 from benchyard.engine.passes import check_pass, make_pass
 from benchyard.engine.pty import IDLE_TTL_SECONDS, Session, valid_size
 from benchyard.errors import BenchyardError, Unauthorized, UsageError
 from benchyard.models.pty import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
 
-router = APIRouter(tags=["pty"])
+router = APIRouter(tags=["pty"], route_class=LateRoute)
 
 TUNNEL_SECONDS = 24 * 3600
 TICKET_SECONDS = 300

@@ -9,6 +9,7 @@ from benchyard.api.holding import bytes_stream, held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.links import outside_url
 from benchyard.api.pages import NamedQuery, narrowed
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.engine.runs.scenario_runs import RUN_PREFIX
@@ -24,7 +25,7 @@ from benchyard.models.runs import (
     TraceRequest,
 )
 
-router = APIRouter(prefix="/v1/scenarios", tags=["scenario runs"])
+router = APIRouter(prefix="/v1/scenarios", tags=["scenario runs"], route_class=LateRoute)
 
 
 @router.post("/start_run", response_model_exclude_none=True)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.routing import LateRoute
 from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX
 from benchyard.engine.devboxes import Asked
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query
@@ -19,7 +20,7 @@ from benchyard.models.scenarios import (
     ValidationType,
 )
 
-router = APIRouter(prefix="/v1/scenarios", tags=["scenarios"])
+router = APIRouter(prefix="/v1/scenarios", tags=["scenarios"], route_class=LateRoute)
 
 OWN = {"parent": "own", "status": "active"}
 PUBLIC = {"parent": "public", "status": "active"}

@@ -8,6 +8,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.definitions.custom_scorers import SCORER_PREFIX
 from benchyard.engine.devboxes import Asked
 from benchyard.models.scenarios import (
@@ -18,7 +19,7 @@ from benchyard.models.scenarios import (
     ScorerTrialView,
 )
 
-router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"])
+router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"], route_class=LateRoute)
 
 
 @router.post("")

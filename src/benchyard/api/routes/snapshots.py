@@ -10,6 +10,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.pages import MetadataFilters, PageQuery
+from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 from benchyard.models.snapshots import (
@@ -21,7 +22,7 @@ from benchyard.models.snapshots import (
     SnapshotView,
 )
 
-router = APIRouter(prefix="/v1/devboxes", tags=["disk_snapshots"])
+router = APIRouter(prefix="/v1/devboxes", tags=["disk_snapshots"], route_class=LateRoute)
 
 SNAPSHOT_PREFIX = "snp_"
 _PRESENT: Where = {"status": [each.value for each in SnapshotStatus if each is not SnapshotStatus.DELETED]}

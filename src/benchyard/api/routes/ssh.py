@@ -6,13 +6,14 @@ from fastapi import APIRouter, Request, WebSocket
 
 from benchyard.api.deps import ServicesDep, services_of
 from benchyard.api.errors import error_response
+from benchyard.api.routing import LateRoute
 from benchyard.api.ssh.carrying import spoken
 from benchyard.api.ssh.opening import name_behind
 from benchyard.api.tunnels.sockets import carry_socket
 from benchyard.errors import BenchyardError
 from benchyard.models.ssh import SshKeyView
 
-router = APIRouter(prefix="/v1/devboxes", tags=["ssh"])
+router = APIRouter(prefix="/v1/devboxes", tags=["ssh"], route_class=LateRoute)
 
 
 @router.post("/{id}/create_ssh_key")

@@ -3,9 +3,10 @@
 from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
+from benchyard.api.routing import LateRoute
 from benchyard.models.tunnels import TunnelRequest, TunnelView
 
-router = APIRouter(prefix="/v1/devboxes", tags=["tunnels"])
+router = APIRouter(prefix="/v1/devboxes", tags=["tunnels"], route_class=LateRoute)
 
 
 @router.post("/{id}/enable_tunnel")

@@ -15,6 +15,7 @@ from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 from benchyard.store.events import Events
 from benchyard.store.rows import Putting
+from benchyard.store.statements import Applying, apply_together
 from benchyard.store.tables import TABLES
 
 _MOST_AT_ONCE = 500
@@ -131,10 +132,14 @@ class Ledger:
         every = [change for _, changes, _ in batch for change in changes]
         last = {change.id: change for change in every if isinstance(change, Putting)}
 
+        kept = [each for each in every if not isinstance(each, Putting) or last[each.id] is each]
+
         def work(connection: Connection) -> None:
-            for change in every:
-                if not isinstance(change, Putting) or last[change.id] is change:
+            # New ones first, which others may change.
+            for change in kept:
+                if not isinstance(change, Applying):
                     change(connection)
+            apply_together(connection, [each for each in kept if isinstance(each, Applying)])
 
         error: Exception | None = None
         try:

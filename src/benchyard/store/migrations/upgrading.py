@@ -8,18 +8,13 @@ from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from benchyard.errors import StoreError
 
-# Any number does, as long as nobody else takes it in the same database.
-_LOCK = 7411_0001
-
 
 def upgrade(connection: Connection) -> None:
-    """Upgrade inside the caller's transaction, which on SQLite must already hold the write lock."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    """Upgrade inside the caller's transaction, which must already hold the lock that keeps others out."""
     script = ScriptDirectory(str(Path(__file__).parent))
 
     def steps(revision: Any, _: MigrationContext) -> Sequence[Any]:
