@@ -42,7 +42,9 @@ class Statement:
             for text, parameters in self._together(found, [found.arranged(row) for row in rows]):
                 own.execute(text, parameters)
         except sqlite3.Error as error:
-            told = DBAPIError.instance(found.text, None, error, sqlite3.Error, True, dialect=connection.dialect)
+            told = DBAPIError.instance(
+                found.text, None, error, sqlite3.Error, True, dialect=connection.dialect
+            )
             raise told from error
 
     def _together(self, found: "_Text", rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
