@@ -73,7 +73,7 @@ class Statement:
         if isinstance(self._element, Update) and found.order[-1] == "own_id":
             table = self._element.table.description
             changed = ", ".join(f"{name} = v.column{at}" for at, name in enumerate(found.order[:-1], 1))
-            head = f"UPDATE {table} SET {changed} FROM (VALUES {values}"
+            head = f"UPDATE {table} SET {changed} FROM (VALUES {values}"  # noqa: S608  (names of our own)
             tail = f") AS v WHERE {table}.id = v.column{len(found.order)}"
             return lambda size: head + f", {values}" * (size - 1) + tail
         return None
