@@ -43,7 +43,7 @@ class LateRoute(APIRoute):
         self._options = None
         try:
             _build_models(self.endpoint)
-            super().__init__(self.path, self.endpoint, methods=list(self.methods), **options)
+            super().__init__(self.path, self.endpoint, methods=list(self.methods or ()), **options)
         except BaseException:
             self._options = options
             raise
