@@ -79,11 +79,12 @@ def _entry_points(room: str) -> importlib.metadata.EntryPoints:
 
 
 def _entry_points_in(room: str, path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
-    return _all_entry_points(path).select(group=f"benchyard.{room}")
+    found: importlib.metadata.EntryPoints = _all_entry_points(path).select(group=f"benchyard.{room}")
+    return found
 
 
 @functools.cache
-def _all_entry_points(path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+def _all_entry_points(path: tuple[str, ...]) -> Any:
     """Those of the packages on this path: to read what every package says of itself takes milliseconds."""
     return importlib.metadata.entry_points()
 

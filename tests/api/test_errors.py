@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 from benchyard.api.errors import add_error_handlers, error_response
 from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
+from benchyard.api.routing import LateRoute
 from benchyard.errors import (
     Conflict,
     DevboxGone,
@@ -36,6 +37,8 @@ def small_app(client_seconds: float) -> FastAPI:
     settings = Settings(data=Path("unused"), max_body_bytes=100, client_seconds=client_seconds)
     app = FastAPI(middleware=[Middleware(RequestLog), Middleware(RequestLimits, settings=settings)])
     add_error_handlers(app)
+
+    app.router.route_class = LateRoute
 
     @app.post("/fail")
     async def fail(request: Request) -> None:

@@ -43,7 +43,7 @@ class LateRoute(APIRoute):
         self._options = None
         try:
             _build_models(self.endpoint)
-            super().__init__(self.path, self.endpoint, methods=list(self.methods), **options)
+            super().__init__(self.path, self.endpoint, methods=list(self.methods or ()), **options)
         except BaseException:
             self._options = options
             raise
@@ -51,7 +51,7 @@ class LateRoute(APIRoute):
 
 
 def _build_models(endpoint: Callable[..., Any]) -> None:
-    """Build what it takes and answers: of a model that is not, FastAPI would make half, and tell the log so."""
+    """Build what it takes and answers: of what is not built, FastAPI would make half, and warn of it."""
     for kind in get_type_hints(endpoint).values():
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind.model_rebuild()

@@ -58,7 +58,7 @@ async def read(path: Path, offset: int) -> AsyncGenerator[bytes, None]:
         os.close(descriptor)
 
 
-def size(path: str) -> int:
+def size(path: str | Path) -> int:
     """Bytes in the file; 0 while it does not exist."""
     try:
         return os.stat(path).st_size  # noqa: PTH116  (done for every command)

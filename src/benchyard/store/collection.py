@@ -44,6 +44,9 @@ class Database(Protocol):
     async def write(self, work: Callable[[Connection], R]) -> R:
         """Run a transaction."""
 
+    async def write_whole(self, work: Callable[[Connection], R]) -> R:
+        """Run a transaction that a cancellation does not cut off from whoever asked for it."""
+
 
 class Collection(Generic[T]):
     """The records of one table, newest first."""

@@ -1,5 +1,6 @@
 """How work reaches a database: as plain functions over a connection, the same for every database."""
 
+import asyncio
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -28,9 +29,23 @@ class Connections(ABC):
     async def write(self, work: Callable[[Connection], R]) -> R:
         """Run a transaction: committed when `work` returns, undone when it raises."""
 
+    async def write_whole(self, work: Callable[[Connection], R]) -> R:
+        """The same, with a cancellation delivered after its end: it is written then, or it has failed."""
+        return await until_ended(asyncio.ensure_future(self.write(work)))
+
     @abstractmethod
     async def close(self) -> None:
         """Let go of the database."""
+
+
+async def until_ended(work: "asyncio.Future[R]") -> R:
+    """What becomes of something; a cancellation is delivered after it has ended."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if not work.done():
+            await asyncio.wait([work])
+        raise
 
 
 @contextmanager

@@ -69,6 +69,10 @@ class Store:
         """Run a transaction: committed when `work` returns, undone when it raises; like `read` otherwise."""
         return await self._opened().write(work)
 
+    async def write_whole(self, work: Callable[[Connection], R]) -> R:
+        """Like `write`; a cancellation is delivered when it is written, or has failed."""
+        return await self._opened().write_whole(work)
+
     def _opened(self) -> Connections:
         if self._connections is None:
             raise StoreError("the store is closed; the server is stopping, try again")

@@ -5,14 +5,15 @@ Only for tables that nobody but this process writes, and only through this.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Table
 
 from benchyard.models.base import Record
 from benchyard.store.collection import Collection, Database
+from benchyard.store.connections import until_ended
 
 T = TypeVar("T", bound=Record)
 
@@ -43,7 +44,17 @@ class LiveCollection(Collection[T]):
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
         """Replace a record by what `change` makes of it, with nobody in between; raises NotFound."""
-        return await _whole(self._change(id, change))
+        async with self._lock(id):
+            old = self._known.get(id)
+            if old is None:
+                return await until_ended(asyncio.ensure_future(self._change(id, change)))
+            new = change(old)
+            if new is not old:
+                # Whatever goes wrong, it is read again before anybody believes it.
+                self._known.pop(id, None)
+                await self._database.write_whole(self.rows.putting(new))
+                self._remember(new)
+            return new
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""
@@ -52,17 +63,7 @@ class LiveCollection(Collection[T]):
             await super().delete(id)
 
     async def _change(self, id: str, change: Callable[[T], T]) -> T:
-        async with self._lock(id):
-            old = self._known.get(id)
-            if old is None:
-                return self._remember(await super().change(id, change))
-            new = change(old)
-            if new is not old:
-                # Whatever goes wrong, it is read again before anybody believes it.
-                self._known.pop(id, None)
-                await self._database.write(self.rows.putting(new))
-                self._remember(new)
-            return new
+        return self._remember(await super().change(id, change))
 
     def _lock(self, id: str) -> asyncio.Lock:
         return self._locks.setdefault(id, asyncio.Lock())
@@ -73,13 +74,3 @@ class LiveCollection(Collection[T]):
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return record
-
-
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Await a change; a cancellation is delivered after it, so that what is remembered is what is kept."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise

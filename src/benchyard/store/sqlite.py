@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from benchyard.store.connections import Connections, database_errors
+from benchyard.store.connections import Connections, database_errors, until_ended
 from benchyard.store.sqlite_writer import SqliteWriter
 
 R = TypeVar("R")
@@ -42,6 +42,10 @@ class SqliteConnections(Connections):
 
     async def write(self, work: Callable[[Connection], R]) -> R:
         return await self._writer.write(work, time.monotonic() + _PATIENCE_SECONDS)
+
+    async def write_whole(self, work: Callable[[Connection], R]) -> R:
+        # Not in a task of its own, which takes as long as the work.
+        return await until_ended(self._writer.begin(work, time.monotonic() + _PATIENCE_SECONDS))
 
     async def close(self) -> None:
         await self._writer.close()

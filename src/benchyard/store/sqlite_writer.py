@@ -52,6 +52,10 @@ class SqliteWriter:
 
     async def write(self, work: Callable[[Connection], R], deadline: float) -> R:
         """Run a piece of work; returns when it is on disk."""
+        return await self.begin(work, deadline)
+
+    def begin(self, work: Callable[[Connection], R], deadline: float) -> "asyncio.Future[R]":
+        """Have a piece of work run, whether or not somebody waits for what comes back."""
         if self._is_closed:
             raise StoreError("the store is closed; the server is stopping, try again")
         if self._thread is None:
@@ -64,7 +68,7 @@ class SqliteWriter:
             self._is_busy = True
             # Not at once: what others ask for in the same moment goes with it.
             loop.call_soon(self._hand_over)
-        return await future
+        return future
 
     async def close(self) -> None:
         """Write what waits, and end."""

@@ -42,7 +42,9 @@ class Statement:
             for text, parameters in self._together(found, [found.arranged(row) for row in rows]):
                 own.execute(text, parameters)
         except sqlite3.Error as error:
-            told = DBAPIError.instance(found.text, None, error, sqlite3.Error, True, dialect=connection.dialect)
+            told = DBAPIError.instance(
+                found.text, None, error, sqlite3.Error, True, dialect=connection.dialect
+            )
             raise told from error
 
     def _together(self, found: "_Text", rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -71,7 +73,7 @@ class Statement:
         if isinstance(self._element, Update) and found.order[-1] == "own_id":
             table = self._element.table.description
             changed = ", ".join(f"{name} = v.column{at}" for at, name in enumerate(found.order[:-1], 1))
-            head = f"UPDATE {table} SET {changed} FROM (VALUES {values}"
+            head = f"UPDATE {table} SET {changed} FROM (VALUES {values}"  # noqa: S608  (names of our own)
             tail = f") AS v WHERE {table}.id = v.column{len(found.order)}"
             return lambda size: head + f", {values}" * (size - 1) + tail
         return None
