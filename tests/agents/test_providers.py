@@ -99,6 +99,7 @@ def test_a_key_is_there_as_a_secret_or_as_a_variable() -> None:
     keys = {"anthropic": ["A", "B"], "openai": ["C"]}
     assert missing(keys, set(), set()) == keys
     assert missing(keys, {"B"}, {"C"}) == {}
+    assert missing({**keys, "openai": []}, set(), set()) == {"anthropic": ["A", "B"]}
     assert missing(keys, {f"{providers.STORED_PREFIX}A"}, set()) == {"openai": ["C"]}
     assert missing(keys, {"C"}, {f"{providers.STORED_PREFIX}A"}) == {"anthropic": ["A", "B"]}
 

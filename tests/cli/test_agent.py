@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchyard.cli.agent_list import COLUMNS, listed
 from benchyard.client import Client, Server
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.mounts import AgentMount
@@ -100,6 +101,22 @@ def test_keys_that_nobody_has_are_listed_as_missing(
         assert line.endswith("openai: OPENAI_API_KEY  openai")
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     assert found("codex")["missing_keys"] == {}
+
+
+def test_a_key_that_the_server_needs_not_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    options = ["--driver=fake", "--upstream=openai=http://127.0.0.1:9,no-key"]
+    with (
+        RunningServer(tmp_path / "data", options) as server,
+        Client(Server(server.url, server.key)) as client,
+    ):
+        found = {each.name: each for each in listed(client, None, own=False)}
+    assert found["codex"].missing_keys == {}
+    assert COLUMNS["KEYS"](found["codex"]) == "openai: none needed"
+    assert list(found["goose"].missing_keys or {}) == ["anthropic", "google"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,20 @@ def test_a_wrong_key_is_the_agents_failure_and_says_so(yard: AgentYard) -> None:
     assert "401" in row["failure_reason"]["exception_message"]
 
 
+def test_a_model_that_its_provider_does_not_know_is_the_agents_failure_and_costs_nothing(
+    yard: AgentYard,
+) -> None:
+    script = Script(steps=(Step(status=404, times=100),))
+    with RunningModel([script], key=KEY) as model:
+        job = yard.job(CODEX.config(base_url=model.url, model_name="gpt-of-nobody"), names=SOLVED)
+        row = job.row()
+    assert (row["state"], row["failure_reason"]["kind"]) == ("FAILED", "agent")
+    assert "404" in row["failure_reason"]["exception_message"]
+    usage = job.trials()[0]["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["cost_usd"]) == (0, 0, 0.0)
+    assert usage["model_calls"] == len(model.ledger.calls(titles=True)) > 0
+
+
 def test_a_provider_that_says_to_come_back_later_is_waited_for(yard: AgentYard) -> None:
     steps = [{"status": 429, "retry_after": 1, "times": 2}, {"shell": "true"}, {"text": "Done."}]
     script = Script(steps=tuple(Step.model_validate(each) for each in steps))

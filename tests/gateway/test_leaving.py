@@ -14,7 +14,7 @@ from benchyard.testing.model import RunningModel
 from tests.gateway.station import TOKEN, Station, events, eventually, live, message, streamed
 from tests.testing.model.asking import DIALECTS, body, path
 
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     {"choices": [{"index": 0, "delta": {"content": "well"}, "finish_reason": None}]},
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}},

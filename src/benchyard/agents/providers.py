@@ -72,12 +72,15 @@ def missing(
     """Provider -> the variables any of which would open it, of those that nothing opens yet.
 
     A key may be a secret of that name, a secret made of the caller's variable, or the variable itself.
+    A provider without variables needs none.
     """
 
     def is_there(name: str) -> bool:
         return name in secrets or STORED_PREFIX + name in secrets or name in environment
 
-    return {provider: list(names) for provider, names in keys.items() if not any(map(is_there, names))}
+    return {
+        provider: list(names) for provider, names in keys.items() if names and not any(map(is_there, names))
+    }
 
 
 def _guessed(agent: str, offered: Sequence[str], model: str, upstreams: Collection[str]) -> str:

@@ -52,4 +52,6 @@ def _with_missing(view: AgentView, secrets: set[str], given: set[str]) -> Listed
 
 def told(keys: Mapping[str, list[str]] | None) -> str:
     """Keys in one line."""
-    return "; ".join(f"{provider}: {' or '.join(names)}" for provider, names in (keys or {}).items())
+    return "; ".join(
+        f"{provider}: {' or '.join(names) or 'none needed'}" for provider, names in (keys or {}).items()
+    )

@@ -202,7 +202,7 @@ async def _chunks(incoming: Incoming) -> AsyncIterator[bytes]:
         yield incoming.begun
     while True:
         try:
-            chunk = await incoming.response.content.readany()
+            chunk = await incoming.response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _BrokenOff(f"the provider broke off its answer: {type(error).__name__}") from error
         if not chunk:

@@ -7,6 +7,7 @@ import urllib.request
 from asyncio import timeout
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 import aiohttp
 import certifi
@@ -14,14 +15,14 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from benchyard.gateway import waiting
+from benchyard.gateway.connections import MOST_HEAD_BYTES, Connections
 from benchyard.gateway.grants import Upstream
+from benchyard.gateway.headers import Headers
 from benchyard.gateway.ledger import Account
 from benchyard.gateway.protocol import Options
 from benchyard.gateway.refusals import Refused
 from benchyard.gateway.waiting import Pool
 
-_MOST_HEADER_BYTES = 64 * 1024
-_MOST_REASON_BYTES = 64 * 1024
 _SKIPPED = ("user-agent", "accept", "accept-encoding", "content-type")
 """What the library would add where the agent sent none."""
 
@@ -40,11 +41,48 @@ class Outgoing:
     limited_ms: int = 0
 
 
-@dataclass
-class Incoming:
+class Response(Protocol):
     """An answer whose head has come."""
 
-    response: aiohttp.ClientResponse
+    @property
+    def status(self) -> int:
+        """As HTTP has it."""
+
+    @property
+    def reason(self) -> str | None:
+        """The words beside it."""
+
+    @property
+    def headers(self) -> Headers:
+        """What comes before its body."""
+
+    async def read(self) -> bytes:
+        """What has come of its body; nothing at its end. Raises OSError, aiohttp.ClientError."""
+
+    def release(self) -> None:
+        """Nothing more is read of it."""
+
+    def close(self) -> None:
+        """End its connection."""
+
+
+class _Fetched:
+    """An answer that the library has asked for."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.status = response.status
+        self.reason = response.reason
+        self.headers: Headers = response.headers
+        self.read = response.content.readany
+        self.release = response.release
+        self.close = response.close
+
+
+@dataclass
+class Incoming:
+    """An answer, and what is known of it."""
+
+    response: Response
     begun: bytes = field(default=b"", repr=False)
     """What was read of its body already."""
 
@@ -56,25 +94,28 @@ class Upstreams:
         self._options = options
         self._pools: dict[tuple[str, str | None], Pool] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._connections: Connections | None = None
 
     async def open(self) -> None:
         """Be ready to connect."""
+        options, trust = self._options, _trust()
+        self._connections = Connections(trust, options.connect_seconds, options.first_byte_seconds)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=_trust()),
+            connector=aiohttp.TCPConnector(limit=0, ssl=trust),
             # Cookies of an answer go to its own devbox and nowhere else.
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            max_line_size=_MOST_HEADER_BYTES,
-            max_field_size=_MOST_HEADER_BYTES,
+            max_line_size=MOST_HEAD_BYTES,
+            max_field_size=MOST_HEAD_BYTES,
             timeout=aiohttp.ClientTimeout(
-                total=None,
-                sock_connect=self._options.connect_seconds,
-                sock_read=self._options.first_byte_seconds,
+                total=None, sock_connect=options.connect_seconds, sock_read=options.first_byte_seconds
             ),
         )
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._connections is not None:
+            self._connections.close()
         if self._session is not None:
             await self._session.close()
 
@@ -97,18 +138,9 @@ class Upstreams:
             incoming.response.close()
 
     async def _sent(self, outgoing: Outgoing) -> Incoming:
-        assert self._session is not None
         try:
             async with timeout(self._options.first_byte_seconds + self._options.connect_seconds):
-                response = await self._session.request(
-                    outgoing.method,
-                    outgoing.url,
-                    headers=outgoing.headers,
-                    data=outgoing.body or None,
-                    allow_redirects=False,
-                    skip_auto_headers=_SKIPPED,
-                    proxy=_proxy_for(outgoing.url.scheme, outgoing.url.host or ""),
-                )
+                response = await self._asked(outgoing)
         except TimeoutError as error:
             message = f"the model's provider at {outgoing.url.host} did not answer in time"
             raise Refused("unavailable", message, 504) from error
@@ -118,11 +150,29 @@ class Upstreams:
             raise Refused("unavailable", message) from error
         return Incoming(response)
 
+    async def _asked(self, outgoing: Outgoing) -> Response:
+        assert self._session is not None
+        assert self._connections is not None
+        method, url = outgoing.method, outgoing.url
+        proxy = _proxy_for(url.scheme, url.host or "")
+        if method == "POST" and proxy is None and url.user is None:
+            return await self._connections.ask(method, url, outgoing.headers, outgoing.body)
+        fetched = await self._session.request(
+            method,
+            url,
+            headers=outgoing.headers,
+            data=outgoing.body or None,
+            allow_redirects=False,
+            skip_auto_headers=_SKIPPED,
+            proxy=proxy,
+        )
+        return _Fetched(fetched)
+
 
 async def _is_worth_waiting(outgoing: Outgoing, incoming: Incoming, pool: Pool) -> bool:
     """Whether to ask again after an answer that says to wait; reads the beginning of its body."""
     try:
-        incoming.begun = await incoming.response.content.read(_MOST_REASON_BYTES)
+        incoming.begun = await incoming.response.read()
     except (aiohttp.ClientError, OSError) as error:
         raise Refused("unavailable", f"the provider broke off its answer: {_words(error)}") from error
     told = waiting.seconds_told(incoming.response.headers)

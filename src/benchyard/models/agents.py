@@ -157,7 +157,7 @@ class AgentView(Model):
     installed_versions: list[str] | None = None
     """Of a public one: those that are on the server already; `version` is the one that is run by default."""
     keys: dict[str, list[str]] | None = None
-    """Of a public one: provider -> the variables any of which holds a key for it."""
+    """Of a public one: provider -> the variables any of which holds a key; none where it needs none."""
 
 
 class AgentListView(Model):

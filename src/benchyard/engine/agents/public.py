@@ -1,7 +1,7 @@
 """Public agents as records: what a version of one is, where it comes from, and which are there."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from benchyard import registry
@@ -73,7 +73,9 @@ def installed(kits: Path) -> dict[str, list[str]]:
     return {name: sorted(versions) for name, versions in found.items()}
 
 
-def view(record: RegisteredAgent, versions: Mapping[str, list[str]]) -> AgentView:
+def view(
+    record: RegisteredAgent, versions: Mapping[str, list[str]], keyless: Collection[str] = ()
+) -> AgentView:
     """An agent as the wire shows it; of one that comes with us, also what it needs and what is there."""
     if not record.is_public or record.name not in catalog.names():
         return record.view()
@@ -82,6 +84,9 @@ def view(record: RegisteredAgent, versions: Mapping[str, list[str]]) -> AgentVie
         update={
             "version": agent.default_version,
             "installed_versions": versions.get(record.name, []) if agent.default_version else None,
-            "keys": {provider: list(names) for provider, names in agent.keys.items()} or None,
+            "keys": {
+                provider: [] if provider in keyless else list(names) for provider, names in agent.keys.items()
+            }
+            or None,
         }
     )

@@ -69,7 +69,8 @@ class Agents:
     async def views(self, records: Sequence[RegisteredAgent]) -> list[AgentView]:
         """Agents as the wire shows them."""
         versions = await asyncio.to_thread(public.installed, self._tools.settings.data / "kits")
-        return [public.view(record, versions) for record in records]
+        keyless = self._tools.settings.keyless_upstreams
+        return [public.view(record, versions, keyless) for record in records]
 
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
         """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
