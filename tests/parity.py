@@ -48,7 +48,10 @@ class Noted:
         for item, why in sorted(self.left.items()):
             if item not in self.items:
                 by_reason[why].append(item.removeprefix(f"{name}/"))
-        return [f"- {name}, {len(some)}: {', '.join(some)}: {why}." for why, some in by_reason.items()]
+        return [f"- {name}: {self._told(some)}: {why}." for why, some in by_reason.items()]
+
+    def _told(self, some: list[str]) -> str:
+        return f"all {len(some)}" if len(some) == self.listed else ", ".join(some)
 
 
 def note(
