@@ -91,12 +91,14 @@ def clear() -> None:
 
 
 def noted() -> dict[str, Noted]:
-    """What all tests of a run told, by set."""
+    """What all tests of a run told, by set; of an item that was executed again the last word counts."""
     found: dict[str, Noted] = defaultdict(Noted)
-    for path in sorted(NOTES.glob("*.json")):
+    for path in sorted(NOTES.glob("*.json"), key=lambda each: each.stat().st_mtime):
         told = json.loads(path.read_text())
         one = found[told["set"]]
-        one.items |= set(told["items"])
+        for item in told["items"]:
+            one.items.add(item)
+            one.failed.pop(item, None)
         one.listed = max(one.listed, told["listed"])
         one.failed |= told["failed"]
         one.left |= told["left"]
