@@ -76,12 +76,16 @@ def note(
     (NOTES / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told))
 
 
-def unexpected(oracle: Mapping[str, float | None], nop: Mapping[str, float | None]) -> dict[str, str]:
-    """Item -> its scores, where the oracle has not 1 or doing nothing has not 0."""
+def unexpected(
+    oracle: Mapping[str, float | None],
+    nop: Mapping[str, float | None],
+    declared: Mapping[str, float] | None = None,
+) -> dict[str, str]:
+    """Item -> its scores, where the oracle has not 1, or doing nothing not what is declared, else 0."""
     return {
         name: f"oracle {score}, nop {nop.get(name)}"
         for name, score in oracle.items()
-        if (score, nop.get(name)) != (1.0, 0.0)
+        if (score, nop.get(name)) != (1.0, (declared or {}).get(name, 0.0))
     }
 
 

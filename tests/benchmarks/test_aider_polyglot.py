@@ -130,6 +130,12 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
         read(tmp_path / "work", tmp_path / "work")
 
 
+def test_an_exercise_that_is_to_be_tidied_says_that_doing_nothing_passes(tmp_path: Path) -> None:
+    drafts = [each for each in read(real(tmp_path / "all"), tmp_path / "work") if isinstance(each, Draft)]
+    declared = {each.request.name: each.request.nop_score for each in drafts if each.request.nop_score}
+    assert declared == {"aider-polyglot/javascript-ledger": 1.0}
+
+
 LISTED = 36
 """Exercises in the sample."""
 
@@ -183,7 +189,8 @@ def test_all_real_exercises_are_solved_by_the_oracle_only(
     oracle, nop = (
         {name: passes[1] for name, passes in rewards[agent].items()} for agent in ("oracle", "nop")
     )
-    bad = parity.unexpected(oracle, nop)
+    declared = {each.name.partition("/")[2]: each.nop_score for each in found if each.nop_score}
+    bad = parity.unexpected(oracle, nop, declared)
     parity.note(NAME, list(oracle), LISTED, bad, left)
     assert len(oracle) + len(left) == len(found) == LISTED // len(REAL)
     assert bad == {}
