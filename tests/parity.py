@@ -48,7 +48,10 @@ class Noted:
         for item, why in sorted(self.left.items()):
             if item not in self.items:
                 by_reason[why].append(item.removeprefix(f"{name}/"))
-        return [f"- {name}, {len(some)}: {', '.join(some)}: {why}." for why, some in by_reason.items()]
+        return [f"- {name}: {self._told(some)}: {why}." for why, some in by_reason.items()]
+
+    def _told(self, some: list[str]) -> str:
+        return f"all {len(some)}" if len(some) == self.listed else ", ".join(some)
 
 
 def note(
@@ -73,12 +76,16 @@ def note(
     (NOTES / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told))
 
 
-def unexpected(oracle: Mapping[str, float | None], nop: Mapping[str, float | None]) -> dict[str, str]:
-    """Item -> its scores, where the oracle has not 1 or doing nothing has not 0."""
+def unexpected(
+    oracle: Mapping[str, float | None],
+    nop: Mapping[str, float | None],
+    declared: Mapping[str, float] | None = None,
+) -> dict[str, str]:
+    """Item -> its scores, where the oracle has not 1, or doing nothing not what is declared, else 0."""
     return {
         name: f"oracle {score}, nop {nop.get(name)}"
         for name, score in oracle.items()
-        if (score, nop.get(name)) != (1.0, 0.0)
+        if (score, nop.get(name)) != (1.0, (declared or {}).get(name, 0.0))
     }
 
 
@@ -88,12 +95,14 @@ def clear() -> None:
 
 
 def noted() -> dict[str, Noted]:
-    """What all tests of a run told, by set."""
+    """What all tests of a run told, by set; of an item that was executed again the last word counts."""
     found: dict[str, Noted] = defaultdict(Noted)
-    for path in sorted(NOTES.glob("*.json")):
+    for path in sorted(NOTES.glob("*.json"), key=lambda each: each.stat().st_mtime):
         told = json.loads(path.read_text())
         one = found[told["set"]]
-        one.items |= set(told["items"])
+        for item in told["items"]:
+            one.items.add(item)
+            one.failed.pop(item, None)
         one.listed = max(one.listed, told["listed"])
         one.failed |= told["failed"]
         one.left |= told["left"]

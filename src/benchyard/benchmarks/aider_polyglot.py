@@ -38,6 +38,8 @@ The tests are correct, don't try and change them.
 Fix the code in {file_list} to resolve the errors.
 """
 _WHERE = "\nThe files are in `{folder}`: {paths}\n"
+_TO_BE_TIDIED = frozenset({("javascript", "ledger")})
+"""Exercises whose stub is a program that works and is to be made readable: doing nothing passes the tests."""
 _NEEDS_CRATES = {"gigasecond": "time", "grep": "anyhow", "simple-cipher": "rand"}
 _NEEDS_JARS = {"hangman": "rxjava", "rest-api": "org.json", "mazy-mice": "AssertJ 3.15 or newer"}
 
@@ -94,6 +96,7 @@ def _draft(exercise: Exercise, options: Options) -> Draft:
         scoring_isolation="answer",
         answer_paths=list(exercise.solution),
         scorer_timeout_sec=_TEST_SECONDS,
+        nop_score=1.0 if (exercise.language, exercise.name) in _TO_BE_TIDIED else None,
         tries=_TRIES,
         retry_prompt=f"{{output}}{_FAILED.format(file_list=names)}",
     )
