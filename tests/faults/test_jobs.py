@@ -31,7 +31,7 @@ SHORT = Size(scenarios=2, attempts=3, kills=3)
 
 
 def size(seed: int) -> Size:
-    """A hundred trials and twenty kills with the first seed, some thirty and eight with each of the others."""
+    """A hundred trials and twenty kills with the first seed, thirty and eight with each of the others."""
     if not SEEDS:
         return SHORT
     return Size(5, 10, 20) if seed == 1 else Size(5, 3, 8)
