@@ -4,6 +4,7 @@ Its one argument is the number of a socket. A request is a message with the argu
 a server, and three descriptors: its output, its log, and where its process id and at last its status go.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -12,6 +13,7 @@ import pkgutil
 import selectors
 import socket
 import sys
+from typing import Any
 
 ROOMS = (
     "api",
@@ -75,12 +77,14 @@ def fork_when_asked(asked: socket.socket) -> list[str]:
 
 def _tell_the_end(watched: int, pid: int, teller: int) -> None:
     _pid, status = os.waitpid(pid, 0)
-    os.write(teller, b"%d\n" % os.waitstatus_to_exitcode(status))
+    # A test that failed may have let go of it.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(teller, b"%d\n" % os.waitstatus_to_exitcode(status))
     os.close(teller)
     os.close(watched)
 
 
-def _dressed(request: dict[str, object], output: int, log: int, teller: int) -> list[str]:
+def _dressed(request: dict[str, Any], output: int, log: int, teller: int) -> list[str]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for place, descriptor in enumerate((nothing, output, log)):
         os.dup2(descriptor, place)
@@ -88,7 +92,8 @@ def _dressed(request: dict[str, object], output: int, log: int, teller: int) -> 
     os.close(teller)
     os.environ.clear()
     os.environ.update(request["environment"])
-    return request["arguments"]
+    arguments: list[str] = request["arguments"]
+    return arguments
 
 
 if __name__ == "__main__":

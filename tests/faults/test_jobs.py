@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,20 +15,35 @@ from tests.faults.seeds import SEEDS, seeds
 from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
-KILLS = 20 if SEEDS else 3
-SCENARIOS = 5 if SEEDS else 2
-ATTEMPTS = 10 if SEEDS else 3
 QUICK_SECONDS, LONG_SECONDS = 0.3, 5 if SEEDS else 4
 """The long ones are at work while the server dies, more than once."""
+
+
+class Size(NamedTuple):
+    """Of a job with two agents, and how often its server is killed."""
+
+    scenarios: int
+    attempts: int
+    kills: int
+
+
+SHORT = Size(scenarios=2, attempts=3, kills=3)
+
+
+def size(seed: int) -> Size:
+    """A hundred trials and twenty kills with the first seed, thirty and eight with each of the others."""
+    if not SEEDS:
+        return SHORT
+    return Size(5, 10, 20) if seed == 1 else Size(5, 3, 8)
 
 
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_every_agent_runs_once_however_often_the_server_is_killed(tmp_path: Path, seed: int) -> None:
     with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
-        job = _begun(caller)
+        job = _begun(caller, size(seed))
         follower = Follower(server, job.id)
         follower.start()
-        killer = threading.Thread(target=_kill, args=(server, random.Random(seed)))
+        killer = threading.Thread(target=_kill, args=(server, random.Random(seed), size(seed).kills))
         killer.start()
         job.ended()
         killer.join()
@@ -39,7 +55,7 @@ def test_every_agent_runs_once_however_often_the_server_is_killed(tmp_path: Path
 
 def test_a_job_goes_on_after_a_stop(tmp_path: Path) -> None:
     with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
-        job = _begun(caller, attempts=1)
+        job = _begun(caller, SHORT._replace(attempts=1))
         follower = Follower(server, job.id)
         follower.start()
         job.at_work(2)
@@ -50,15 +66,14 @@ def test_a_job_goes_on_after_a_stop(tmp_path: Path) -> None:
         nothing_is_left(server)
 
 
-def _begun(caller: Caller, attempts: int = ATTEMPTS) -> FaultyJob:
-    scenarios = [scenario(caller) for _number in range(SCENARIOS)]
-    return FaultyJob(
-        caller, scenarios, [counting(QUICK_SECONDS), counting(LONG_SECONDS)], n_attempts=attempts
-    )
+def _begun(caller: Caller, size: Size) -> FaultyJob:
+    scenarios = [scenario(caller) for _number in range(size.scenarios)]
+    agents = [counting(QUICK_SECONDS), counting(LONG_SECONDS)]
+    return FaultyJob(caller, scenarios, agents, n_attempts=size.attempts)
 
 
-def _kill(server: RunningServer, chance: random.Random) -> None:
-    for _number in range(KILLS):
+def _kill(server: RunningServer, chance: random.Random, kills: int) -> None:
+    for _number in range(kills):
         time.sleep(chance.uniform(0.1, 2.5))
         server.kill()
         time.sleep(chance.uniform(0, 0.3))

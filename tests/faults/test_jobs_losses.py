@@ -15,13 +15,13 @@ from tests.faults.caller import Caller, nobody_holds, several_callers
 from tests.faults.chaos import children, kill
 from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.jobs import COUNTED, FaultyJob, Follower, counting, nothing_is_left, scenario
-from tests.faults.seeds import SEEDS, lasting, seeds
+from tests.faults.seeds import lasting, seeds
 from tests.faults.test_database import locked
 from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 MEBIBYTES = 96
-ATTEMPTS = 6 if SEEDS else 4
+ATTEMPTS = 4
 SLEEPING_COUNTED = f"sleep 0.5\n{COUNTED}"
 
 

@@ -15,7 +15,6 @@ from tests.faults.seeds import SEEDS, seeds
 from tests.faults.warm import WarmServer
 from tests.images.archives import PASSWD, layer
 
-DEPTH = 45 if SEEDS else 24
 KILLS = 12 if SEEDS else 5
 FILES = 1000
 _SNAPSHOTS = "/v1/devboxes/disk_snapshots"
@@ -87,17 +86,19 @@ class Chain:
 @pytest.mark.parametrize("seed", seeds())
 def test_a_chain_grows_and_goes_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
+    # Every twentieth is merged with those below it; with the first seed that happens twice.
+    depth = 45 if SEEDS and seed == 1 else 24
     with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         chain = Chain(caller)
         killer.start()
         try:
-            for number in range(DEPTH):
+            for number in range(depth):
                 chain.grow(number)
         finally:
             killer.stop.set()
             killer.join()
-        assert len(chain.made) > DEPTH // 2
+        assert len(chain.made) > depth // 2
         for snapshot, number in (chain.made[0], chain.made[len(chain.made) // 2], chain.made[-1]):
             chain.check(snapshot, number)
         killer = Killer(server, seed + 1)

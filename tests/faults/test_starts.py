@@ -20,7 +20,7 @@ from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 ATTEMPTS = 4
-STARTS = 12 if SEEDS else 5
+STARTS = 8 if SEEDS else 5
 WORK_SECONDS = 4
 MEBIBYTES = 96
 WAITING = "echo begin $$ >> ~/log; until test -f ~/go; do sleep 0.1; done; echo end $$ >> ~/log"

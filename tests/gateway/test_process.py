@@ -86,6 +86,19 @@ def is_alive(pid: int) -> bool:
 
 
 @live
+async def test_it_is_found_though_somebody_removed_its_socket(tmp_path: Path) -> None:
+    async with a_yard(tmp_path / "gateway") as yard:
+        await yard.begin()
+        before = (await yard.gateway.status())["instance"]
+        (yard.folder / protocol.SOCKET).unlink()
+        await yard.gateway.close()
+        await yard.gateway.open()
+        status = await yard.gateway.status()
+        assert (status["instance"], status["grants"]) == (before, ["trial"])
+        assert await yard.ask() == 200
+
+
+@live
 async def test_it_serves_a_devbox_and_tells_what_was_used(tmp_path: Path) -> None:
     async with a_yard(tmp_path / "gateway") as yard:
         await yard.begin()

@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from benchyard.devboxes.parts.channel import Channel
@@ -63,15 +64,30 @@ class Control:
 
     def open(self, listener: socket.socket) -> None:
         """Take connections."""
+        self._shut()
         self._listener = listener
         listener.setblocking(False)
         asyncio.get_running_loop().add_reader(listener.fileno(), self._connect)
 
-    async def close(self) -> None:
-        """Take no more, and finish what was asked for."""
+    def see_to_socket(self, folder: Path) -> None:
+        """Listen anew where somebody removed the socket: a server finds this process by nothing else."""
+        if (folder / protocol.SOCKET).exists():
+            return
+        try:
+            self.open(protocol.bind(folder))
+        except OSError as error:
+            _LOG.warning("the socket is gone and cannot be made anew: %s", error)
+        else:
+            _LOG.warning("the socket was removed; there is a new one")
+
+    def _shut(self) -> None:
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener.fileno())
             self._listener.close()
+
+    async def close(self) -> None:
+        """Take no more, and finish what was asked for."""
+        self._shut()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         for channel in list(self._channels):

@@ -74,12 +74,14 @@ def _serve(folder: Path, options: Options, listener: socket.socket) -> None:
     gc.freeze()
     gc.set_threshold(*_RINGS)
     try:
-        uvloop.run(_work(options, listener, recorder, ledger))
+        uvloop.run(_work(folder, options, listener, recorder, ledger))
     finally:
         logging.shutdown()
 
 
-async def _work(options: Options, listener: socket.socket, recorder: Recorder, ledger: Ledger) -> None:
+async def _work(
+    folder: Path, options: Options, listener: socket.socket, recorder: Recorder, ledger: Ledger
+) -> None:
     upstreams, doors = Upstreams(options), Doors()
     proxy = Proxy(ledger, upstreams, recorder)
     control = Control(ledger, doors, proxy)
@@ -88,7 +90,7 @@ async def _work(options: Options, listener: socket.socket, recorder: Recorder, l
     await upstreams.open()
     control.open(listener)
     try:
-        await _until_unneeded(control, ledger, options.lease_seconds)
+        await _until_unneeded(control, ledger, options.lease_seconds, folder)
     finally:
         await control.close()
         await asyncio.gather(*(ledger.end(each, "the gateway was stopped") for each in ledger.accounts()))
@@ -98,10 +100,11 @@ async def _work(options: Options, listener: socket.socket, recorder: Recorder, l
         _LOG.info("gateway ends")
 
 
-async def _until_unneeded(control: Control, ledger: Ledger, lease_seconds: float) -> None:
+async def _until_unneeded(control: Control, ledger: Ledger, lease_seconds: float, folder: Path) -> None:
     """End what has expired, until the server says so or there is neither a grant nor a server."""
     look = min(_LOOK_SECONDS, lease_seconds)
     while not control.stopped.is_set():
+        control.see_to_socket(folder)
         live = False
         for account in ledger.accounts():
             if account.is_live:
