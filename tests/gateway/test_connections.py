@@ -149,7 +149,8 @@ CLOSING = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
         ),
         ((WELL + b"and more",), False, b"hello", False),
         ((WELL + WELL,), False, b"hello", False),
-        ((b"HTTP/1.1 500\r\nContent-Length: 0\r\n\r\n",), False, b"", True),
+        ((WELL + b"HTTP/1.1 500 \r\n\r\n",), False, b"hello", False),
+        ((b"HTTP/1.1 400\r\nContent-Length: 0\r\n\r\n",), False, b"", True),
     ],
 )
 def test_every_shape_of_an_answer_is_read(
@@ -160,6 +161,7 @@ def test_every_shape_of_an_answer_is_read(
         async with Upstream(saying(*said, ends=ends)) as upstream:
             for _ in range(2):
                 answer = await ask(pool, upstream)
+                assert answer.status < 500
                 assert "x" not in answer.headers
                 assert await whole(answer) == body
             assert upstream.connected == (1 if again else 2)

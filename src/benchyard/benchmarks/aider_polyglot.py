@@ -38,8 +38,8 @@ The tests are correct, don't try and change them.
 Fix the code in {file_list} to resolve the errors.
 """
 _WHERE = "\nThe files are in `{folder}`: {paths}\n"
-_TO_BE_TIDIED = frozenset({("javascript", "ledger")})
-"""Exercises whose stub is a program that works and is to be made readable: doing nothing passes the tests."""
+_PASSED_BY_NOTHING = frozenset({("go", "counter"), ("javascript", "ledger")})
+"""Exercises whose stub passes: one is to be made readable, for the other tests are to be written."""
 _NEEDS_CRATES = {"gigasecond": "time", "grep": "anyhow", "simple-cipher": "rand"}
 _NEEDS_JARS = {"hangman": "rxjava", "rest-api": "org.json", "mazy-mice": "AssertJ 3.15 or newer"}
 
@@ -96,7 +96,7 @@ def _draft(exercise: Exercise, options: Options) -> Draft:
         scoring_isolation="answer",
         answer_paths=list(exercise.solution),
         scorer_timeout_sec=_TEST_SECONDS,
-        nop_score=1.0 if (exercise.language, exercise.name) in _TO_BE_TIDIED else None,
+        nop_score=1.0 if (exercise.language, exercise.name) in _PASSED_BY_NOTHING else None,
         tries=_TRIES,
         retry_prompt=f"{{output}}{_FAILED.format(file_list=names)}",
     )

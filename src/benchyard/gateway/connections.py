@@ -129,21 +129,18 @@ class Connection(asyncio.Protocol):
                 self._error = self._error or ConnectionResetError(_CLOSED)
         self._wake()
 
-    def on_message_begin(self) -> None:
-        if self._has_ended:
-            raise ValueError("more than was asked for")
-
     def on_status(self, status: bytes) -> None:
+        self._check()
         self.reason += status.decode(errors="surrogateescape")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_bytes += len(name) + len(value)
+        self._check()
         self.headers.add(name.decode(errors="surrogateescape"), value.decode(errors="surrogateescape"))
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
-        if self._head_bytes > MOST_HEAD_BYTES:
-            raise ValueError("too long")
+        self._check()
         self.status = self._parser.get_status_code()
         self._has_begun = self.status >= 200
 
@@ -157,6 +154,11 @@ class Connection(asyncio.Protocol):
         if not self._has_begun:
             # It said to go on, or the like: the answer itself follows.
             self.reason, self.headers = "", CIMultiDict()
+
+    def _check(self) -> None:
+        """Raise ValueError, which ends the parsing, for a head that is too long or that nobody asked for."""
+        if self._has_ended or self._head_bytes > MOST_HEAD_BYTES:
+            raise ValueError("no head of an answer")
 
     async def _more(self) -> None:
         """Wait until there is more to tell; raises OSError."""
