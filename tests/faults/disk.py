@@ -64,6 +64,11 @@ class SmallDisk:
                 except OSError:
                     piece //= 2
 
+    def leave(self, mebibytes: int) -> None:
+        """Take every block but some."""
+        self.fill()
+        os.truncate(self._ballast, self._ballast.stat().st_size - mebibytes * _MIB)
+
     def free(self) -> None:
         """Give everything back."""
         self._ballast.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -9,9 +10,10 @@ import pytest
 
 from benchyard.errors import DiskFull, ServerUnreachable
 from benchyard.testing.server import RunningServer
-from tests.faults.caller import ANSWER_SECONDS, nobody_holds, several_callers
+from tests.faults.caller import ANSWER_SECONDS, PATIENCE_SECONDS, nobody_holds, several_callers
 from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.seeds import lasting, seeds
+from tests.faults.test_runs import reached
 from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
 
@@ -73,6 +75,29 @@ def _tide(disk: SmallDisk, seed: int, stop: threading.Event) -> None:
             stop.wait(0.1)
         disk.free()
         stop.wait(choices.uniform(0.3, 1.0))
+
+
+def test_what_was_to_be_put_into_a_devbox_is_not_blamed_for_a_full_disk(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path, "tmpfs", MEBIBYTES) as disk,
+        WarmServer(disk.data, ["--driver", "native"]) as server,
+        several_callers(server, 1) as (caller,),
+    ):
+        made = caller.post("/v1/objects", {"name": "large", "content_type": "binary"}).json()
+        assert caller.put(made["upload_url"], bytes(16 * 1024**2)).status_code == 200
+        assert caller.post(f"/v1/objects/{made['id']}/complete").status_code == 200
+        disk.leave(8)
+        mount = {"type": "object_mount", "object_id": made["id"], "object_path": "~/large"}
+        devbox = caller.post("/v1/devboxes", {"mounts": [mount]}).json()["id"]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "waits for the store" not in server.log:
+            # It has failed by then, which cannot be kept either.
+            assert time.monotonic() < deadline, server.log[-3000:]
+            time.sleep(0.05)
+        disk.free()
+        view = reached(caller, f"/v1/devboxes/{devbox}", "status", "failure")
+        assert view["failure_reason"] == "health_check_failed", view
+        assert "no space left" in view["state_transitions"][-1]["detail"], view
 
 
 def test_a_server_that_finds_its_disk_full_says_so_and_starts_once_there_is_space(tmp_path: Path) -> None:

@@ -13,7 +13,15 @@ from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, nobody_holds, several_callers
 from tests.faults.disk import small_disk
-from tests.faults.jobs import FaultyJob, Follower, command, counting, nothing_is_left, scenario
+from tests.faults.jobs import (
+    PATIENCE_SECONDS,
+    FaultyJob,
+    Follower,
+    command,
+    counting,
+    nothing_is_left,
+    scenario,
+)
 from tests.faults.seeds import SEEDS, seconds, seeds
 from tests.faults.test_runs import reached
 from tests.faults.warm import WarmServer
@@ -44,6 +52,25 @@ def test_a_server_that_is_killed_while_it_starts_begins_nothing_twice(tmp_path: 
         _is_whole(job)
         nothing_is_left(server)
         assert not surprises(server)
+
+
+def test_what_a_start_tries_out_does_not_outlive_a_server_that_is_killed_with_it(tmp_path: Path) -> None:
+    with WarmServer(tmp_path / "data", ["--driver", "native"]) as server:
+        server.stop()
+        for _number in range(STARTS):
+            server.begin()
+            _spin_until(server.data / "driver/probe/work/root/work")
+            server.kill()
+        server.start()
+        # Its groups are not taken for somebody else's either: devboxes have their limits.
+        assert leaks.find(server.data) == []
+
+
+def _spin_until(path: Path) -> None:
+    """Wait for something that is there for some milliseconds only."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, path
 
 
 def test_a_server_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:

@@ -139,6 +139,9 @@ class NativeDriver(HoldingDriver):
         self.mode = mode
         folder = self._folder / "probe"
         layer = folder / "layer"
+        # A server that was killed in this very moment may have left one that runs.
+        await asyncio.to_thread(roll.clear, folder)
+        await asyncio.to_thread(self._cgroups.remove, "probe")
         shutil.rmtree(folder, ignore_errors=True)
         for name in ("proc", "dev", "etc"):
             (layer / name).mkdir(parents=True)

@@ -18,7 +18,7 @@ from benchyard.engine.step_setup import prepare_step
 from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, BuildFailed, InstallFailed, from_os
+from benchyard.errors import BenchyardError, BuildFailed, InstallFailed, StoreError, from_os
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
 
@@ -49,10 +49,12 @@ async def boot(tools: Tools, devbox_id: str, supplies: Supplies) -> Move:
         return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=from_os(error).message)
     try:
         failure = await _prepare(tools, devbox, request)
+    except (StoreError, OSError) as error:
+        # What was to be prepared is not to blame for a disk that is full.
+        told = from_os(error).message if isinstance(error, OSError) else error.message
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=told)
     except BenchyardError as error:
         failure = error.message
-    except OSError as error:
-        failure = from_os(error).message
     if failure:
         tools.note(devbox_id, "setup_commands", failure, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=failure)

@@ -176,10 +176,11 @@ def detect(owner: str) -> Cgroups:
             if hierarchy.version == 2:
                 _delegate(hierarchy)
             _make_parent(parent, hierarchy)
-            probe = parent / "probe"
-            probe.mkdir(exist_ok=True)
-            usable = os.access(probe / "cgroup.procs", os.W_OK)
-            probe.rmdir()
+            # Of no devbox's name: one that a killed server left in a group would keep that from going.
+            tried = parent / "tried"
+            tried.mkdir(exist_ok=True)
+            usable = os.access(tried / "cgroup.procs", os.W_OK)
+            tried.rmdir()
         except OSError:
             continue
         if usable:
