@@ -1,5 +1,6 @@
 """Imports a benchmark into a real server, and has the oracle and one that does nothing run all of it."""
 
+import logging
 from pathlib import Path
 
 from benchyard.cli import importing
@@ -27,6 +28,10 @@ def both(
 ) -> tuple[Scores, Scores]:
     """The scores of the oracle and of nop on what was imported, by the names of the scenarios."""
     oracle, nop = _run(client, made.benchmark.id or "", seconds, at_once).benchmark_outcomes or []
+    for each in (*oracle.scenario_outcomes, *nop.scenario_outcomes):
+        if each.score is None:
+            # Shown with a test that fails: why it has none is nowhere else.
+            logging.getLogger(__name__).warning("%s: %s", each.scenario_name, each.failure_reason)
     return (
         {each.scenario_name: each.score for each in oracle.scenario_outcomes},
         {each.scenario_name: each.score for each in nop.scenario_outcomes},
