@@ -4,6 +4,7 @@ Nearly all of a start is imports, and the tests here start servers by the thousa
 of its own like any other, and does the same from its first line to its end.
 """
 
+import atexit
 import json
 import os
 import select
@@ -19,6 +20,7 @@ from typing import IO
 from benchyard.testing.server import Process, RunningServer
 
 _FORKING = Path(__file__).with_name("forking.py")
+_END_SECONDS = 10.0
 
 
 class WarmServer(RunningServer):
@@ -39,6 +41,15 @@ class _Original:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[there.fileno()],
             )
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        self.asking.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 @cache
