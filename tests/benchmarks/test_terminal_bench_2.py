@@ -65,7 +65,7 @@ ELSEWHERE = {
     "sanitize-git-repo": _GITHUB,
 }
 """Task -> why it needs more than stand-ins and package registries."""
-TIMED = {"portfolio-optimization": "its tests compare speeds, so the machine must do nothing else"}
+TIMED = {"portfolio-optimization": "its tests compare speeds, which this machine does not reach"}
 _WHOLE_SECONDS = 7200.0
 
 
