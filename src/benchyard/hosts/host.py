@@ -32,6 +32,7 @@ from benchyard.hosts.events import Events
 from benchyard.hosts.journal import Entry, Journal
 from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.rooms import HostTies, Rooms
+from benchyard.hosts.unfinished import Unfinished
 from benchyard.hosts.users import ensure_user
 from benchyard.images.store import Image, ImageStore
 
@@ -59,6 +60,7 @@ class Host:
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unfinished = Unfinished()
         self._events = Events()
         self._executions_started = 0
         self._ties = Ties(driver, self._spawn, self._execution_ended, self._execution_started)
@@ -77,6 +79,7 @@ class Host:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._unfinished.ended()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -187,8 +190,7 @@ class Host:
 
     async def stop(self, devbox_id: str, *, keep_disk: bool) -> None:
         """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent."""
-        # It goes on when whoever asked for it goes, and nobody else may begin with the devbox until its end.
-        await asyncio.shield(self._stop(devbox_id, keep_disk=keep_disk))
+        await self._unfinished.whole(self._stop(devbox_id, keep_disk=keep_disk))
 
     async def _stop(self, devbox_id: str, *, keep_disk: bool) -> None:
         async with self._lock(devbox_id):

@@ -1,0 +1,29 @@
+"""What was begun ends, though whoever asked for it has gone."""
+
+import asyncio
+
+import pytest
+
+from benchyard.hosts.unfinished import Unfinished
+
+
+def test_work_whose_asker_has_gone_is_waited_for() -> None:
+    async def live() -> None:
+        unfinished, may_end, ends = Unfinished(), asyncio.Event(), []
+
+        async def work() -> None:
+            await may_end.wait()
+            ends.append("whole")
+
+        asking = asyncio.ensure_future(unfinished.whole(work()))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert ends == []
+        asyncio.get_running_loop().call_later(0.05, may_end.set)
+        await unfinished.ended()
+        assert ends == ["whole"]
+        await unfinished.ended()
+
+    asyncio.run(live())
