@@ -97,7 +97,8 @@ def test_what_cannot_be_built_is_told_once_for_each_reason(benchyard: CommandLin
     told = [line for line in ended.out.splitlines() if "cannot be built here" in line]
     assert len(told) == 1
     assert told[0].startswith("2 cannot be built here: unbuildable/one, unbuildable/two: Dockerfile line 1: ")
-    assert "benchyard image stand-in" in told[0]
+    assert "`benchyard image alias example.test/nowhere:1 NAME`" in told[0]
+    assert "benchyard image stand-in" not in told[0], "none can be made of that"
     assert ended.out.count("not here") == 2
 
 

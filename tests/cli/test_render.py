@@ -49,8 +49,8 @@ def test_very_many_rows_look_like_few(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_markup_and_escapes_of_others_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     show_many(VIEWS[:1], "text", {"NAME": lambda view: "[red]\x1b[31mboo\nhoo[/red]"})
-    assert capsys.readouterr().out.splitlines()[1] == "[red]\ufffd[31mboo\ufffdhoo[/red]"
-    assert clean("tab\there") == "tab here"
+    assert capsys.readouterr().out.splitlines()[1] == "[red]\ufffd[31mboo hoo[/red]"
+    assert clean("tab\there,\n\tand below") == "tab here, and below"
     assert clean(None) == ""
 
 

@@ -23,9 +23,11 @@ from benchyard.images.build import Builder, Built, Log, Recipe
 from benchyard.images.store import Image, ImageStore, Label
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BlueprintStatus
 from benchyard.models.devboxes import DevboxRequest
+from benchyard.models.images import AliasView, ImageImportRequest
 from benchyard.models.objects import ObjectRequest
 from benchyard.models.secrets import SecretRequest
 from tests.engine.yard import run
+from tests.images.archives import PASSWD, layer
 
 PATIENCE_SECONDS = 60.0
 
@@ -307,6 +309,53 @@ def test_an_alias_of_an_image_that_is_gone_does_not_stop_a_dockerfile(
         told = await said(engine)
         assert "names 'gone', which is not there any more" in told
         assert "benchyard image unalias" in told
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
+async def fails(engine: Engine) -> str:
+    """What is said of a build on demand that fails."""
+    with pytest.raises(BuildFailed, match="no such base") as caught:
+        await engine.blueprints.ready("bpt_1")
+    # Times are compared to the millisecond.
+    await asyncio.sleep(0.01)
+    return caught.value.message
+
+
+def test_a_failed_one_on_demand_is_tried_again_once_something_was_brought(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        builder = tools.builder
+        assert isinstance(builder, SmallBuilder)
+        builder.fails = BuildFailed("no such base")
+        await made(engine, dockerfile="FROM x", on_demand=True)
+        assert "tried again" not in await fails(engine)
+        assert "; tried again 10 minutes after that, or with a new image or alias" in await fails(engine)
+        assert len(builder.recipes) == 1, "not tried again for nothing"
+        (tmp_path / "base.tar").write_bytes(layer({"bin/sh": "base", "etc/passwd": PASSWD}))
+        brought = ImageImportRequest(name="base", path=str(tmp_path / "base.tar"))
+        image = await engine.library.import_image(brought, Asked("img_1"))
+        assert "tried again" not in await fails(engine)
+        await engine.library.shelf.set_alias(AliasView(reference="x", image=image.id))
+        assert "tried again" not in await fails(engine)
+        assert len(builder.recipes) == 3
+        await engine.library.shelf.set_alias(AliasView(reference="x", image=image.id))
+        builder.fails = None
+        await engine.blueprints.ready("bpt_1")
+        assert (await engine.blueprints.records.get("bpt_1")).status is _S.BUILD_COMPLETE
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
+def test_a_failed_one_on_demand_is_tried_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        assert isinstance(tools.builder, SmallBuilder)
+        tools.builder.fails = BuildFailed("no such base")
+        await made(engine, dockerfile="FROM x", on_demand=True)
+        await fails(engine)
+        tools.builder.fails = None
+        await fails(engine)
+        monkeypatch.setattr("benchyard.engine.blueprints.AGAIN_SECONDS", 0.005)
+        await engine.blueprints.ready("bpt_1")
 
     run(tmp_path, scenario, "native", SmallBuilder)
 

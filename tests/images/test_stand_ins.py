@@ -3,7 +3,7 @@
 import pytest
 
 from benchyard.errors import UsageError
-from benchyard.images.stand_ins import SUITES, Plan, fitting, plan_of
+from benchyard.images.stand_ins import SUITES, Plan, can_be_made, fitting, plan_of
 
 BULLSEYE, BOOKWORM, TRIXIE = SUITES
 
@@ -26,6 +26,7 @@ BULLSEYE, BOOKWORM, TRIXIE = SUITES
 )
 def test_what_stands_in(reference: str, plan: Plan) -> None:
     assert plan_of(reference) == plan
+    assert can_be_made(reference)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,7 @@ def test_what_stands_in(reference: str, plan: Plan) -> None:
 def test_nothing_stands_in_for_others(reference: str) -> None:
     with pytest.raises(UsageError, match=r"benchyard image alias|not a reference"):
         plan_of(reference)
+    assert not can_be_made(reference)
 
 
 def test_a_python_made_for_a_newer_system_gets_one() -> None:

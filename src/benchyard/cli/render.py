@@ -1,6 +1,7 @@
 """Shows what came back: as text for people, or as the wire's own view in JSON or YAML."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -95,7 +96,8 @@ def write_all(target: BinaryIO, data: bytes) -> None:
 def clean(value: object) -> str:
     """Text that cannot steer a terminal, whatever a devbox or another client put into it."""
     text = "" if value is None else str(value)
-    return "".join(char if char.isprintable() else "\ufffd" for char in text.replace("\t", " "))
+    # A line is one line, whatever was written in several.
+    return "".join(char if char.isprintable() else "\ufffd" for char in re.sub(r"[\t\n]+", " ", text))
 
 
 def size(count: int | None) -> str:

@@ -38,7 +38,9 @@ FIRST_LOOK_SECONDS = 0.2
 LATER_LOOKS_SECONDS = 10.0
 COLLECT_SECONDS = 60.0
 AGAIN_SECONDS = 600.0
-"""After that long a failed build that is needed is tried again: what it could not reach may be there."""
+"""After that long a failed build that is needed is tried again: what it could not reach may be there.
+
+At once where somebody brought an image or an alias since, which is what the failure may have asked for."""
 
 _S = BlueprintStatus
 _log = logging.getLogger(__name__)
@@ -95,9 +97,13 @@ class Blueprints:
         blueprint = await until_kept(partial(self.records.find, blueprint_id))
         if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
             return
-        if _is_over(blueprint):
-            blueprint = await until_kept(partial(self.records.change, blueprint_id, _begun_anew))
+        since = max(self._shelf.changed_ms, now_ms() - round(AGAIN_SECONDS * 1000))
+        if _has_failed_before(blueprint, since):
+            anew = partial(_begun_anew, since=since)
+            blueprint = await until_kept(partial(self.records.change, blueprint_id, anew))
+        again = f"; tried again {AGAIN_SECONDS / 60:.0f} minutes after that, or with a new image or alias"
         if blueprint.status is not _S.FAILED:
+            again = ""
             if blueprint_id not in self._ended:
                 self._start(blueprint_id)
             await self._ended[blueprint_id].wait()
@@ -105,7 +111,7 @@ class Blueprints:
         if blueprint.status is not _S.BUILD_COMPLETE:
             raise BuildFailed(
                 f"the environment could not be built: {blueprint.error_message or 'its build was ended'}; "
-                f"see `benchyard blueprint logs {blueprint_id}`"
+                f"see `benchyard blueprint logs {blueprint_id}`{again}"
             )
 
     async def preview(self, request: BlueprintRequest) -> str:
@@ -314,15 +320,14 @@ def _begun(blueprint: Blueprint) -> Blueprint:
     return blueprint.model_copy(update={"status": _S.PROVISIONING, "attempts": blueprint.attempts + 1})
 
 
-def _begun_anew(blueprint: Blueprint) -> Blueprint:
-    """One whose build failed a while ago, so that it may be tried again."""
+def _begun_anew(blueprint: Blueprint, since: int) -> Blueprint:
+    """One whose build failed before that, so that it is tried again."""
     fields = {"status": _S.QUEUED, "attempts": 0, "failure_reason": None, "error_message": None}
-    return blueprint.model_copy(update=fields) if _is_over(blueprint) else blueprint
+    return blueprint.model_copy(update=fields) if _has_failed_before(blueprint, since) else blueprint
 
 
-def _is_over(blueprint: Blueprint) -> bool:
-    """Whether its build failed so long ago that it may be tried again."""
-    is_old = now_ms() - (blueprint.build_finish_time_ms or 0) > AGAIN_SECONDS * 1000
+def _has_failed_before(blueprint: Blueprint, since: int) -> bool:
+    is_old = (blueprint.build_finish_time_ms or 0) < since
     return blueprint.status is _S.FAILED and is_old and blueprint.state != "deleted"
 
 

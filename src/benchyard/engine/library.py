@@ -55,7 +55,7 @@ class Library:
                 return made
             async with archive_of(self._tools, request.object_id, request.path) as source:
                 view = self._view(await self._tools.images.import_archive(source, label))
-            await self.shelf.keep_within_limit()
+            await self.shelf.arrived()
             return view
 
     async def make_debian(self, request: DebianImageRequest, asked: Asked) -> ImageView:
@@ -65,7 +65,7 @@ class Library:
             if made := await self._made(label):
                 return made
             view = self._view(await make_debian(self._tools.images, request.suite, label))
-            await self.shelf.keep_within_limit()
+            await self.shelf.arrived()
             return view
 
     async def stand_in(self, request: StandInRequest, asked: Asked) -> ImageView:
@@ -78,7 +78,7 @@ class Library:
                 return made
             image = await stand_ins.make(self._tools, plan, label, _silent)
             await self.shelf.set_alias(AliasView(reference=plan.reference, image=image.id))
-            await self.shelf.keep_within_limit()
+            await self.shelf.arrived()
             return self._view(image)
 
     async def pull(self, request: ImagePullRequest, asked: Asked) -> ImageView:
@@ -90,7 +90,7 @@ class Library:
             if made := await self._made(label):
                 return made
             view = self._view(await self._tools.builder.pull(request.reference, label, _silent))
-            await self.shelf.keep_within_limit()
+            await self.shelf.arrived()
             return view
 
     async def _made(self, label: Label) -> ImageView | None:

@@ -1,5 +1,6 @@
 """The store of images as the API keeps it in order: aliases, pins, and the limit on its size."""
 
+from benchyard.engine.journal import now_ms
 from benchyard.engine.tools import Tools
 from benchyard.errors import UsageError
 from benchyard.images.collecting import Collector
@@ -14,6 +15,8 @@ class Shelf:
         folder = tools.settings.data / "images"
         self.collector = Collector(tools.images, folder, tools.trees, tools.builder)
         self.collector.protect(self._live)
+        self.changed_ms = now_ms()
+        """Since when there is what was not to be had before: an image, an alias, or a server begun anew."""
 
     def aliases(self) -> list[AliasView]:
         """Every alias."""
@@ -29,6 +32,7 @@ class Shelf:
                 "import one, or make one with `benchyard image debian`"
             )
         reference = self.collector.aliases.set(asked.reference, asked.image)
+        self.changed_ms = now_ms()
         return AliasView(reference=reference, image=asked.image)
 
     def remove_alias(self, reference: str) -> None:
@@ -59,6 +63,11 @@ class Shelf:
             freed_bytes=done.freed_bytes,
             used_bytes=done.used_bytes,
         )
+
+    async def arrived(self) -> None:
+        """Called after somebody brought an image."""
+        self.changed_ms = now_ms()
+        await self.keep_within_limit()
 
     async def keep_within_limit(self) -> None:
         """Collect, where the server has a limit; called after an image was made."""

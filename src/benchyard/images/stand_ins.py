@@ -76,6 +76,15 @@ def plan_of(reference: str) -> Plan:
     )
 
 
+def can_be_made(reference: str) -> bool:
+    """Whether anything can stand in for this reference."""
+    try:
+        plan_of(reference)
+    except UsageError:
+        return False
+    return True
+
+
 def fitting(plan: Plan, libc: tuple[int, int]) -> Suite:
     """The suite of a plan, or the first after it that programs made with this C library run in."""
     later = SUITES[SUITES.index(plan.suite) :]

@@ -216,6 +216,7 @@ def test_a_base_that_cannot_be_had_says_how_to_bring_it(yard: Yard) -> None:
     assert error.message.startswith("Dockerfile line 2: registry.invalid/nothing:1 cannot be had")
     assert "benchyard image import" in error.message
     assert "benchyard image alias registry.invalid/nothing:1 NAME" in error.message
+    assert "image stand-in" not in error.message, "none can be made of that"
 
 
 def test_a_failed_step_shows_its_line_its_output_and_its_status(yard: Yard) -> None:

@@ -15,6 +15,7 @@ from benchyard.images.builders.plan import Base
 from benchyard.images.dockerfile import Instruction, failed
 from benchyard.images.image import Image
 from benchyard.images.references import normal_reference
+from benchyard.images.stand_ins import can_be_made
 from benchyard.images.store import ImageStore
 
 
@@ -62,11 +63,11 @@ class EngineBases:
             return made
         why = (reason or "it is not there")[:500]
         short = full.removeprefix("docker.io/library/")
+        made = f", or `benchyard image stand-in {short}`, which makes one of Debian's packages"
         message = (
             f"{full} cannot be had from its registry ({why}). Without a network, import it (`docker save`, "
             "then `benchyard image import FILE --name NAME`), or let another image "
-            f"stand in for it: `benchyard image alias {short} NAME`, or `benchyard image stand-in {short}`, "
-            "which makes one of Debian's packages"
+            f"stand in for it: `benchyard image alias {short} NAME`{made if can_be_made(full) else ''}"
         )
         raise BuildFailed(message)
 
