@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from benchyard.cli import importing
+from benchyard.cli import exporting, importing
 from benchyard.cli.importing import Imported, Wish
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView
@@ -36,6 +36,16 @@ def both(
         {each.scenario_name: each.score for each in oracle.scenario_outcomes},
         {each.scenario_name: each.score for each in nop.scenario_outcomes},
     )
+
+
+def exported_again(client: Client, benchmark_id: str, folder: Path) -> Imported:
+    """Export a benchmark whole, and import what was written under a name of its own."""
+    view = client.benchmarks.get(benchmark_id)
+    done = exporting.export_benchmark(client, view, folder, private=True)
+    assert done.refused == []
+    made = importing.imported(client, Wish(str(folder), name=f"{view.name}-again"))
+    assert made.broken == []
+    return made
 
 
 def brought(client: Client, name: str, data: Path, variant: str | None = None) -> Imported:

@@ -124,7 +124,7 @@ def made(folder: Path) -> Repository:
 
 def image(client: Client, root: Path, place: str, *, with_solution: bool = False) -> str:
     """An image of the server with the repository and the runner, as builds leave them; its name."""
-    write_system(root, ("git", "patch"))
+    write_system(root, ("git", "patch", "awk", "base64", "gzip"))
     (root / "opt/tiny").mkdir()
     (root / "opt/tiny/run.py").write_text(RUNNER)
     script = _script(f"{root}{place}")

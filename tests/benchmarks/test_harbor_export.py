@@ -3,10 +3,12 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from benchyard.benchmarks import harbor_export
+from benchyard.benchmarks import harbor_export, harbor_verifiers
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.harbor_images import BASE, Image, Tree, tree_of
 from benchyard.benchmarks.harbor_parts import Parts
@@ -23,10 +25,13 @@ from benchyard.benchmarks.starting_files import StartingFile, command
 from benchyard.cli import exporting
 from benchyard.errors import UsageError
 from benchyard.models.attachments import PackedFile
+from benchyard.models.shipped import Attachments
+from benchyard.scorers import catalog as scorers
+from benchyard.scorers import shipping
 from tests.benchmarks.exports import read, scenario, text, view_of, written
 
 WORK = "/home/user/work"
-PROGRAMS = Programs(graders=exporting._graders())
+PROGRAMS = Programs()
 EASY: dict[str, Any] = {"type": "command_scorer", "command": "test -f done.txt"}
 
 
@@ -34,11 +39,19 @@ def document(tree: Tree) -> dict[str, Any]:
     return tomllib.loads(text(tree.files["task.toml"]))
 
 
-def graded(tmp_path: Path, scorers: list[dict[str, Any]], programs: Programs = PROGRAMS) -> Any:
+def graded(
+    tmp_path: Path,
+    scorers: list[dict[str, Any]],
+    programs: Programs = PROGRAMS,
+    attachments: Attachments | None = None,
+    seconds: float = 60,
+) -> Any:
     """What the tests of an export write, run here in a folder of their own."""
     work, logs = tmp_path / "work", tmp_path / "logs"
     work.mkdir(exist_ok=True)
     view = scenario(scorers, environment_parameters={"working_directory": str(work)})
+    given = [each.scorer for each in view.scoring_contract.scoring_function_parameters]
+    programs = replace(programs, shipped=exporting.shipped_of(given, attachments or {}, seconds))
     tree = harbor_export.made(view, Parts(programs=programs))
     folder = written(tree, tmp_path / "task")
     script = folder / "tests/test.sh"
@@ -101,9 +114,54 @@ def test_graders_are_shipped_with_what_they_expect(
     assert graded(tmp_path, [scorer])["reward"] == 1
 
 
+EXERCISE = {
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.5)\nproject(double NONE)\n"
+    "add_custom_target(test ALL COMMAND sh ${CMAKE_SOURCE_DIR}/test.sh VERBATIM)\n",
+    "double.cpp": "",
+    "test.sh": 'cd "$(dirname "$0")" && [ "$(id -u)" -ne 0 ] && sh double.cpp && [ "$DOUBLED" != no ]\n',
+}
+"""Its solution is a script: what matters is who runs it, and what counts."""
+POLYGLOT = {"type": "polyglot_scorer", "language": "cpp", "exercise": "double", "solution": ["double.cpp"]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [
+        ("echo 'All tests passed (2 assertions in 1 test case)'", 1),
+        ("exit 0", 0),
+        ("echo 'All tests passed (2 assertions in 1 test case)'; exit 1", 0),
+        ("echo ' All tests passed (2 assertions'", 0),
+        ("sleep 100", 0),
+        (None, 0),
+    ],
+)
+def test_exercises_are_shipped_with_their_tests(tmp_path: Path, answer: str | None, reward: int) -> None:
+    if not shutil.which("cmake") or os.geteuid() != 0:
+        pytest.skip("needs cmake, and root who becomes nobody")
+    attached = {"exercise": {name: PackedFile(text.encode()) for name, text in EXERCISE.items()}}
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/test.sh").write_text("echo 'All tests passed (9 assertions in 1 test case)'\n")
+    if answer is not None:
+        (tmp_path / "work/double.cpp").write_text(answer)
+    assert graded(tmp_path, [POLYGLOT], attachments=attached, seconds=5)["reward"] == reward
+
+
+def test_exercises_that_need_the_servers_own_tools_are_refused() -> None:
+    with pytest.raises(UsageError, match="`--variant images`, and export that"):
+        exporting.shipped_of([{**POLYGLOT, "tools": "server"}], {}, 60)
+    with pytest.raises(UsageError, match="attachment 'exercise' is missing"):
+        exporting.shipped_of([POLYGLOT], {}, 60)
+
+
+def test_every_kind_of_scorer_can_be_run_elsewhere() -> None:
+    """A new one has a module below `scorers/shipping`, or a part of its own."""
+    known = {*harbor_verifiers._PARTS, harbor_verifiers.HARBOR, *shipping.types()}
+    assert set(scorers.types()) == known
+
+
 def test_what_only_the_server_grades_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="scorer s0 is of type swe_bench_scorer, which grades on the server"):
-        harbor_export.made(scorers_only({"type": "swe_bench_scorer"}), Parts())
+    with pytest.raises(UsageError, match="scorer s0 is of type other_scorer, which grades on the server"):
+        harbor_export.made(scorers_only({"type": "other_scorer"}), Parts())
     with pytest.raises(UsageError, match="nobody registered the custom scorer 'gone'"):
         harbor_export.made(scorers_only({"type": "custom_scorer", "custom_scorer_type": "gone"}), Parts())
 

@@ -15,6 +15,7 @@ from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import swe_repository
+from tests.benchmarks.executing import both, exported_again
 from tests.benchmarks.swe_repository import FIXED, Repository, graded
 
 NAME = "swe-bench-pro"
@@ -101,6 +102,13 @@ def test_the_solution_resolves_it_and_is_not_in_the_history(
     assert result.score == 1.0, result
     assert result.rewards == {"resolved": 1.0, "fail_to_pass": 1.0, "pass_to_pass": 1.0}
     assert result.facts["tests_from"] == "the patch of the tests"
+
+
+def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: Path) -> None:
+    (made,) = [each for each in client.benchmarks.list(name="tiny-pro") if each.name == "tiny-pro"]
+    oracle, nop = both(client, exported_again(client, made.id, tmp_path / "tasks"))
+    assert list(oracle.values()) == [1.0]
+    assert list(nop.values()) == [0.0]
 
 
 def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:

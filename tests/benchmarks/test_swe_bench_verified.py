@@ -14,7 +14,7 @@ from benchyard.errors import UsageError
 from benchyard.testing.server import RunningServer
 from tests import parity
 from tests.benchmarks import swe_repository
-from tests.benchmarks.executing import executed
+from tests.benchmarks.executing import both, executed, exported_again
 from tests.benchmarks.swe_repository import FIXED, IMAGE, Repository, graded
 
 NAME = "swe-bench-verified"
@@ -67,6 +67,13 @@ def test_the_solution_resolves_it(client: Client, scenario: str, repository: Rep
     assert result.facts["grader"].startswith("swebench 5.")
     assert "flagged" not in result.facts
     parity.note("swe-bench of our own", ["words"], 1)
+
+
+def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: Path) -> None:
+    (made,) = [each for each in client.benchmarks.list(name="tiny-verified") if each.name == "tiny-verified"]
+    oracle, nop = both(client, exported_again(client, made.id, tmp_path / "tasks"))
+    assert list(oracle.values()) == [1.0]
+    assert list(nop.values()) == [0.0]
 
 
 def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:

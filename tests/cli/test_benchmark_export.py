@@ -16,6 +16,8 @@ from benchyard.testing.server import RunningServer
 from tests.benchmarks.exports import contents
 from tests.benchmarks.roots import with_programs
 from tests.benchmarks.tasks import Task, TaskWriter, small_base
+from tests.benchmarks.test_bigcodebench import ROW
+from tests.benchmarks.test_bigcodebench import written as rows
 from tests.cli.conftest import CommandLine
 from tests.cli.test_benchmark_import import outcomes, run_import
 
@@ -84,6 +86,25 @@ def test_quickstart_exported_and_imported_again_scores_the_same(
     for agent, score in (("oracle", 1.0), ("nop", 0.0)):
         told = {item: (each.get("score"), each.get("failure_reason")) for item, each in found[agent].items()}
         assert told == dict.fromkeys(told, (score, None))
+
+
+@pytest.mark.usefixtures("public_base")
+def test_items_whose_packages_are_brought_by_their_tests_score_the_same(
+    benchyard: CommandLine, tmp_path: Path
+) -> None:
+    row = {**ROW, "task_id": "BigCodeBench/9", "code_prompt": "def task_func(numbers):\n"}
+    row |= {"complete_prompt": "def task_func(numbers):\n", "canonical_solution": "    return sum(numbers)\n"}
+    data = rows(tmp_path / "rows.jsonl", row)
+    name = f"bcb-{uuid.uuid4().hex[:8]}"
+    words = ("--variant", "complete-small", "--from", str(data), "--name", name)
+    benchyard.ok("benchmark", "import", "bigcodebench", *words)
+    assert exported(benchyard, name, tmp_path / "again")["refused"] == []
+    made = run_import(benchyard, tmp_path / "again", "--name", f"{name}-again")
+    found = outcomes(benchyard, made["name"], "oracle", "nop")
+    for agent, score in (("oracle", 1.0), ("nop", 0.0)):
+        assert [(each.get("score"), each.get("failure_reason")) for each in found[agent].values()] == [
+            (score, None)
+        ]
 
 
 def test_an_imported_task_is_given_back_as_it_was(

@@ -6,7 +6,7 @@ from benchyard.devboxes.base import Capability
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import bigcodebench_packages as listed
 from benchyard.scorers.base import Verdict
-from benchyard.scorers.bigcodebench import cleaned, expected_tests
+from benchyard.scorers.bigcodebench_job import cleaned, expected_tests
 from benchyard.testing.scorer_contract import Case, Grading, ScorerContract
 from benchyard.testing.yard import Yard, contract
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.scorers import git_answers, patch_chain
+from benchyard.scorers import patch_chain, swe_pro_results
 from benchyard.scorers.base import AS_USUAL, How, Ran, Room
 
 LINES = "".join(f"line {number}\n" for number in range(1, 21))
@@ -119,5 +119,5 @@ def test_one_that_fits_nowhere(folder: Path) -> None:
 def test_binary_parts_are_left_out() -> None:
     text = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n"
     binary = b"diff --git a/p b/p\nindex 0..1\nGIT binary patch\nliteral 1\nxx\n\n"
-    assert git_answers.without_binary(binary + text + binary) == text
-    assert git_answers.without_binary(b"") == b""
+    assert swe_pro_results.without_binary(binary + text + binary) == text
+    assert swe_pro_results.without_binary(b"") == b""

@@ -22,7 +22,7 @@ from benchyard.benchmarks.harbor_tasks import (
     WORKDIR,
     without_canary,
 )
-from benchyard.benchmarks.harbor_verifiers import HARBOR, tests_of
+from benchyard.benchmarks.harbor_verifiers import HARBOR, NEEDS_NETWORK, TEST_SCRIPT, key, tests_of
 from benchyard.benchmarks.writing import slug
 from benchyard.errors import UsageError
 from benchyard.models import references
@@ -64,6 +64,9 @@ class _Maker:
         self.directory = self.environment.working_directory or home_of(self.user)
         self.needs_network = False
         self.solution_env: dict[str, str] = {}
+        self.verifier_user: str | None = None
+        self.verifier_spare = 0.0
+        self.storage_mb: int | None = None
 
     def tree(self) -> Tree:
         """All of it."""
@@ -137,7 +140,12 @@ class _Maker:
                 raise UsageError("its tests are in the image that it is graded in, and cannot be told apart")
             return self.parts.attachments[name]
         found = tests_of(view, contract, self.parts.programs)
-        self.needs_network |= b"\nwork=$(mktemp -d)" in found["test.sh"].content
+        self.needs_network |= NEEDS_NETWORK in found[TEST_SCRIPT].content
+        for each in functions:
+            if shipped := self.parts.programs.shipped.get(key(each.scorer)):
+                self.verifier_user = shipped.user or self.verifier_user
+                self.verifier_spare += shipped.around_sec
+                self.storage_mb = shipped.storage_mb or self.storage_mb
         return found
 
     def _document(self) -> dict[str, Any]:
@@ -222,7 +230,7 @@ class _Maker:
     def _verifier(self) -> dict[str, Any]:
         view, phases = self.view, self._phases()
         functions = view.scoring_contract.scoring_function_parameters
-        seconds = (view.scorer_timeout_sec or SCORER_SECONDS_DEFAULT) * len(functions)
+        seconds = (view.scorer_timeout_sec or SCORER_SECONDS_DEFAULT) * len(functions) + self.verifier_spare
         scoring = Access("open") if self._lends_network else phases.scoring
         scorer = functions[0].scorer
         env = dict(scorer.get("env") or {}) if scorer.get("type") == HARBOR else {}
@@ -230,7 +238,7 @@ class _Maker:
         user = scorer.get("user") if scorer.get("type") == HARBOR else None
         return {
             "timeout_sec": float(min(seconds, SCORER_SECONDS_MAX)),
-            "user": user or self.user.username,
+            "user": user or self.verifier_user or self.user.username,
             "environment_mode": "separate" if self._is_separate else None,
             **self._network(scoring, phases.setup),
             "env": env or None,
@@ -246,7 +254,7 @@ class _Maker:
         env = {**(self.environment.environment_variables or {}), **{name: f"${{{name}}}" for name in needed}}
         return {
             "docker_image": self.parts.image.prebuilt if self.parts.image else None,
-            **_size(self.environment.launch_parameters or LaunchParameters()),
+            **_size(self.environment.launch_parameters or LaunchParameters(), self.storage_mb),
             **self._network(self._phases().setup),
             "workdir": self.directory,
             "env": env or None,
@@ -267,14 +275,14 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _size(launch: LaunchParameters) -> dict[str, Any]:
+def _size(launch: LaunchParameters, storage_mb: int | None) -> dict[str, Any]:
     if launch.resource_size_request is not Size.CUSTOM_SIZE:
-        return {}
+        return {"storage_mb": storage_mb}
     memory, disk = launch.custom_gb_memory, launch.custom_disk_size
     return {
         "cpus": launch.custom_cpu_cores,
         "memory_mb": memory * _MB if memory else None,
-        "storage_mb": disk * _MB if disk else None,
+        "storage_mb": max(disk * _MB, storage_mb or 0) if disk else storage_mb,
     }
 
 

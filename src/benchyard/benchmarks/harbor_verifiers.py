@@ -10,11 +10,10 @@ from typing import Any
 from benchyard.errors import UsageError
 from benchyard.models.attachments import PackedFile
 from benchyard.models.scenarios import ScenarioView, ScoringContract, ScoringFunction
+from benchyard.models.shipped import PythonNeeds, Shipped
 
 TEST_SCRIPT = "test.sh"
 HARBOR = "harbor_scorer"
-GRADED = ("aime_scorer", "arc_scorer", "gpqa_scorer", "replication_scorer")
-"""Those whose grader is a program of the standard library that can be shipped."""
 UV_INSTALLER = "https://astral.sh/uv/0.9.5/install.sh"
 _PROGRAM = 0o755
 _MOST_VARIABLE_BYTES = 96 * 1024
@@ -25,6 +24,7 @@ tests=$(cd -- "$(dirname -- "$0")" && pwd) || exit 1
 logs=/logs/verifier
 {directory}
 mkdir -p "$logs" && rm -f "$logs/reward.json" "$logs/reward.txt" && : > "$logs/scores" || exit 1
+work=$(mktemp -d) || exit 1
 export BASH_ENV= ENV=
 
 fail() {{ echo "$1" >&2; exit 1; }}
@@ -47,14 +47,30 @@ printed() {{
         printf "%.9g", line + 0 }}' "$logs/$1.out") || fail "$1: its last line is no number from 0 to 1"
     scored "$1" "$2" "$score"
 }}
+# NAME WEIGHT MAIN: the rewards that were printed as JSON.
+rewarded() {{
+    "$python" -I -X utf8 "$tests/scorers/tell.py" "$logs/$1.out" "$3" "$1" "$2" >> "$logs/scores" ||
+        fail "$1: it was not graded"
+}}
+"""
+_TELL = """\
+import json, sys
+found = json.load(open(sys.argv[1]))
+for name, value in found.items():
+    if name != sys.argv[2]:
+        print("also", name, repr(float(value)))
+print("score", sys.argv[3], sys.argv[4], repr(float(found[sys.argv[2]])))
 """
 _UV = f"""\
 command -v uv > /dev/null 2>&1 || {{
     curl -LsSf {UV_INSTALLER} | sh
     . "$HOME/.local/bin/env"
 }}
-work=$(mktemp -d) || exit 1
+# Not in root's home, which others cannot read.
+export UV_PYTHON_INSTALL_DIR="$work/pythons"
 """
+NEEDS_NETWORK = b"\ncommand -v uv "
+"""What stands in a script that fetches what it needs."""
 _TAIL = """
 awk '$1 == "score" { total += $3 * $4 }
     $1 == "score" && several && $2 != "reward" { all = all sprintf(", \\"%s\\": %s", $2, $4) }
@@ -66,21 +82,13 @@ rm -f "$logs/scores"
 
 
 @dataclass(frozen=True)
-class PythonNeeds:
-    """What a script asks for, in its head and beside it."""
-
-    version: str | None = None
-    requirements: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Programs:
     """What scorers are made of that does not stand in their fields."""
 
     custom: Mapping[str, str] = field(default_factory=dict)
     """Type of a registered scorer -> its script."""
-    graders: Mapping[str, tuple[bytes, str]] = field(default_factory=dict)
-    """Type -> the program that grades, and its main reward."""
+    shipped: Mapping[str, Shipped] = field(default_factory=dict)
+    """Key of a scorer of a public benchmark -> how it is run elsewhere."""
     pythons: Mapping[str, PythonNeeds] = field(default_factory=dict)
     """Text of a Python script -> what it asks for."""
     ast_grep: str = "ast-grep-cli"
@@ -130,15 +138,17 @@ def tests_of(view: ScenarioView, contract: ScoringContract, programs: Programs) 
     return {TEST_SCRIPT: PackedFile(script.encode(), _PROGRAM), **made.files}
 
 
-def is_exportable(type: str) -> bool:
-    """Whether a scorer of this type can be run elsewhere."""
-    return type in _PARTS or type == HARBOR
+def key(scorer: Mapping[str, Any]) -> str:
+    """What a scorer is found by."""
+    return json.dumps(scorer, sort_keys=True)
 
 
 def _part(made: _Tests, function: ScoringFunction) -> str:
     type = str(function.scorer.get("type", ""))
     if type == HARBOR:
         raise UsageError(f"scorer {function.name}: a {HARBOR} beside others cannot be exported")
+    if key(function.scorer) in made.programs.shipped:
+        return f"# {function.name}\n{_shipped(made, function)}"
     if type not in _PARTS:
         raise UsageError(
             f"scorer {function.name} is of type {type}, which grades on the server only: what it needs is "
@@ -239,27 +249,16 @@ def _ast_grep(made: _Tests, function: ScoringFunction) -> str:
     )
 
 
-def _graded(made: _Tests, function: ScoringFunction) -> str:
-    type, name = str(function.scorer["type"]), function.name
-    if type not in made.programs.graders:
-        raise UsageError(f"scorer {name}: the grader of {type} is not here")
-    program, main = made.programs.graders[type]
-    grader = made.add(f"graders/{type.removesuffix('_scorer')}.py", program)
-    expected = made.add(f"graders/{name}.json", json.dumps(function.scorer["expected"], ensure_ascii=False))
-    answer = shlex.quote(str(function.scorer["path"]))
-    python = f'"$work/{name}/bin/python" -I -X utf8'
-    tell = (
-        "import json, sys\nfound = json.load(open(sys.argv[1]))\n"
-        "for name, value in found.items():\n"
-        "    print('also', name, repr(float(value))) if name != sys.argv[2] else None\n"
-        "print('score', sys.argv[3], sys.argv[4], repr(float(found[sys.argv[2]])))\n"
-    )
-    reader = made.add("graders/tell.py", tell)
-    return (
-        f"{_python(made, name, PythonNeeds())}{_run(name, f'{python} {grader} {expected} {answer}')}"
-        f'told {name}\n{python} {reader} "$logs/{name}.out" {main} {name} {function.weight!r} '
-        f'>> "$logs/scores" || fail "{name}: it was not graded"\n'
-    )
+def _shipped(made: _Tests, function: ScoringFunction) -> str:
+    name = function.name
+    given = made.programs.shipped[key(function.scorer)]
+    for path, file in given.files.items():
+        made.add(f"scorers/{name}/{path}", file.content, file.mode)
+    made.add("scorers/tell.py", _TELL)
+    head = f'name={shlex.quote(name)} weight={function.weight!r} own="$tests/scorers/{name}"\n'
+    if given.python is not None:
+        head += f'{_python(made, name, given.python)}python="$work/{name}/bin/python"\n'
+    return head + given.script
 
 
 _PARTS: Mapping[str, Callable[[_Tests, ScoringFunction], str]] = {
@@ -269,5 +268,4 @@ _PARTS: Mapping[str, Callable[[_Tests, ScoringFunction], str]] = {
     "test_based_scorer": _test_based,
     "custom_scorer": _custom,
     "ast_grep_scorer": _ast_grep,
-    **dict.fromkeys(GRADED, _graded),
 }

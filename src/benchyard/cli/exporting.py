@@ -2,7 +2,7 @@
 
 import io
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,7 @@ from benchyard.benchmarks.harbor_file import NAME
 from benchyard.benchmarks.harbor_images import Image, Tree, tree_of
 from benchyard.benchmarks.harbor_parts import Parts
 from benchyard.benchmarks.harbor_tasks import HarborOptions
-from benchyard.benchmarks.harbor_verifiers import GRADED, Programs, PythonNeeds
+from benchyard.benchmarks.harbor_verifiers import Programs, key
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.writing import slug
 from benchyard.cli.names import policy_named
@@ -27,11 +27,11 @@ from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile, unpacked
 from benchyard.models.benchmarks import BenchmarkView
-from benchyard.models.scenarios import ScenarioView
-from benchyard.scorers.graders import aime, arc, gpqa, replication
+from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
+from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
+from benchyard.scorers import shipping
 from benchyard.scorers.python_script import PythonScriptConfig
 
-_GRADERS = dict(zip(GRADED, (aime, arc, gpqa, replication), strict=True))
 _AST_GREP = "ast-grep-cli"
 _CANARY = "<!-- canary: items of {} must not be published in plain text, nor learned from -->"
 _UNEXPORTABLE = (
@@ -128,7 +128,6 @@ class _Exporter:
         self._client = client
         self._private = private
         self._images: dict[str, Image] = {}
-        self._programs = Programs(graders=_graders(), ast_grep=_ast_grep())
 
     def write(self, view: ScenarioView, folder: Path) -> Tree:
         """Write a scenario's task folder; nothing is left of one that cannot be exported."""
@@ -162,15 +161,16 @@ class _Exporter:
         image = self._image(environment.blueprint_id) if environment and environment.blueprint_id else None
         scoring = self._image(view.scoring_blueprint_id) if view.scoring_blueprint_id else None
         steps = {each.name: self._archive(each.files) for each in view.steps or [] if each.files}
+        attachments = {name: self._archive(id) for name, id in (view.attachments or {}).items()}
         public = view.metadata.get(PUBLIC_KEY)
         is_secret = public in catalog.names() and catalog.load(str(public)).about.not_for_publication
         return Parts(
             image=image,
             scoring_image=scoring,
             phases=self._phases(view),
-            attachments={name: self._archive(id) for name, id in (view.attachments or {}).items()},
+            attachments=attachments,
             step_files=steps,
-            programs=self._programs_of(view),
+            programs=self._programs_of(view, attachments),
             canary=view.metadata.get("canary") or (_CANARY.format(public) if is_secret else None),
         )
 
@@ -232,7 +232,7 @@ class _Exporter:
         hosts = (*egress.allowed_hostnames, *(each.cidr for each in egress.allowed_cidrs))
         return Access("allow-list", hosts) if hosts else Access("none")
 
-    def _programs_of(self, view: ScenarioView) -> Programs:
+    def _programs_of(self, view: ScenarioView, attachments: Attachments) -> Programs:
         contracts = [view.scoring_contract, *(each.scoring_contract for each in view.steps or [])]
         scorers = [each.scorer for one in contracts if one for each in one.scoring_function_parameters]
         custom = {}
@@ -245,17 +245,27 @@ class _Exporter:
             for each in scorers
             if each.get("type") == "python_script_scorer"
         }
-        return Programs(custom, self._programs.graders, pythons, self._programs.ast_grep)
+        return Programs(
+            custom, shipped_of(scorers, attachments, view.scorer_timeout_sec), pythons, _ast_grep()
+        )
+
+
+def shipped_of(
+    scorers: Iterable[Mapping[str, Any]], attachments: Attachments, seconds: float | None
+) -> dict[str, Shipped]:
+    """Of scorers, those of public benchmarks, as they are run elsewhere."""
+    known = shipping.types()
+    return {
+        key(each): shipping.shipped(each, attachments, seconds or SCORER_SECONDS_DEFAULT)
+        for each in scorers
+        if each.get("type") in known
+    }
 
 
 def _python_needs(scorer: Mapping[str, Any]) -> PythonNeeds:
     config = PythonScriptConfig.model_validate(dict(scorer))
     version = config.python()
     return PythonNeeds(str(version) if version is not None else None, config.requirements())
-
-
-def _graders() -> dict[str, tuple[bytes, str]]:
-    return {type: (Path(str(each.__file__)).read_bytes(), each.MAIN) for type, each in _GRADERS.items()}
 
 
 def _ast_grep() -> str:

@@ -1,6 +1,5 @@
 """An answer of BigCodeBench, graded by its unit tests as the official harness does it."""
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -11,16 +10,20 @@ from pydantic import Field
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model, ShortText, WireFloat
+from benchyard.scorers import (
+    bigcodebench_job,
+    bigcodebench_runner,
+    fields,
+    packages,
+    python_kit,
+    pythons,
+    score,
+)
 from benchyard.scorers import bigcodebench_packages as listed
-from benchyard.scorers import bigcodebench_runner, fields, packages, python_kit, pythons, score
 from benchyard.scorers.base import Context, How, Room, Scorer, Verdict
 
 TIME_LIMIT_SEC = 240.0
-_SPARE_SEC = 1.0
-_LIMITS = {"RLIMIT_AS": 30 * 1024**3, "RLIMIT_DATA": 30 * 1024**3, "RLIMIT_STACK": 10 * 1024**2}
-_MOST_ANSWER_BYTES = 1024**2
 _MOST_FACT = 4000
-_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 _MISSING = re.compile(r"No module named '([A-Za-z0-9_]+)")
 
 Text = Annotated[str, Field(max_length=fields.MOST_SCRIPT_BYTES)]
@@ -47,8 +50,7 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
 
     def __init__(self, config: BigcodebenchConfig, context: Context) -> None:
         super().__init__(config, context)
-        given = config.modules
-        self._packages = tuple(listed.PINS) if given is None else listed.of_modules(given)
+        self._packages = packages_of(config)
         self._python: Kit | None = None
         self._program = ""
         self._facts: dict[str, str] = {}
@@ -80,11 +82,12 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
     async def score(self, room: Room) -> Verdict:
         if self._python is None:
             raise ScorerFailed("the Python of this scorer was not made ready")
-        content = await room.fetch(self.config.answer, _MOST_ANSWER_BYTES)
+        content = await room.fetch(self.config.answer, bigcodebench_job.MOST_ANSWER_BYTES)
         if content is None:
             return Verdict(0.0, f"there is no {self.config.answer}", self._facts)
         program = await room.keep("run.py", Path(bigcodebench_runner.__file__).read_bytes())
-        job = await room.keep("job.json", json.dumps(self._job(content)).encode())
+        told = bigcodebench_job.job(self.config.model_dump(), content)
+        job = await room.keep("job.json", json.dumps(told).encode())
         environment = {**python_kit.environment(self._python.target), "MPLBACKEND": "agg"}
         # Root only waits, and becomes nobody before anything of the answer runs.
         ran = await room.run(
@@ -97,16 +100,6 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         except (ValueError, IndexError) as error:
             raise score.failed("the answer could not be run in this room", ran) from error
         return self._judged(said)
-
-    def _job(self, content: bytes) -> dict[str, Any]:
-        solution = cleaned(content.decode(errors="replace"), self.config.entry_point)
-        return {
-            "code": f"{self.config.code_prompt}\n    pass\n{solution}",
-            "test": self.config.test,
-            "expected": expected_tests(self.config.test),
-            "seconds": self.config.time_limit_sec + 2 * _SPARE_SEC,
-            "limits": _LIMITS,
-        }
 
     def _judged(self, said: dict[str, Any]) -> Verdict:
         bad = said.get("bad", [])
@@ -125,39 +118,13 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         return sorted(found - {*self._packages, *listed.WITHOUT_WHEELS})
 
 
+def packages_of(config: BigcodebenchConfig) -> tuple[str, ...]:
+    """The names of the packages that an item is run with."""
+    return tuple(listed.PINS) if config.modules is None else tuple(listed.of_modules(config.modules))
+
+
 async def _python() -> pythons.Python:
     try:
         return await pythons.choose(listed.PYTHON)
     except ScorerFailed:
         return await pythons.choose(None)
-
-
-def cleaned(text: str, entry_point: str) -> str:
-    """The code of an answer: itself, or what stands in a fence of a text that is no code."""
-    if _is_code(text):
-        return text
-    blocks = _FENCED.findall(text)
-    defining = [
-        block for block in blocks if re.search(rf"^\s*(async )?def {re.escape(entry_point)}\b", block, re.M)
-    ]
-    return next(iter(defining or blocks), text)
-
-
-def expected_tests(test: str) -> list[str]:
-    """The tests that the class `TestCases` has of its own: all of them must run."""
-    try:
-        body = ast.parse(test).body
-    except (SyntaxError, ValueError):
-        return []
-    classes = [each for each in body if isinstance(each, ast.ClassDef) and each.name == "TestCases"]
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    methods = [each.name for one in classes[-1:] for each in one.body if isinstance(each, kinds)]
-    return sorted({name for name in methods if name.startswith("test")})
-
-
-def _is_code(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True

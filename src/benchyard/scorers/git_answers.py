@@ -1,11 +1,10 @@
 """Answers that are changes of a git repository: drawn as a diff, told apart from what was there, applied.
 
 The `.git` that commands work with is the image's own (`answer_excludes` sees to that), so nothing that was
-done to hooks, configuration or history of the devbox counts or runs. Configuration comes from `_ALONE` only.
+done to hooks, configuration or history of the devbox counts or runs. Configuration comes from `ALONE` only.
 """
 
 import posixpath
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ MOST_PATCH_BYTES = 32 * 1024**2
 MOST_PATHS_BYTES = 4 * 1024**2
 ROOT = "root"
 
-_ALONE = {
+ALONE = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_SYSTEM": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -37,10 +36,8 @@ _ALONE = {
     "LC_ALL": "C",
 }
 """Git as it comes, whatever an image or a home says."""
-_DIFF = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
+DIFF = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 _WORK = "/run/benchyard-git"
-_SECTION = re.compile(rb"(?=^diff --git )", re.MULTILINE)
-_BINARY = re.compile(rb"^(Binary files .* differ|GIT binary patch)$", re.MULTILINE)
 _SETUP_NAMES = frozenset(
     (
         *("conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "noxfile.py"),
@@ -65,7 +62,7 @@ async def draw(room: Room) -> Drawn:
     """The difference of the repository in the working directory; new files are in it, ignored ones not."""
     added = await run(room, ("git", "add", "--all", "--ignore-errors", "--", "."))
     trouble = "" if added.exit_status == 0 else f"git add: {_last_line(added)}"
-    found = await run(room, ("git", *_DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
+    found = await run(room, ("git", *DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
     if added.timed_out or found.timed_out:
         return Drawn(None, "git took longer than the scorer has")
     if found.exit_status != 0:
@@ -102,7 +99,7 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
             # Whether it applies at all is told by the chain.
             return drawn
     trees = [(await _sure(room, "write-tree", env=index)).stdout.decode().strip() for index in (began, left)]
-    return (await _sure(room, *_DIFF, *trees, most=MOST_PATCH_BYTES)).stdout
+    return (await _sure(room, *DIFF, *trees, most=MOST_PATCH_BYTES)).stdout
 
 
 async def changed_paths(room: Room, patch_file: str) -> list[str]:
@@ -118,11 +115,6 @@ def flagged(paths: Iterable[str], tests: Iterable[str]) -> list[str]:
     return [path for path in paths if path in own or posixpath.basename(path) in _SETUP_NAMES]
 
 
-def without_binary(patch: bytes) -> bytes:
-    """A patch without its binary parts."""
-    return b"".join(part for part in _SECTION.split(patch) if part.strip() and not _BINARY.search(part))
-
-
 async def run(
     room: Room,
     argv: Sequence[str],
@@ -130,7 +122,7 @@ async def run(
     most: int = MOST_OUTPUT_BYTES,
 ) -> Ran:
     """A command over the repository, as root, with nothing but our own configuration of git."""
-    return await room.run(argv, How(env={**_ALONE, **(env or {})}, user=ROOT, most_output=most))
+    return await room.run(argv, How(env={**ALONE, **(env or {})}, user=ROOT, most_output=most))
 
 
 async def _sure(

@@ -1,6 +1,5 @@
 """SWE-Bench Pro: the answer's patch on a pristine checkout, the item's own script and parser."""
 
-import json
 import re
 import shlex
 
@@ -11,14 +10,13 @@ from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.attachments import unpacked
 from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
-from benchyard.scorers import git_answers, python_kit, pythons, score
+from benchyard.scorers import git_answers, python_kit, pythons, score, swe_pro_results
 from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
 from benchyard.scorers.swe_bench import Answer, drawn_answer, flag
 from benchyard.scorers.swebench_grading import Grade
 
 _MOST_LOG_BYTES = 64 * 1024**2
 _MOST_RESULT_BYTES = 32 * 1024**2
-_PASSED = "PASSED"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\b")
 _PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
 """The result goes out by what the host keeps, not by a file that tests could have written."""
@@ -79,7 +77,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
 
     async def _applied(self, room: Room, answer: Answer, spec: SweBenchProTests) -> None:
         """Apply the text parts of the patch; as in the official harness, tests run either way."""
-        text = git_answers.without_binary(answer.patch)
+        text = swe_pro_results.without_binary(answer.patch)
         if text != answer.patch:
             answer.facts["binary_parts"] = "left out"
         path = await room.keep("patch.diff", text)
@@ -135,11 +133,15 @@ async def _tests_restored(room: Room, answer: Answer, spec: SweBenchProTests, te
 
 async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> Ran:
     path = await room.keep("run_script.sh", script)
-    tests = shlex.quote(",".join(spec.tests_to_run))
-    lines = [*map(_export, spec.env_lines), f"exec bash {shlex.quote(path)} {tests}", ""]
-    entry = await room.keep("entry.sh", "\n".join(lines).encode())
+    kept = await room.keep("entry.sh", entry(spec, shlex.quote(path)).encode())
     how = How(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
-    return await room.run(("/bin/bash", "--noprofile", "--norc", entry), how)
+    return await room.run(("/bin/bash", "--noprofile", "--norc", kept), how)
+
+
+def entry(spec: SweBenchProTests, script: str) -> str:
+    """What runs the item's script, which a shell finds by this word."""
+    tests = shlex.quote(",".join(spec.tests_to_run))
+    return "\n".join([*map(_export, spec.env_lines), f"exec bash {script} {tests}", ""])
 
 
 def _export(line: str) -> str:
@@ -154,24 +156,16 @@ def _export(line: str) -> str:
 def _passed(ran: Ran) -> set[str] | None:
     if ran.exit_status != 0 or ran.truncated or not ran.stdout.strip():
         return None
-    try:
-        tests = json.loads(ran.stdout)["tests"]
-        return {str(test["name"]) for test in tests if test["status"] == _PASSED}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    return swe_pro_results.passed(ran.stdout)
 
 
 def _grade(spec: SweBenchProTests, passed: set[str] | None) -> Grade:
-    found = passed or set()
-    missing = [name for name in (*spec.fail_to_pass, *spec.pass_to_pass) if name not in found]
+    plain = spec.model_dump()
+    rewards = swe_pro_results.rewards(plain, passed)
     return Grade(
-        is_resolved=passed is not None and not missing,
+        is_resolved=bool(rewards["resolved"]),
         has_results=passed is not None,
-        fail_to_pass=_fraction(spec.fail_to_pass, found),
-        pass_to_pass=_fraction(spec.pass_to_pass, found),
-        failed=tuple(missing),
+        fail_to_pass=rewards["fail_to_pass"],
+        pass_to_pass=rewards["pass_to_pass"],
+        failed=tuple(swe_pro_results.missing(plain, passed or ())),
     )
-
-
-def _fraction(names: list[str], passed: set[str]) -> float:
-    return sum(name in passed for name in names) / len(names) if names else 1.0

@@ -1,10 +1,10 @@
 """Parses and grades a log with the `swebench` package: a program of its own, for one log.
 
-    python -I swebench_child.py SPEC LOG
+    python -I swebench_child.py SPEC LOG [rewards]
 
-The specification is JSON; a report is printed as JSON. The package's `harness` imports clients of Docker,
-Modal and the hub as soon as it is touched, which grading needs nothing of: it is entered without that, in
-this process only, where nobody else can mind.
+The specification is JSON; a report is printed as JSON, or only the rewards of it. The package's `harness`
+imports clients of Docker, Modal and the hub as soon as it is touched, which grading needs nothing of: it is
+entered without that, in this process only, where nobody else can mind.
 """
 
 import importlib
@@ -21,11 +21,14 @@ _HEAVY = "swebench.harness"
 _MEMORY_BYTES = 4 * 1024**3
 
 
-def main(spec_file: str, log_file: str) -> None:
+def main(spec_file: str, log_file: str, what: str = "report") -> None:
     """Print the report of a log."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     spec = json.loads(Path(spec_file).read_text())
-    print(json.dumps(report(spec, log_file)))  # noqa: T201  it is what this program is for
+    found = report(spec, log_file)
+    if what == "rewards":
+        found = {name: float(found.get(name) or 0) for name in ("resolved", "fail_to_pass", "pass_to_pass")}
+    print(json.dumps(found))  # noqa: T201  it is what this program is for
 
 
 def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
@@ -54,4 +57,4 @@ def _enter() -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

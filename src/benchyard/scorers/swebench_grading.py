@@ -15,7 +15,7 @@ from benchyard.scorers import swebench_child
 
 START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
-_EXIT_CODE = ">>>>> Test Exit Code"
+EXIT_CODE = ">>>>> Test Exit Code"
 _SECONDS = 300
 _SHOWN = 300
 
@@ -61,8 +61,8 @@ def script(text: str) -> str:
 
 def log(output: bytes, exit_status: int) -> str:
     """The log of a script, with the status that the host saw in the place of any that was printed."""
-    text = output.decode(errors="replace").replace(_EXIT_CODE, ">>>>> Printed Exit Code")
-    return f"{text}\n{_EXIT_CODE}: {exit_status}\n"
+    text = output.decode(errors="replace").replace(EXIT_CODE, ">>>>> Printed Exit Code")
+    return f"{text}\n{EXIT_CODE}: {exit_status}\n"
 
 
 async def grade(spec: SweBenchSpec, text: str) -> Grade:

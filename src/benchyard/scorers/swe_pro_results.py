@@ -1,0 +1,64 @@
+"""What an answer to SWE-Bench Pro came to; a program of the standard library alone, to be shipped.
+
+python -I swe_pro_results.py text PATCH TARGET      a patch without its binary parts
+python -I swe_pro_results.py rewards SPEC RESULT    the rewards, as JSON
+"""
+
+import json
+import re
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+_PASSED = "PASSED"
+_SECTION = re.compile(rb"(?=^diff --git )", re.MULTILINE)
+_BINARY = re.compile(rb"^(Binary files .* differ|GIT binary patch)$", re.MULTILINE)
+
+
+def without_binary(patch: bytes) -> bytes:
+    """A patch without its binary parts."""
+    return b"".join(part for part in _SECTION.split(patch) if part.strip() and not _BINARY.search(part))
+
+
+def passed(result: bytes) -> "set[str] | None":
+    """The names of tests that passed, as a parser wrote them; None where it found no results."""
+    try:
+        tests = json.loads(result)["tests"]
+        return {str(test["name"]) for test in tests if test["status"] == _PASSED}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def missing(spec: Mapping[str, Any], found: Collection[str]) -> list[str]:
+    """The tests that should have passed and did not."""
+    return [name for name in (*spec["fail_to_pass"], *spec["pass_to_pass"]) if name not in found]
+
+
+def rewards(spec: Mapping[str, Any], found: "Collection[str] | None") -> dict[str, float]:
+    """Whether all passed that should, and how many of them did."""
+    names = found or ()
+    return {
+        "resolved": float(found is not None and not missing(spec, names)),
+        "fail_to_pass": _fraction(spec["fail_to_pass"], names),
+        "pass_to_pass": _fraction(spec["pass_to_pass"], names),
+    }
+
+
+def _fraction(names: Collection[str], found: Collection[str]) -> float:
+    return sum(name in found for name in names) / len(names) if names else 1.0
+
+
+def main(what: str, first: str, second: str) -> None:
+    """Do what the arguments say."""
+    content = Path(first).read_bytes()
+    if what == "text":
+        Path(second).write_bytes(without_binary(content))
+        return
+    result = Path(second)
+    found = passed(result.read_bytes()) if result.is_file() else None
+    sys.stdout.write(json.dumps(rewards(json.loads(content), found)) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])
