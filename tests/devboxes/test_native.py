@@ -202,6 +202,21 @@ class TestNative(Makes):
         assert (result.stdout, result.status.exit_status) == (b"got hello\n", 4)
 
     @contract()
+    async def test_a_stopped_zygote_is_replaced(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        assert isinstance(yard.driver, NativeDriver)
+        zygote = yard.driver._zygote._process
+        assert zygote is not None
+        zygote.send_signal(signal.SIGSTOP)
+        others = await asyncio.gather(*(yard.devbox() for _ in range(3)))
+        for each in (devbox, *others):
+            assert await yard.text(each, "echo well") == "well"
+        zygote = yard.driver._zygote._process
+        assert zygote is not None
+        # And one that is stopped when the driver closes does not keep it from that.
+        zygote.send_signal(signal.SIGSTOP)
+
+    @contract()
     async def test_a_devbox_that_loses_its_first_process_is_reported(self, yard: Yard) -> None:
         devbox = await yard.devbox()
         held = Held.load(yard.specs[devbox].folder)

@@ -352,6 +352,8 @@ def test_a_devbox_over_its_disk_limit_is_ended(on_host: OnHost) -> None:
         assert ended.exit_status == 137
         assert ended.hint is not None
         assert "larger" in ended.hint
+        with pytest.raises(DevboxGone, match=r"does not run \(the disk holds \d+ bytes, more than"):
+            await yard.host.exec(devbox, yard.request("true"))
 
     on_host(test)
 

@@ -55,6 +55,7 @@ class Devbox:
         self.entry = entry
         self.spec = spec
         self.is_running = False
+        self._why_ended = ""
         folder = spec.folder / "executions"
         # One that begins now: none has to be looked for on disk.
         self._is_known_whole = not folder.exists()
@@ -71,7 +72,8 @@ class Devbox:
     def require_running(self) -> None:
         """Raise DevboxGone unless it runs."""
         if not self.is_running:
-            raise DevboxGone(f"devbox {self.spec.id} does not run; resume it, or create a new one")
+            why = f" ({self._why_ended})" if self._why_ended else ""
+            raise DevboxGone(f"devbox {self.spec.id} does not run{why}; resume it, or create a new one")
 
     def find(self, execution_id: str) -> Execution:
         """One execution; raises NotFound."""
@@ -274,6 +276,7 @@ class Devbox:
     async def end(self, reason: str) -> None:
         """The devbox does not run any more: so does nothing in it."""
         self.is_running = False
+        self._why_ended = reason
         if not self.executions.active and not self._is_known_whole:
             for execution in await asyncio.to_thread(self.executions.unfinished):
                 self.executions.take_up(execution)

@@ -38,6 +38,15 @@ def start_time(pid: int) -> int | None:
     return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else None
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether somebody stopped a process, so that it does nothing until it is told to go on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read(4096).rpartition(b")")[2].split()[:1] == [b"T"]
+    except OSError:
+        return False
+
+
 def open_same(pid: int, started: int, boot: str) -> int | None:
     """A descriptor of a process, if it is still the one that began then; the caller closes it."""
     try:

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import benchyard
-from benchyard.devboxes.box import wire
+from benchyard.devboxes.box import processes, wire
 from benchyard.errors import DevboxError, StartFailed
 
 _ENTRY = (
     "import sys; sys.path.insert(0, sys.argv.pop()); from benchyard.devboxes.box.zygote import main; main()"
 )
+
+_LOOK_SECONDS = 2.0
+_END_SECONDS = 10.0
+_FULL_SECONDS = 0.01
 
 _REMEDIES = {
     "user namespace": "allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, "
@@ -49,7 +53,7 @@ class Answer:
 
 
 class ZygoteProcess:
-    """A running zygote, replaced when it is gone."""
+    """A running zygote, replaced when it is gone, or when somebody stopped it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -61,6 +65,7 @@ class ZygoteProcess:
             return self._control
         self.close()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine.setblocking(False)
         source = str(Path(benchyard.__file__).parent.parent)
         with theirs:
             self._process = subprocess.Popen(
@@ -91,12 +96,38 @@ class ZygoteProcess:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with mine:
             with theirs:
-                try:
-                    wire.send(self._ensure(), message, [theirs.fileno(), *descriptors])
-                except OSError:
-                    self.close()
-                    wire.send(self._ensure(), message, [theirs.fileno(), *descriptors])
-            return await _collect(mine, until)
+                await self._send(message, [theirs.fileno(), *descriptors])
+            watching = asyncio.ensure_future(self._watch())
+            try:
+                return await _collect(mine, until)
+            finally:
+                watching.cancel()
+
+    async def _send(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        try:
+            await self._put(message, descriptors)
+        except OSError:
+            self.close()
+            await self._put(message, descriptors)
+
+    async def _put(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        while True:
+            try:
+                return wire.send(self._ensure(), message, descriptors)
+            except BlockingIOError:
+                # It has more before it than fits: a server that waits here would be deaf to all.
+                self._end_if_stopped()
+                await asyncio.sleep(_FULL_SECONDS)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._end_if_stopped()
+
+    def _end_if_stopped(self) -> None:
+        """Kill one that was stopped: it would never answer, and who waits for it asks the next one."""
+        if self._process is not None and processes.is_stopped(self._process.pid):
+            self._process.kill()
 
     def close(self) -> None:
         """End the zygote; devboxes do not depend on it."""
@@ -104,7 +135,12 @@ class ZygoteProcess:
             self._control.close()
             self._control = None
         if self._process is not None:
-            self._process.wait()
+            self._end_if_stopped()
+            try:
+                self._process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
             self._process = None
 
 
