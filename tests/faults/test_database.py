@@ -15,13 +15,14 @@ import pytest
 from benchyard.testing.server import RunningServer
 from benchyard.testing.yard import holders
 from tests.faults.caller import Caller, several_callers
-from tests.faults.seeds import SEEDS, lasting, seeds
+from tests.faults.seeds import SEEDS, seconds, seeds
 from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
 from tests.postgres import Postgres, new_database, own_postgres
 
 STEPS = 8 if SEEDS else 4
 WHOLE_SECONDS = 10.0
+LENGTH = seconds(short=1.5, long=WHOLE_SECONDS)
 PATIENCE_SECONDS = 90.0
 LOCK = """
 import sqlite3, sys
@@ -37,7 +38,7 @@ def test_a_locked_database_is_waited_for(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
     with WarmServer(data, ["--driver", "native"]) as server:
         refusals = _goes_on(server, seed, locked(data / "benchyard.db"))
-        assert _length(seed) < WHOLE_SECONDS or (503, "store_error") in refusals
+        assert LENGTH < WHOLE_SECONDS or (503, "store_error") in refusals
     assert not holders(data)
 
 
@@ -76,23 +77,19 @@ def _gone(postgres: Postgres) -> Iterator[None]:
     postgres.start()
 
 
-def _length(seed: int) -> float:
-    return lasting(seed, short=1.5, long=WHOLE_SECONDS)
-
-
 def _goes_on(
     server: RunningServer, seed: int, fault: contextlib.AbstractContextManager[None]
 ) -> set[tuple[int, str]]:
     """Work before, during and after the fault; returns how requests were refused meanwhile."""
     with several_callers(server, 2) as (caller, other):
-        lines = int(_length(seed) * 10) + 20
+        lines = int(LENGTH * 10) + 20
         lost, counting = _Counting(caller, lines), _Counting(caller, lines)
         expiring = _devbox(caller, {"keep_alive_time_seconds": 1})
         worker = Worker(other, seed, STEPS)
         with fault:
             worker.start()
             _kill_first_process(server, lost.devbox)
-            time.sleep(_length(seed))
+            time.sleep(LENGTH)
         worker.join()
         assert worker.failure is None, (worker.failure, server.log[-3000:])
         assert _ended(caller, expiring) == "shutdown"

@@ -12,7 +12,7 @@ from benchyard.errors import DiskFull, ServerUnreachable
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import ANSWER_SECONDS, PATIENCE_SECONDS, nobody_holds, several_callers
 from tests.faults.disk import SmallDisk, small_disk
-from tests.faults.seeds import lasting, seeds
+from tests.faults.seeds import seconds, seeds
 from tests.faults.test_runs import reached
 from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
@@ -70,7 +70,7 @@ def _tide(disk: SmallDisk, seed: int, stop: threading.Event) -> None:
     """Fill and free the disk, again and again, at moments that the seed decides."""
     choices = random.Random(seed)
     while not stop.wait(choices.uniform(0.1, 0.5)):
-        for _time in range(int(lasting(seed, short=10, long=40))):
+        for _time in range(int(seconds(short=10, long=40))):
             disk.fill()
             stop.wait(0.1)
         disk.free()

@@ -15,13 +15,14 @@ from tests.faults.caller import Caller, nobody_holds, several_callers
 from tests.faults.chaos import children, kill
 from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.jobs import COUNTED, FaultyJob, Follower, counting, nothing_is_left, scenario
-from tests.faults.seeds import lasting, seeds
+from tests.faults.seeds import seconds, seeds
 from tests.faults.test_database import locked
 from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 MEBIBYTES = 96
 ATTEMPTS = 4
+LENGTH = seconds(short=2, long=12)
 SLEEPING_COUNTED = f"sleep 0.5\n{COUNTED}"
 
 
@@ -113,7 +114,7 @@ def test_a_locked_database_delays_a_job(yard: Yard, seed: int) -> None:
     follower.start()
     job.at_work()
     with locked(server.data / "benchyard.db"):
-        time.sleep(_length(seed))
+        time.sleep(LENGTH)
     job.ended()
     _all_scored(job)
     assert {each["state"] for each in follower.told().values()} == {"completed"}
@@ -124,7 +125,7 @@ def test_a_full_disk_is_said_by_the_trials_it_cost(tmp_path: Path, seed: int) ->
     with small_disk(tmp_path, "ext4" if seed % 2 else "tmpfs", MEBIBYTES) as disk, _yard(disk.data) as own:
         job = _begun(own[1], seconds=1)
         job.at_work()
-        _stay_full(disk, _length(seed))
+        _stay_full(disk, LENGTH)
         (outcome,) = job.ended()["benchmark_outcomes"]
         trials = job.trials()
         assert len(job.counting()) == ATTEMPTS == outcome["n_trials"], trials
@@ -132,10 +133,6 @@ def test_a_full_disk_is_said_by_the_trials_it_cost(tmp_path: Path, seed: int) ->
             _has_a_clear_end(each)
         assert outcome["unscored"] == sum(each["state"] == "failed" for each in job.counting()), outcome
     nobody_holds(disk.data)
-
-
-def _length(seed: int) -> float:
-    return lasting(seed, short=2, long=12)
 
 
 def _stay_full(disk: SmallDisk, length: float) -> None:

@@ -11,29 +11,19 @@ from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, SweBenchTe
 from benchyard.scorers import shipping_git, swebench_child, swebench_grading
 from benchyard.scorers.swe_bench import SweBenchConfig
 
-_AROUND_SECONDS = 120
-"""Of the time that there is, for what is done beside the tests."""
-_SCRIPT = """\
-if [ ! -s "$work/drawn.diff" ]; then
-    echo "the answer changes nothing"
-    echo '{nothing}' > "$logs/$name.out"
-else
+_GRADED = """\
 {applied}
-    if [ -z "$applied" ]; then
-        echo "the patch does not apply"
-        echo '{nothing}' > "$logs/$name.out"
-    else
-        timeout -k 5 {seconds} bash --noprofile --norc "$own/eval.sh" > "$logs/$name.log" 2>&1
-        status=$?
-        tail -c 20000 "$logs/$name.log"
-        sed 's/{code}/>>>>> Printed Exit Code/' "$logs/$name.log" > "$work/log"
-        printf '\\n{code}: %s\\n' "$status" >> "$work/log"
-        "$python" -I -X utf8 "$own/grade.py" "$own/spec.json" "$work/log" rewards \\
-            > "$logs/$name.out" 2>> "$logs/$name.err" || fail "$name: the log could not be graded"
-    fi
+if [ -z "$applied" ]; then
+    nothing "the patch does not apply"
+else
+    timeout -k 5 {seconds} bash --noprofile --norc "$own/eval.sh" > "$logs/$name.log" 2>&1
+    status=$?
+    tail -c 20000 "$logs/$name.log"
+    sed 's/{code}/>>>>> Printed Exit Code/' "$logs/$name.log" > "$work/log"
+    printf '\\n{code}: %s\\n' "$status" >> "$work/log"
+    "$python" -I -X utf8 "$own/grade.py" "$own/spec.json" "$work/log" rewards \\
+        > "$logs/$name.out" 2>> "$logs/$name.err" || fail "$name: the log could not be graded"
 fi
-cat "$logs/$name.out"
-rewarded "$name" "$weight" resolved
 """
 
 
@@ -54,10 +44,10 @@ def shipped(scorer: Mapping[str, Any], attachments: Attachments, seconds: float)
         "spec.json": PackedFile(tests.spec.model_dump_json().encode()),
         "grade.py": PackedFile(Path(swebench_child.__file__).read_bytes()),
     }
-    text = shipping_git.drawn(config.base_commit) + _SCRIPT.format(
-        nothing=shipping_git.NOTHING,
+    graded = _GRADED.format(
         applied=shipping_git.applied(),
-        seconds=max(round(seconds) - _AROUND_SECONDS, _AROUND_SECONDS),
+        seconds=shipping_git.seconds_for_tests(seconds),
         code=swebench_grading.EXIT_CODE,
     )
+    text = shipping_git.script(config.base_commit, graded)
     return Shipped(text, made, PythonNeeds(None, (f"swebench=={version}",)), user="root")

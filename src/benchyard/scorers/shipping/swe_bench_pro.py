@@ -12,32 +12,24 @@ from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TES
 from benchyard.scorers import shipping_git, swe_pro_results
 from benchyard.scorers.swe_bench_pro import entry
 
-_AROUND_SECONDS = 120
-_SCRIPT = """\
-if [ ! -s "$work/drawn.diff" ]; then
-    echo "the answer changes nothing"
-    echo '{nothing}' > "$logs/$name.out"
-else
-    alone git reset --quiet --hard {commit} && alone git checkout --quiet {commit} || fail "$name: {commit}"
-    "$python" -I "$own/results.py" text "$work/drawn.diff" "$work/text.diff" || fail "$name: no patch"
-    alone git apply -v "$work/text.diff" 2>> "$logs/$name.err" || echo "the patch does not apply"
-    [ -s "$own/restore.sh" ] && alone bash --noprofile --norc "$own/restore.sh" 2>> "$logs/$name.err" || {{
-        for path in {tests}; do
-            alone git checkout --quiet {commit} -- "$path" 2>/dev/null || rm -rf -- "$path"
-        done
-        alone git apply -v "$own/{patch}" 2>> "$logs/$name.err" ||
-            fail "$name: the patch of the tests does not apply"
-    }}
-    RUN_SCRIPT="$own/{run}" timeout -k 5 {seconds} bash --noprofile --norc "$own/entry.sh" \\
-        > "$logs/$name.log" 2> "$work/stderr.log"
-    tail -c 20000 "$logs/$name.log"
-    "$python" -I -X utf8 "$own/{parser}" "$logs/$name.log" "$work/stderr.log" "$work/result.json" ||
-        echo "the log has no results"
-    "$python" -I "$own/results.py" rewards "$own/{spec}" "$work/result.json" > "$logs/$name.out" ||
-        fail "$name: it was not graded"
-fi
-cat "$logs/$name.out"
-rewarded "$name" "$weight" resolved
+_GRADED = """\
+alone git reset --quiet --hard {commit} && alone git checkout --quiet {commit} || fail "$name: {commit}"
+"$python" -I "$own/results.py" text "$work/drawn.diff" "$work/text.diff" || fail "$name: no patch"
+alone git apply -v "$work/text.diff" 2>> "$logs/$name.err" || echo "the patch does not apply"
+[ -s "$own/restore.sh" ] && alone bash --noprofile --norc "$own/restore.sh" 2>> "$logs/$name.err" || {{
+    for path in {tests}; do
+        alone git checkout --quiet {commit} -- "$path" 2>/dev/null || rm -rf -- "$path"
+    done
+    alone git apply -v "$own/{patch}" 2>> "$logs/$name.err" ||
+        fail "$name: the patch of the tests does not apply"
+}}
+RUN_SCRIPT="$own/{run}" timeout -k 5 {seconds} bash --noprofile --norc "$own/entry.sh" \\
+    > "$logs/$name.log" 2> "$work/stderr.log"
+tail -c 20000 "$logs/$name.log"
+"$python" -I -X utf8 "$own/{parser}" "$logs/$name.log" "$work/stderr.log" "$work/result.json" ||
+    echo "the log has no results"
+"$python" -I "$own/results.py" rewards "$own/{spec}" "$work/result.json" > "$logs/$name.out" ||
+    fail "$name: it was not graded"
 """
 
 
@@ -54,14 +46,14 @@ def shipped(_scorer: Mapping[str, Any], attachments: Attachments, seconds: float
         "entry.sh": PackedFile(entry(spec, '"$RUN_SCRIPT"').encode()),
         "results.py": PackedFile(Path(swe_pro_results.__file__).read_bytes()),
     }
-    text = shipping_git.drawn(spec.base_commit) + _SCRIPT.format(
-        nothing=shipping_git.NOTHING,
+    graded = _GRADED.format(
         commit=spec.base_commit,
         tests=" ".join(map(shlex.quote, spec.test_files)),
         patch=TESTS_PATCH,
         run=RUN_SCRIPT,
         parser=PARSER,
         spec=SPEC,
-        seconds=max(round(seconds) - _AROUND_SECONDS, _AROUND_SECONDS),
+        seconds=shipping_git.seconds_for_tests(seconds),
     )
+    text = shipping_git.script(spec.base_commit, graded)
     return Shipped(text, made, PythonNeeds(), user="root")
