@@ -17,7 +17,8 @@ _STORAGE_MB = 16 * 1024
 _SCRIPT = """\
 if [ -f {answer} ] && [ ! -L {answer} ]; then
     chmod 755 "$work"
-    "$python" -I -X utf8 "$own/job.py" "$own/item.json" {answer} "$work/job.json" || fail "$name: no answer"
+    "$python" -I -X utf8 "$own/job.py" "$own/item.json" {answer} "$work/job.json" ||
+        fail "$name: the answer cannot be taken"
     MPLBACKEND=agg "$python" -I -X utf8 "$own/run.py" "$work/job.json" \\
         > "$logs/$name.out" 2> "$logs/$name.err" || fail "$name: the answer could not be run"
     told "$name"
