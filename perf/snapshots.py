@@ -27,7 +27,8 @@ _TARGETS = {_LAYERED: "at most 1.3x", "50 deep": "at most 2x"}
 
 def measure(folder: Path, options: Options) -> list[str]:
     """Grow a chain and start from its links, side by side with the default image; then fill a disk."""
-    with RunningServer(folder / "data", ["--driver", "native"]) as server:
+    serving = ["--driver", "native", "--import-from", str(folder)]
+    with RunningServer(folder / "data", serving) as server:
         api = Api(server)
         chain, taken = _grown(api, max(_DEPTHS))
         cycles: dict[str, Callable[[], object]] = {"default image": api.cycle}

@@ -10,7 +10,8 @@ shift 2
 most=12
 
 rm -rf .pytest_cache/v/cache/lastfailed .pytest_cache/parity
-"$python" -m pytest -n "$workers" --dist loadfile -o cache_dir=.pytest_cache "$@"
+# tests/groups.py says which tests stay together, and which begin.
+"$python" -m pytest -n "$workers" --dist loadscope --no-loadscope-reorder -o cache_dir=.pytest_cache "$@"
 status=$?
 parity() {
     # What of the public benchmarks was executed; of a part of the tests it says nothing.
@@ -37,7 +38,8 @@ if [ "$count" -eq 0 ] || [ "$count" -gt "$most" ]; then
 fi
 echo
 echo "tests: $count failed beside others; once more, alone:"
-"$python" -m pytest --last-failed --last-failed-no-failures none -o cache_dir=.pytest_cache "$@" || exit 1
+mapfile -t names <<<"$failed"
+"$python" -m pytest -o cache_dir=.pytest_cache "${names[@]}" || exit 1
 echo
 echo "tests: these failed beside others and passed alone; look at them:"
 sed 's/^/    /' <<<"$failed"

@@ -1,29 +1,51 @@
 """Fixtures that all tests share: servers and databases, real ones."""
 
+import os
 import secrets
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from benchyard.hosts import leaks
+from benchyard.testing import server as running_server
 from benchyard.testing.container_engine import RunningEngine, missing
 from benchyard.testing.server import RunningServer
+from tests import stand_ins, warm_server
+from tests.groups import GroupScheduling, group_of, turn_of
 from tests.postgres import new_database, running_postgres
+
+running_server.spawn = warm_server.spawn
+# How long an example takes says something about the machine's load only.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As for whatever is started in the background of a shell: what tests start must not inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What tests import lies in temporary folders, and stand-ins in a cache.
+os.environ.setdefault("BENCHYARD_IMPORT_FROM", f"{tempfile.gettempdir()}:{stand_ins.cache()}")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has an id of its own: of those that share one, workers run only the first."""
+    """Put the longest tests first, and refuse ids that tests share: workers would run only the first."""
     seen: set[str] = set()
     for item in items:
         if item.nodeid in seen:
             raise pytest.UsageError(f"two tests are called {item.nodeid}; give one of them another name")
         seen.add(item.nodeid)
+    items.sort(key=lambda item: turn_of(group_of(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand tests to workers by groups."""
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session")

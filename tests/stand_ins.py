@@ -13,7 +13,7 @@ FOLDER = "benchyard-tests"
 
 def provide(client: Client, reference: str) -> None:
     """Let a server have a stand-in for a reference; skips the test where none can be made, with why."""
-    kept = _cache() / f"{reference.replace(':', '-').replace('/', '-')}.oci"
+    kept = cache() / f"{reference.replace(':', '-').replace('/', '-')}.oci"
     if kept.exists():
         image = client.images.import_path(str(kept), f"stand-in-{reference}")
         client.images.set_alias(reference, image.id)
@@ -27,7 +27,8 @@ def provide(client: Client, reference: str) -> None:
     partial.rename(kept)
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Where they are kept."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return folder

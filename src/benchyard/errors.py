@@ -22,6 +22,7 @@
     │   ├── DiskFull            the disk under the data folder is full           507
     │   └── Unreadable          a record is kept, but makes no sense             500
     ├── ScorerFailed            a scorer gave no score: its reason; the run goes on   500 / 14
+    │   └── WorkerFailed        the process that graded or parsed died, or exceeded its limits
     ├── InstallFailed           an agent could not be installed: its last lines  500 / 15
     └── ServerUnreachable       the client found no server                       503 / 13
 
@@ -30,7 +31,7 @@ of this tree, never to anything a server names.
 """
 
 import errno
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -211,10 +212,23 @@ class DiskFull(StoreError):
 
 
 class ScorerFailed(BenchyardError):
-    """A scorer gave no score: its result is an `error` of 0 with this reason, and the run goes on."""
+    """A scorer gave no score; why, and who is to blame where that is known. The run goes on."""
 
     code = "scorer_failed"
     exit_code = 14
+
+    def __init__(
+        self, message: str, *, cause: Literal["scorer", "machine"] | None = None, **details: Any
+    ) -> None:
+        super().__init__(message, **details)
+        self.cause = cause
+        """Whose failure it is, where no answer can have caused it; None where one may have."""
+
+
+class WorkerFailed(ScorerFailed):
+    """The worker that graded or parsed something died, or exceeded the limit in `details["limit"]`."""
+
+    code = "worker_failed"
 
 
 class InstallFailed(BenchyardError):

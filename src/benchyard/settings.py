@@ -82,6 +82,12 @@ class Settings:
     """What the disk of a scored run may have changed to be kept for scoring it again; 0 keeps none."""
     final_state_days: float = 30.0
     """How long it is kept."""
+    import_folders: tuple[Path, ...] = ()
+    """Folders of this machine from which clients may import images and snapshots by path; none if empty."""
+    trial_output_max_bytes: int = 64 * 1024**2
+    """What commands in the devbox of a trial or a run may print, all together; scorers are not counted."""
+    outputs_max_bytes: int = 20 * 1024**3
+    """What outputs of commands may take before those of the devboxes that ended first are removed."""
     driver_options: dict[str, str] = field(default_factory=dict)
     """Passed to the driver, such as the native one's `mode`."""
 

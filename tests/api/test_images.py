@@ -51,7 +51,7 @@ def test_an_import_that_is_asked_for_twice_is_done_once(api: httpx.Client, tmp_p
     assert "another body" in refusal(ask(name="other"), 400)
     assert [image["name"] for image in good(api.get("/v1/images"))["images"]].count("twice") == 1
     assert good(api.post(f"/v1/images/{made.pop()}/delete")) == {}
-    assert "no absolute path" in refusal(ask(), 400)
+    assert "--import-from" in refusal(ask(), 400)
 
 
 def test_what_is_no_image_is_refused(api: httpx.Client, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.api.scenarios import Run, bash, command, function, results, scenario,
 from tests.api.test_scenario_runs import client_of, error_of
 
 WORK = "/home/user/task"
+SHIM = "printf '#!/bin/sh\\necho 1\\nexit 0\\n' > /tmp/shim; chmod 755 /tmp/shim"
 IN_WORK = {"environment_parameters": {"working_directory": WORK}}
 
 
@@ -62,11 +63,19 @@ class TestClean:
         assert report == {
             "changed_outside": [],
             "changed_outside_total": 0,
+            "opened_outside_total": 0,
             "changed_inside_total": 0,
             "special_inside": [],
+            "special_inside_total": 0,
             "processes": [],
+            "processes_total": 0,
             "opened_by_scorers": [],
+            "opened_by_scorers_total": 0,
             "refused": [],
+            "refused_total": 0,
+            "unwatched_outside": [],
+            "unwatched_outside_total": 0,
+            "unknown": [],
             "notes": [],
         }
         run.end()
@@ -94,6 +103,39 @@ class TestClean:
             assert run.devbox.run(look)["stdout"] == ""
         assert run.reaches("scored")["scoring_contract_result"]["score"] == 1.0
         assert run.devbox.run(f"ls {WORK}")["stdout"] == ""
+        run.end()
+
+    @pytest.mark.parametrize(
+        "attack",
+        [
+            f"{SHIM}; sudo cp --remove-destination /tmp/shim /usr/bin/bash",
+            f"{SHIM}; sudo cp /tmp/shim /usr/local/bin/grep",
+            f"{SHIM}; sudo cp --remove-destination /tmp/shim /usr/bin/grep",
+            "sudo rm -f /usr/bin/grep /usr/bin/bash /usr/bin/cat; sudo touch /etc/ld.so.preload",
+        ],
+        ids=["shell", "path", "replaced", "gone"],
+    )
+    def test_the_shell_and_the_tools_of_graders_are_those_of_the_start(
+        self, http: httpx.Client, attack: str
+    ) -> None:
+        check = "cat out; if grep -qx done out; then echo 1; else echo 0; fi"
+        run = start(http, scenario(http, function(bash(check)), scoring_isolation="clean", **IN_WORK)["id"])
+        run.devbox.run(f"echo no > {WORK}/out; {attack}")
+        (result,) = results(run.scored())
+        assert (result["score"], result["state"], result["output"]) == (0.0, "complete", "no\n0\n")
+        assert result["facts"]["shell"] == "the start's own"
+        run.end()
+
+    def test_what_was_installed_is_found_by_graders(self, http: httpx.Client) -> None:
+        check = "installed && python3 -c 'import made' && sudo -n true && echo 1 || echo 0"
+        run = start(http, scenario(http, function(bash(check)), scoring_isolation="clean", **IN_WORK)["id"])
+        run.devbox.run(
+            f"{SHIM}; sudo cp /tmp/shim /usr/local/bin/installed;"
+            " place=$(python3 -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))');"
+            " sudo mkdir -p $place; sudo touch $place/made.py"
+        )
+        (result,) = results(run.scored())
+        assert result["score"] == 1.0, result
         run.end()
 
 
@@ -141,12 +183,12 @@ class TestAnswer:
             assert f"/out/{name}" in refused
         run.end()
 
-    def test_too_much_is_an_error(self, http: httpx.Client) -> None:
+    def test_too_much_counts_0(self, http: httpx.Client) -> None:
         run = answered(http, command("true"), "out")
         run.devbox.run("mkdir ~/task/out; truncate -s 2G ~/task/out/sparse")
         view = run.scored()
         (result,) = results(view)
-        assert (result["state"], view["scoring_contract_result"]["score"]) == ("error", 0.0)
+        assert (result["state"], result["cause"], result["score"]) == ("complete", "answer", 0.0)
         assert "GiB" in result["reason"] or "bytes" in result["reason"]
         run.end()
 

@@ -153,6 +153,32 @@ def test_scorers_do_not_have_what_the_agent_reaches(api: httpx.Client, port: int
     run.end()
 
 
+def test_what_was_refused_is_told_with_the_result(api: httpx.Client, port: int) -> None:
+    listed = policy(api, "refusing", allowed_hostnames=["nowhere.example"])
+    scorer = _SCORER.format(port=port).replace("echo 1\n", "echo 0\n")
+    launch = {"network_policy_id": listed}
+    id = str(
+        scenario(
+            api,
+            function(bash(scorer)),
+            environment_parameters={"launch_parameters": launch},
+            scoring_network="refusing",
+        )["id"]
+    )
+    asked_twice = 2 * _ASK.format(port=port, file="/dev/null")
+    job = Job(api, scenarios_spec([id], agent(asked_twice + "exit 0")))
+    run = good(api.get(f"/v1/scenarios/runs/{job.row()['scenario_run_id']}"))
+    host = f"127.0.0.1:{port}"
+    lines = [
+        f"the egress proxy refused {host} 2 times while it was worked on",
+        f"the egress proxy refused {host} once while it was scored",
+    ]
+    assert [line for line in run["scoring_contract_result"]["conditions"] if "egress" in line] == lines
+    assert [line for line in job.row()["attempts"][0]["conditions"] if "egress" in line] == lines
+    (trial,) = job.trials()
+    assert [line for line in trial["conditions"] if "egress" in line] == lines
+
+
 def test_a_live_devbox_has_the_policy_of_its_scorers_while_they_work(api: httpx.Client, port: int) -> None:
     policy(api, "live-list", **to_loopback(port))
     id = str(

@@ -153,8 +153,8 @@ def test_a_scorer_that_fails_is_an_error_and_the_run_is_scored(http: httpx.Clien
     run = start(http, made["id"])
     view = run.scored()
     bad, fine = results(view)
-    assert (bad["state"], bad["score"]) == ("error", 0.0)
-    assert bad["reason"] in bad["output"]
+    assert (bad["state"], bad["cause"], bad["score"]) == ("error", "scorer", 0.0)
+    assert all(part in bad["output"] for part in bad["reason"].split("; the start"))
     assert (fine["state"], view["scoring_contract_result"]["score"]) == ("complete", 0.5)
     run.end()
 

@@ -76,12 +76,20 @@ def test_a_scorer_that_fails_leaves_its_trial_out(http: httpx.Client) -> None:
     assert (found["unscored"], found.get("mean_score"), found["n_failed"]) == (1, None, 1)
 
 
-def test_time_that_is_over_with_nothing_to_score_is_a_timeout(http: httpx.Client) -> None:
+def test_time_that_is_over_does_not_make_a_broken_scorer_the_agents(http: httpx.Client) -> None:
     config = agent("sleep 30", timeout_seconds=1)
     job = Job(http, scenarios_spec([made(http, bash("echo nonsense"))], config))
     row = job.row()
-    assert (row["state"], row["failure_reason"]["kind"]) == ("TIMEOUT", "timeout")
-    assert (outcome(job)["n_timeout"], outcome(job)["mean_score"]) == (1, 0.0)
+    assert (row["state"], row["failure_reason"]["kind"]) == ("FAILED", "scorer")
+    assert (outcome(job)["unscored"], outcome(job).get("mean_score")) == (1, None)
+
+
+def test_time_that_is_over_with_nothing_to_score_counts_0(http: httpx.Client) -> None:
+    id = made(http, bash("cat answer"), reference_output="echo 1 > answer")
+    job = Job(http, scenarios_spec([id], agent("sleep 30", timeout_seconds=1)))
+    (attempt,) = job.row()["attempts"]
+    assert (attempt["score"], attempt["ended_by"]) == (0.0, "timeout")
+    assert "printed nothing" in attempt["answer_failure"]
 
 
 def test_a_scenario_that_cannot_be_prepared_is_nobodys_failure(http: httpx.Client) -> None:

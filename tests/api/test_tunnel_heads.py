@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.api.tunnels.addresses import Address, address_of
-from benchyard.api.tunnels.heads import Asked, answer_headers, request_head
+from benchyard.api.tunnels.heads import Asked, answer_headers, request_head, switch_head
 
 KEY = "0123456789abcdef" * 2
 BY_PATH = Address(KEY, 80, b"/a", b"/tunnel/k/80")
@@ -102,3 +102,39 @@ def test_our_own_key_stays_here() -> None:
     headers = [(b"authorization", b"Bearer ours"), (b"authorization", b"bearer theirs")]
     passed = request_head(asked(headers), lambda secret: secret == "ours").headers
     assert [value for name, value in passed if name == b"authorization"] == [b"bearer theirs"]
+
+
+OF_THE_ORIGIN = (
+    b"accept-ch activate-storage-access alt-svc attribution-reporting-register-source clear-site-data "
+    b"critical-ch expect-ct link nel observe-browsing-topics origin-agent-cluster public-key-pins "
+    b"public-key-pins-report-only report-to reporting-endpoints sec-session-registration "
+    b"service-worker-allowed set-cookie set-cookie2 set-login speculation-rules strict-transport-security "
+    b"supports-loading-mode use-as-dictionary www-authenticate x-dns-prefetch-control "
+    b"x-permitted-cross-domain-policies something-of-the-future"
+).split()
+ABOUT_ITSELF = [
+    (b"content-type", b"text/html"),
+    (b"etag", b"1"),
+    (b"location", b"/a"),
+    (b"x-own", b"1"),
+    (b"mcp-session-id", b"1"),
+    (b"access-control-allow-origin", b"*"),
+]
+
+
+def test_by_path_an_answer_says_nothing_about_the_apis_own_address() -> None:
+    given = [*((name, b"1") for name in OF_THE_ORIGIN), *ABOUT_ITSELF]
+    answer = h11.Response(status_code=200, headers=given)
+    passed = [pair for pair in answer_headers(asked([], BY_PATH), answer) if pair in given]
+    assert passed == ABOUT_ITSELF
+    by_name = [name for name, _ in answer_headers(asked([], BY_NAME), answer)]
+    assert set(OF_THE_ORIGIN) <= set(by_name)
+
+
+def test_by_path_a_switch_of_protocols_says_no_more_either() -> None:
+    handshake = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-accept", b"x")]
+    given = [*handshake, *((name, b"1") for name in OF_THE_ORIGIN)]
+    answer = h11.InformationalResponse(status_code=101, headers=given)
+    lines = switch_head(asked([], BY_PATH), answer).split(b"\r\n")
+    assert lines[1:-2] == [b"%b: %b" % pair for pair in handshake]
+    assert b"set-cookie: 1" in switch_head(asked([], BY_NAME), answer)

@@ -32,6 +32,8 @@ def both(
         if each.score is None:
             # Shown with a test that fails: why it has none is nowhere else.
             logging.getLogger(__name__).warning("%s: %s", each.scenario_name, each.failure_reason)
+    for each in oracle.scenario_outcomes:
+        assert each.suspicions == [], (each.scenario_name, each.suspicions)
     return (
         {each.scenario_name: each.score for each in oracle.scenario_outcomes},
         {each.scenario_name: each.score for each in nop.scenario_outcomes},

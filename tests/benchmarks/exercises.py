@@ -59,6 +59,31 @@ def rust(root: Path, name: str = "double", crates: str = "") -> Path:
     )
 
 
+def java(root: Path, name: str = "double") -> Path:
+    """An exercise in Java, whose example has classes beside the solution's."""
+    main, example = "src/main/java", ".meta/src/reference/java"
+    return write(
+        root,
+        "java",
+        name,
+        {
+            f"{main}/Double.java": "class Double { static int of(int n) { return 0; } }\n",
+            "src/test/java/DoubleTest.java": (
+                "import org.junit.jupiter.api.*;\nclass DoubleTest {\n"
+                "    @Test void it() { Assertions.assertEquals(42, Double.of(21)); }\n}\n"
+            ),
+            "build.gradle": "plugins { id 'java' }\n",
+            f"{example}/Double.java": "class Double { static int of(int n) { return Twice.of(n); } }\n",
+            f"{example}/Twice.java": "class Twice { static int of(int n) { return Unlisted.of(n, n); } }\n",
+            f"{example}/Unlisted.java": "class Unlisted { static int of(int a, int b) { return a + b; } }\n",
+            ".meta/Generator.java": "class Generator {}\n",
+        },
+        solution=[f"{main}/Double.java"],
+        test=["src/test/java/DoubleTest.java"],
+        example=[f"{example}/Double.java", f"{example}/Twice.java"],
+    )
+
+
 def cpp(root: Path, name: str = "double-it") -> Path:
     """An exercise in C++, which shares a file with all others."""
     plain = name.replace("-", "_")

@@ -154,7 +154,9 @@ def working(client: Client, scenario_id: str) -> Iterator[tuple[str, str]]:
         client.scenarios.runs.cancel(run.id)
 
 
-def graded(client: Client, scenario_id: str, command: str, place: str = "/testbed") -> ScorerResult:
+def graded(
+    client: Client, scenario_id: str, command: str, place: str = "/testbed", *, state: str = "complete"
+) -> ScorerResult:
     """What the scorer says after a command was run in the devbox of a scenario."""
     with working(client, scenario_id) as (run_id, devbox_id):
         ended = client.executions.run(devbox_id, f"cd {place}\n{command}")
@@ -162,7 +164,7 @@ def graded(client: Client, scenario_id: str, command: str, place: str = "/testbe
         scored = client.scenarios.runs.score_and_await(run_id, timeout=_PATIENCE_SECONDS)
     assert scored.scoring_contract_result is not None, scored
     (result,) = scored.scoring_contract_result.scoring_function_results
-    assert result.state == "complete", result
+    assert result.state == state, result
     return result
 
 

@@ -80,10 +80,19 @@ def test_tests_and_examples_are_not_in_the_devbox(tmp_path: Path) -> None:
     assert kept[0] == ["double.py", "double_test.py"]
     assert "test/catch.hpp" in kept[2]
     assert [each.request.answer_paths for each in drafts] == [
-        ["double.py"],
-        ["src/lib.rs"],
-        ["double_it.cpp", "double_it.h"],
+        ["/app/double"],
+        ["/app/double"],
+        ["/app/double-it"],
     ]
+    assert "/app/double/target" in (drafts[1].request.answer_excludes or [])
+
+
+def test_references_have_the_classes_that_they_use(tmp_path: Path) -> None:
+    exercises.java(tmp_path)
+    request = one(tmp_path, tmp_path / "work", "host").request
+    lines = (request.reference_output or "").splitlines()
+    written = [line[2:].partition(";")[0] for line in lines if line.startswith("p=")]
+    assert written == [f"src/main/java/{name}.java" for name in ("Double", "Twice", "Unlisted")]
 
 
 def test_examples_become_scripts_where_they_fit(tmp_path: Path) -> None:
@@ -131,9 +140,34 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
 
 
 def test_exercises_that_doing_nothing_passes_say_so(tmp_path: Path) -> None:
-    drafts = [each for each in read(real(tmp_path / "all"), tmp_path / "work") if isinstance(each, Draft)]
+    exercises.java(tmp_path, "ledger")
+    exercises.java(tmp_path, "tree-building")
+    for name in ("ledger", "markdown", "octal"):
+        exercises.write(
+            tmp_path,
+            "go",
+            name,
+            {f"{name}.go": "", f"{name}_test.go": "", ".meta/example.go": ""},
+            solution=[f"{name}.go"],
+            test=[f"{name}_test.go"],
+            example=[".meta/example.go"],
+        )
+    drafts = [
+        each
+        for data in (tmp_path, real(tmp_path / "all"))
+        for each in read(data, tmp_path / "work")
+        if isinstance(each, Draft)
+    ]
     declared = {each.request.name: each.request.nop_score for each in drafts if each.request.nop_score}
-    assert declared == dict.fromkeys((f"{NAME}/go-counter", f"{NAME}/javascript-ledger"), 1.0)
+    names = (
+        "go-ledger",
+        "go-markdown",
+        "java-ledger",
+        "java-tree-building",
+        "go-counter",
+        "javascript-ledger",
+    )
+    assert declared == dict.fromkeys((f"{NAME}/{name}" for name in names), 1.0)
 
 
 LISTED = 36
@@ -144,6 +178,13 @@ def test_our_own_exercise_is_solved_by_the_oracle_only(server: RunningServer, tm
     exercises.python(tmp_path)
     rewards = graded(server, tmp_path)
     assert rewards == {"oracle": {"python-double": (1.0, 1.0)}, "nop": {"python-double": (0.0, 0.0)}}
+
+
+@pytest.mark.skipif(not shutil.which("javac"), reason="needs javac and JUnit 5: install junit5")
+def test_an_answer_in_several_files_is_taken_whole(server: RunningServer, tmp_path: Path) -> None:
+    exercises.java(tmp_path)
+    rewards = graded(server, tmp_path)
+    assert rewards == {"oracle": {"java-double": (1.0, 1.0)}, "nop": {"java-double": (0.0, 0.0)}}
 
 
 def real(folder: Path) -> Path:

@@ -35,6 +35,7 @@ FORMS = {
     "2025-7": {"problem": PROBLEM, "answer": "42", "id": "7", "year": 2025},
     "2026-3": {"problem_idx": 3, "answer": 42, "problem": PROBLEM, "problem_type": ["Algebra"], "year": 2026},
     "2024-0": {"id": "aime24-0", "year": 2024, "problem": PROBLEM, "answer": 42, "reference_solution": "..."},
+    "2024-5": {"id": "aime24-5", "problem": PROBLEM, "expected_answer": "42", "reference_solution": "..."},
     "1": {"question": PROBLEM, "answer": 42.0},
 }
 

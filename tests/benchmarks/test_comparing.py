@@ -30,7 +30,7 @@ def request(**fields: Any) -> ScenarioRequest:
     "fields",
     [
         {},
-        {"scoring_isolation": "clean", "nop_score": 0.0, "scoring_network": "none", "answer_paths": []},
+        {"scoring_isolation": "auto", "nop_score": 0.0, "scoring_network": "none", "answer_paths": []},
         {"scorer_timeout_sec": 1800, "validation_type": "UNSPECIFIED", "metadata": {}},
         {"required_environment_variables": [], "required_secret_names": [], "scoring_secrets": {}},
         {"environment_parameters": {}},

@@ -95,6 +95,7 @@ def test_a_file_with_the_official_name_must_be_the_official_one(tmp_path: Path) 
     names, broken = read_all("gpqa-diamond", written(tmp_path / "gpqa_diamond.csv", *rows()))
     assert len(names) == 3
     assert "not the official file" in broken[0].reason
+    assert broken[0].is_note, "its questions are imported"
     benchmark = catalog.load("gpqa-diamond")
     assert benchmark.about.not_for_publication
     assert getattr(benchmark.source, "gated", False)

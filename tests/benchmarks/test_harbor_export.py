@@ -28,7 +28,9 @@ from benchyard.models.attachments import PackedFile
 from benchyard.models.shipped import Attachments
 from benchyard.scorers import catalog as scorers
 from benchyard.scorers import shipping
+from benchyard.scorers.polyglot import MOST_FILES
 from tests.benchmarks.exports import read, scenario, text, view_of, written
+from tests.scorers.polyglot_answers import EXERCISES
 
 WORK = "/home/user/work"
 PROGRAMS = Programs()
@@ -144,6 +146,29 @@ def test_exercises_are_shipped_with_their_tests(tmp_path: Path, answer: str | No
     if answer is not None:
         (tmp_path / "work/double.cpp").write_text(answer)
     assert graded(tmp_path, [POLYGLOT], attachments=attached, seconds=5)["reward"] == reward
+
+
+def test_exported_exercises_take_every_source_and_nothing_that_tools_read(tmp_path: Path) -> None:
+    if not shutil.which("cmake") or os.geteuid() != 0:
+        pytest.skip("needs cmake, and root who becomes nobody")
+    exercise = EXERCISES["cpp"]
+    attached = {"exercise": {path: PackedFile(text.encode()) for path, text in exercise.files.items()}}
+    scorer = {"type": "polyglot_scorer", **exercise.fields, "tools": "image"}
+    stub = {path: text for path, text in exercise.files.items() if path not in exercise.tests}
+    many = {f"more/a{at}.hpp": "" for at in range(MOST_FILES + 1)}
+    for at, (answer, reward) in enumerate(
+        [
+            ({**stub, **exercise.good}, 1),
+            ({**exercise.good, **exercise.planted}, 1),
+            ({**stub, **exercise.planted}, 0),
+            ({**exercise.good, **many}, 0),
+        ]
+    ):
+        for path, content in answer.items():
+            (tmp_path / f"{at}/work" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / f"{at}/work" / path).write_text(content)
+        found = graded(tmp_path / str(at), [scorer], attachments=attached, seconds=60)
+        assert found["reward"] == reward, at
 
 
 def test_exercises_that_need_the_servers_own_tools_are_refused() -> None:

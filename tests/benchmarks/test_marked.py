@@ -52,7 +52,7 @@ def test_a_good_file_is_read() -> None:
         ("name: a task", "name: ''", 1, "at least 1 character"),
         ("isolation: clean", "isolaton: clean", 15, "did you mean `isolation`?"),
         ("isolation: clean", "colour: red", 15, "unknown key `colour`; known are: additional_context, "),
-        ("isolation: clean", "isolation: lively", 15, "'clean', 'answer' or 'live'"),
+        ("isolation: clean", "isolation: lively", 15, "'auto', 'answer', 'system', 'clean' or 'live'"),
         ("    command:", "    comand:", 10, "scorers.0: unknown key `comand`; did you mean `command`?"),
         ('    command: "true"\n', "", 7, "scorers.0: give either `command` or `file`"),
         (

@@ -26,7 +26,7 @@ def test_there_are_a_dozen_over_all_types_and_modes() -> None:
         each for draft in DRAFTS for each in draft.request.scoring_contract.scoring_function_parameters
     ]
     assert {each.scorer["type"] for each in functions} == {*TEXTS, "ast_grep_scorer", "custom_scorer"}
-    assert {draft.request.scoring_isolation for draft in DRAFTS} == {"clean", "answer", "live"}
+    assert {draft.request.scoring_isolation for draft in DRAFTS} == {"system", "answer", "live"}
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,17 @@ def test_each_is_complete(draft: Draft) -> None:
 
 
 def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
-    """Whoever starts a program of the answer gives up rights first, and cannot be looked into."""
+    """Whoever starts a program of the answer grades as root, and starts it as the user whose work it is."""
     starts = re.compile(r"subprocess\.run\(")
     for draft in DRAFTS:
         for function in draft.request.scoring_contract.scoring_function_parameters:
             text = repr(function.scorer)
             if starts.search(text):
-                assert "libc.prctl(38, 1" in text
-                assert "libc.prctl(4, 0" in text
+                assert function.scorer["user"] == "root"
+                assert len(starts.findall(text)) == len(re.findall(r"\[GRADED, ", text)) == 1
+                # No shell of the same user stands between, where there is but one user.
+                assert "exec python3" in text or function.scorer["type"] == "python_script_scorer"
+                assert "prctl(4, 0" in text
 
 
 def test_the_digest_tells_folders_apart() -> None:

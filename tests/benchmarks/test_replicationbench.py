@@ -88,23 +88,66 @@ def test_values_are_read_as_they_are_or_as_json_text(tmp_path: Path) -> None:
 def test_what_is_broken_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     papers, tasks = rows("papers"), rows("tasks")
     papers += [{"title": "no id"}, {**papers[0], "paper_id": "empty"}]
-    tasks += [
-        {**tasks[0], "task_id": "stray", "paper_id": "nowhere"},
-        {**tasks[0], "task_id": "odd", "expected_output": "{1"},
-        {key: value for key, value in tasks[0].items() if key != "expected_output"},
-        {**tasks[0], "task_id": "unsaid", "description": ""},
-    ]
+    tasks.append({**tasks[0], "task_id": "stray", "paper_id": "nowhere"})
     names, broken = read_all("replicationbench", written(tmp_path, papers, tasks))
     assert names == ["replicationbench/pendulum", "replicationbench/big_survey"]
-    assert [each.name for each in broken] == [
-        "papers-mine.jsonl row 3",
-        "tasks-mine.jsonl row 5",
-        "tasks-mine.jsonl row 6",
-        "tasks-mine.jsonl row 7",
-        "tasks-mine.jsonl row 8",
-        "empty",
-    ]
+    assert [each.name for each in broken] == ["papers-mine.jsonl row 3", "tasks-mine.jsonl row 5", "empty"]
     assert "no numeric task" in broken[-1].reason
+
+
+def test_a_scored_task_without_a_description_counts(tmp_path: Path) -> None:
+    tasks = rows("tasks")
+    tasks[0]["description"] = ""
+    paper, _ = drafts("replicationbench", written(tmp_path, rows("papers"), tasks))
+    assert list(expected(paper)["values"]) == ["period", "energy"]
+    assert (paper.metadata or {})["tasks"] == "2"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task_id": "odd", "expected_output": "{1"},
+        {"task_id": "odd", "expected_output": None, "description": 3},
+        {"task_id": "", "paper_id": "pendulum"},
+        {"task_id": "period"},
+        {"task_id": "odd", "parents": 3},
+    ],
+)
+def test_a_paper_with_a_broken_task_is_refused_whole(tmp_path: Path, change: dict[str, Any]) -> None:
+    tasks = rows("tasks")
+    tasks.append({**tasks[0], **change})
+    data = written(tmp_path, rows("papers"), tasks)
+    names, broken = read_all("replicationbench", data)
+    assert names == ["replicationbench/big_survey"]
+    assert [each.name for each in broken] == ["tasks-mine.jsonl row 5", "pendulum"]
+    assert "row 5" in broken[1].reason
+
+
+def test_no_paper_is_taken_from_a_file_of_tasks_that_breaks_off(tmp_path: Path) -> None:
+    data = written(tmp_path, rows("papers"), rows("tasks")[:2])
+    with (data / "tasks-mine.jsonl").open("a") as file:
+        file.write('{"task_id": ')
+    names, broken = read_all("replicationbench", data)
+    assert names == []
+    assert [each.name for each in broken] == ["tasks-mine.jsonl row 3", "pendulum", "big_survey"]
+
+
+def test_data_sets_are_read_from_a_list_an_object_or_by_name(tmp_path: Path) -> None:
+    papers = rows("papers")
+    (one,) = (
+        papers[1]["dataset"] if isinstance(papers[1]["dataset"], list) else json.loads(papers[1]["dataset"])
+    )
+    usual = drafts("replicationbench", DATA)[1]
+    for given in (one, json.dumps(one), {"survey": one}, [one]):
+        data = written(tmp_path, [papers[0], {**papers[1], "dataset": given}], rows("tasks"))
+        found = drafts("replicationbench", data)[1]
+        assert found.metadata == usual.metadata
+        assert "DATASET" in found.input_context.problem_statement
+    for wrong in (["here"], 7, "nowhere"):
+        data = written(tmp_path, [papers[0], {**papers[1], "dataset": wrong}], rows("tasks"))
+        names, broken = read_all("replicationbench", data)
+        assert names == ["replicationbench/pendulum"]
+        assert broken[0].name == "papers-mine.jsonl row 2"
 
 
 def test_a_prompt_that_is_too_long_is_told(tmp_path: Path) -> None:

@@ -129,6 +129,13 @@ def test_tests_of_the_agent_and_files_of_results_do_not_count(client: Client, sc
     assert result.facts["binary_parts"] == "left out"
 
 
+def test_an_answer_that_keeps_tests_from_running_counts_0(client: Client, scenario: str) -> None:
+    command = "printf 'import os\\nos._exit(127)\\n' > conftest.py"
+    result = graded(client, scenario, command, PLACE)
+    assert (result.state, result.cause, result.score) == ("complete", "answer", 0.0), result
+    assert "the tests gave no result" in str(result.reason)
+
+
 def test_an_answer_that_prints_results_of_its_own_is_read_as_printed(client: Client, scenario: str) -> None:
     """One test that should pass is missing: it is not enough that others do."""
     text = FIXED.replace("len(text.split())", "0")

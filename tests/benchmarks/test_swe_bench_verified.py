@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchyard.benchmarks import swe_local
 from benchyard.cli import importing
 from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
@@ -15,6 +16,7 @@ from benchyard.testing.server import RunningServer
 from tests import parity
 from tests.benchmarks import swe_repository
 from tests.benchmarks.executing import both, executed, exported_again
+from tests.benchmarks.samples.finding import sample
 from tests.benchmarks.swe_repository import FIXED, IMAGE, Repository, graded
 
 NAME = "swe-bench-verified"
@@ -143,6 +145,30 @@ def test_tricks_do_not_win(client: Client, scenario: str, attack: str) -> None:
         assert result.facts["tests"] == "no result"
 
 
+def test_a_test_command_that_the_answer_hides_counts_0(client: Client, scenario: str) -> None:
+    """The tests end as a command does that is not there; with the gold patch they do not."""
+    result = graded(client, scenario, write("conftest.py", "import os\nos._exit(127)\n"))
+    assert (result.state, result.cause, result.score) == ("complete", "answer", 0.0), result
+    assert "the test command was not found (exit" in str(result.reason)
+
+
+def test_a_test_command_that_is_nowhere_is_the_environments_fault(
+    client: Client, scenario: str, repository: Repository, tmp_path: Path
+) -> None:
+    """The gold patch shows it too: there is no score, for it and for others."""
+    own = swe_repository.row(repository, instance_id="tiny__words-2")
+    own["eval_script"] = own["eval_script"].replace("python3 /opt/tiny/run.py", "no-such-runner")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(own) + "\n")
+    made = importing.imported(client, Wish(NAME, name="tiny-broken", local=tmp_path / "rows.jsonl"))
+    assert made.broken == []
+    result = graded(client, made.scenarios[0].id or "", write("words.py", FIXED), state="error")
+    assert (result.state, result.cause, result.score) == ("error", "scorer", 0.0), result
+    assert "the reference makes it fail too" in str(result.reason)
+    oracle, nop = both(client, made)
+    assert list(oracle.values()) == [None]
+    assert list(nop.values()) == [0.0]
+
+
 def test_a_conftest_is_flagged(client: Client, scenario: str) -> None:
     """One that prints what it likes, and ends the tests as failed ones end."""
     lines = "import os\nprint('PASSED tests/test_words.py::test_initials_of_all', flush=True)\nos._exit(1)\n"
@@ -203,6 +229,10 @@ git gc --prune=now
 source /opt/miniconda3/bin/activate
 conda activate testbed
 python -c 'import sys; assert sys.prefix != sys.base_prefix'
+# As `tox --current-env` does.
+ln -s "$(command -v python)" /tmp/linked
+/tmp/linked -c 'import sys; assert any("/envs/testbed/" in each for each in sys.path), sys.path'
+test ! -e .git/refs/remotes/origin
 git config --global user.email setup@example.com
 git config --global user.name Setup
 git commit --allow-empty -am Setup
@@ -210,6 +240,84 @@ EOF_3
 
 WORKDIR /testbed/
 """
+
+
+def test_what_conda_brings_is_taken_from_the_index(tmp_path: Path) -> None:
+    environment = """name: testbed
+dependencies:
+  - _openmp_mutex=5.1=1_gnu
+  - openssl=3.0.15=h5eee18b_0
+  - importlib_metadata=4.8.1=hd3eb1b0_0
+  - iniconfig=1.1.1=pyhd3eb1b0_0
+  - packaging=24.1=py39h06a4308_0
+  - pip=24.2=py39h06a4308_0
+  - pluggy=1.0.0=py39h06a4308_1
+  - pyqt=5.9.2=py36h05f1152_2
+  - pytest=7.4.4=py39h06a4308_0
+  - python=3.9.20=he870216_1
+  - setuptools=75.1.0=py39h06a4308_0
+  - typing_extensions=4.1.1=pyh06a4308_0
+  - wheel=0.44.0=py39h06a4308_0
+  - pip:
+      - pluggy==1.5.0
+      - typing-extensions==4.12.2
+      - -e .
+"""
+    (tmp_path / "repositories").mkdir()
+    (tmp_path / "repositories/tiny__words.bundle").touch()
+    row = {"repo": "tiny/words", "dockerfile": DOCKERFILE, "environment_yml": environment}
+    swe_local.write(row, tmp_path, tmp_path / "build")
+    text = (tmp_path / "build/Dockerfile").read_text()
+    pip = text.partition("<<'BENCHYARD_PINS'\n")[2].partition("BENCHYARD_PINS")[0].split()
+    conda = text.partition("<<'BENCHYARD_CONDA'\n")[2].partition("BENCHYARD_CONDA")[0].split()
+    assert pip == ["pluggy==1.5.0", "typing-extensions==4.12.2"]
+    assert conda == [
+        "iniconfig==1.1.1",
+        "packaging==24.1",
+        "pytest==7.4.4",
+        "setuptools==75.1.0",
+        "wheel==0.44.0",
+    ]
+    assert "command -v python3.9" in text
+
+
+@pytest.mark.parametrize("repo", ["psf/requests", "matplotlib/matplotlib", "scikit-learn/scikit-learn"])
+def test_real_environments_have_what_runs_their_tests(repo: str, tmp_path: Path) -> None:
+    rows = [
+        row
+        for line in sample("swe-bench-verified/verified-sample.jsonl").read_text().splitlines()
+        if (row := json.loads(line))["repo"] == repo
+    ]
+    assert rows
+    (tmp_path / "repositories").mkdir()
+    (tmp_path / f"repositories/{repo.replace('/', '__')}.bundle").touch()
+    for row in rows:
+        swe_local.write(row, tmp_path, tmp_path / row["instance_id"])
+        text = (tmp_path / row["instance_id"] / "Dockerfile").read_text()
+        assert "\npytest==" in text, row["instance_id"]
+
+
+def test_a_test_command_that_is_not_found_is_no_plain_zero(
+    client: Client, scenario: str, repository: Repository, tmp_path: Path
+) -> None:
+    assert scenario, "its image is used here too"
+    for at, command in enumerate(("nosuch-runner tests/test_words.py", "true")):
+        row = swe_repository.row(repository, instance_id=f"tiny__words-{at + 7}")
+        row["eval_script"] = row["eval_script"].replace(
+            "python3 /opt/tiny/run.py tests/test_words.py", command
+        )
+        data = tmp_path / str(at)
+        data.mkdir()
+        (data / "rows.jsonl").write_text(json.dumps({**row, "image": IMAGE}) + "\n")
+        (made,) = importing.imported(client, Wish(NAME, name=f"tiny-{at}", local=data)).scenarios
+        with swe_repository.working(client, made.id or "") as (run_id, devbox_id):
+            client.executions.run(devbox_id, f"cd /testbed\n{write('words.py', FIXED)}")
+            scored = client.scenarios.runs.score_and_await(run_id, timeout=300)
+        assert scored.scoring_contract_result is not None
+        (result,) = scored.scoring_contract_result.scoring_function_results
+        assert result.state == "error", result
+        assert result.cause == "scorer"
+        assert any(each in (result.reason or "") for each in ("the test command", "gave no result"))
 
 
 def test_an_environment_with_stand_ins_is_built_and_marked(

@@ -189,5 +189,25 @@ def test_scripts_are_made_as_the_real_ones_are() -> None:
         assert swe_scripts.parser(real["repo"]) == real["log_parser"]
 
 
+@pytest.mark.parametrize("item", ["astropy__astropy-8707", "astropy__astropy-8872"])
+def test_two_items_have_an_older_pytest(item: str) -> None:
+    patch = "diff --git a/astropy/a/tests/test_a.py b/astropy/a/tests/test_a.py\n"
+    made = swe_scripts.script("astropy/astropy", "3.1", swe_scripts.Tests("0" * 40, patch, item))
+    lines = made.splitlines()
+    start = lines.index(": '>>>>> Start Test Output'")
+    assert lines[start - 2 : start + 2] == [
+        "EOF_114329324912",
+        "python -m pip install -q 'pytest<7.2'",
+        ": '>>>>> Start Test Output'",
+        "pytest -rA astropy/a/tests/test_a.py",
+    ]
+
+
+def test_a_test_command_without_files_ends_where_it_ends() -> None:
+    patch = "diff --git a/tests/validators/valid_urls.txt b/tests/validators/valid_urls.txt\n"
+    made = swe_scripts.script("django/django", "2.2", swe_scripts.Tests("0" * 40, patch))
+    assert "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1" in made.splitlines()
+
+
 def _said(script: str) -> list[str]:
     return [line for line in script.splitlines() if line.strip()]

@@ -83,6 +83,30 @@ def test_a_tar_of_a_copy_will_do(benchyard: CommandLine, tmp_path: Path) -> None
     assert shown["metadata"]["benchyard.revision"] == "local copy"
 
 
+def test_another_name_leaves_the_scenarios_of_the_first_alone(benchyard: CommandLine, tmp_path: Path) -> None:
+    copies = [tmp_path / "one", tmp_path / "two"]
+    for copy in copies:
+        copy.mkdir()
+        for name, content in files("twice").items():
+            (copy / name).write_bytes(content)
+    with (copies[1] / "papers.jsonl").open("a") as file:
+        file.write(json.dumps({**PAPER, "paper_id": "another"}) + "\n")
+    (copies[1] / "tasks.jsonl").write_text(
+        "".join(
+            json.dumps({**TASK, "paper_id": id, "expected_output": 5}) + "\n" for id in ("twice", "another")
+        )
+    )
+    words = ("benchmark", "import", "replicationbench", "-o", "json")
+    first = json.loads(benchyard.ok(*words, "--from", str(copies[0])))
+    second = json.loads(benchyard.ok(*words, "--from", str(copies[1]), "--name", "rb-full"))
+    assert (first["scenarios"]["total"], second["scenarios"]["created"]) == (1, 2)
+    assert second["scenarios"]["changed"] == 0
+    shown = json.loads(benchyard.ok("benchmark", "show", "rb-full", "-o", "json"))
+    assert shown["metadata"]["size"] == "2"
+    again = json.loads(benchyard.ok(*words, "--from", str(copies[0])))
+    assert again["scenarios"]["changed"] == 0
+
+
 @pytest.mark.parametrize(
     ("name", "dataset", "path", "said"),
     [

@@ -125,3 +125,18 @@ def test_the_client_waits_previews_and_tells_failures(server: RunningServer, nam
         broken = client.blueprints.create(BlueprintRequest(name=name, system_setup_commands=["exit 4"]))
         with pytest.raises(BuildFailed, match="ended with 4"):
             client.blueprints.wait(broken.id)
+
+
+def test_one_that_nobody_needed_yet_is_told_as_on_demand(
+    benchyard: CommandLine, server: RunningServer, name: str
+) -> None:
+    with Client(Server(server.url, server.key)) as client:
+        made = client.blueprints.create(
+            BlueprintRequest(name=name, dockerfile="FROM scratch", on_demand=True)
+        )
+    try:
+        assert "on demand" in benchyard.ok("blueprint", "list", "--name", name)
+        shown = json.loads(benchyard.ok("blueprint", "show", name, "-o", "json"))
+        assert shown["status"] == "queued", "the wire is as it was"
+    finally:
+        benchyard.ok("blueprint", "delete", made.id)

@@ -67,6 +67,7 @@ secrets: {KEY: STORED}
 n_attempts: 3
 timeout: 60
 limit: 4
+suspect: zero
 filter: {difficulty: easy}
 metadata: {team: x}
 """,
@@ -86,6 +87,11 @@ metadata: {team: x}
     config = spec.orchestrator_config
     assert config is not None
     assert (config.n_attempts, config.n_concurrent_trials, config.timeout_multiplier) == (2, 10, 1.0)
+    assert config.suspect == "zero"
+    told = finished(applied(of_file(path), Short(suspect="fail"))).spec
+    assert isinstance(told, BenchmarkSpec)
+    assert told.orchestrator_config is not None
+    assert told.orchestrator_config.suspect == "fail"
     assert spec.selection is not None
     assert spec.selection.model_dump() == {
         "filters": {"difficulty": "easy"},

@@ -2,12 +2,14 @@
 
 import time
 
+import click
 import pytest
 
-from benchyard.cli.job_run import below
+from benchyard.cli.job_gate import BELOW, SUSPECT, below, require_good, suspect_scores
 from benchyard.cli.job_summary import summarize
 from benchyard.models.jobs import Job, JobState
-from benchyard.models.trials import FailureReason, Trial, TrialRound, TrialState
+from benchyard.models.orchestration import OrchestratorConfig
+from benchyard.models.trials import FailureReason, SuspectRule, Trial, TrialRound, TrialState
 from benchyard.reports.jobs import job_view
 from tests.reports.scenes import job, trial
 
@@ -81,7 +83,7 @@ def test_what_is_under_way_and_what_is_done(capfd: pytest.CaptureFixture[str]) -
         trial(agent=1, scenario=1, state=TrialState.RUNNING),
     ]
     shown = printed(job(agents=2, scenarios=2), trials, capfd, extended=True)
-    assert cells(shown, "agent-1") == ["agent-1", "1/2", "1.000", "0", "0"]
+    assert cells(shown, "agent-1") == ["agent-1", "1/2", "1.000", "0", "0", "0"]
     assert cells(shown, "agent-0")[1:7] == ["0", "(0%)", "1", "(50%)", "1", "(50%)"]
     assert cells(shown, "scenario 1")[2:] == ["failed", "-", "1", "infrastructure:", "it", "broke"]
 
@@ -113,3 +115,63 @@ def test_below_a_threshold_or_without_a_score() -> None:
     assert why(job(), trial(failure="scorer")) == ["agent-0: nothing was scored"]
     assert why(job(state=JobState.FAILED)) == ["the job is failed, and not every agent has an outcome"]
     assert len(why(job(agents=2, state=JobState.CANCELLED), trial(1.0))) == 1
+
+
+WHY = "scorers opened /usr/local/bin/python3, which was changed outside of the work"
+
+
+def test_suspect_scores_are_marked_wherever_they_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    trials = [trial(1.0, suspicions=[WHY]), trial(0.0, agent=1)]
+    made = job(agents=2, state=JobState.COMPLETED)
+    shown = " ".join(printed(made, trials, capfd, extended=False).split())
+    assert "SUSPECT" in shown
+    assert f"agent-0 scenario 0 suspect: {WHY}" in shown
+    assert "scenario 0 1.000 suspect 0.000" in shown, "beside the other agent's"
+    extended = " ".join(printed(made, trials, capfd, extended=True).split())
+    assert "completed 1.000 suspect 1" in extended
+    assert f"suspect: {WHY}" in extended
+    plain = printed(made, [trial(1.0), trial(0.0, agent=1)], capfd, extended=True)
+    assert "suspect" not in plain.lower()
+
+
+def test_a_suspect_score_that_counts_nothing_is_shown_as_it_was_given(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    view = job_view(
+        job(state=JobState.COMPLETED), [trial(1.0, suspicions=[WHY])], with_scenarios=True, suspect="zero"
+    )
+    summarize(view, extended=True)
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "1 (count 0)" in shown
+    assert "completed 0.000 suspect 1" in shown
+    assert f"suspect (scored 1.000): {WHY}" in shown
+
+
+def test_many_suspect_scores_are_cut_short(capfd: pytest.CaptureFixture[str]) -> None:
+    trials = [trial(1.0, scenario=at, suspicions=[WHY]) for at in range(30)]
+    view = job_view(job(scenarios=30, state=JobState.COMPLETED), trials, with_scenarios=True)
+    summarize(view, extended=False)
+    assert "... and 27 more that are suspect; -e shows all" in capfd.readouterr().out
+    told = suspect_scores(view)
+    assert (len(told), told[-1]) == (11, "... and 20 more")
+
+
+def test_gates_fail_by_the_rule(capfd: pytest.CaptureFixture[str]) -> None:
+    def status(rule: SuspectRule, least: float | None, told: SuspectRule | None = None) -> int:
+        made = job(state=JobState.COMPLETED)
+        spec = made.spec.model_copy(update={"orchestrator_config": OrchestratorConfig(suspect=rule)})
+        made = made.model_copy(update={"spec": spec})
+        view = job_view(made, [trial(1.0, suspicions=[WHY])], with_scenarios=True, suspect=told)
+        try:
+            require_good(view, least, told)
+        except click.exceptions.Exit as ended:
+            return ended.exit_code
+        return 0
+
+    assert [status("keep", None), status("keep", 0.9)] == [0, 0]
+    assert [status("zero", None), status("zero", 0.9)] == [0, BELOW]
+    assert [status("fail", None), status("fail", 0.9)] == [SUSPECT, SUSPECT]
+    assert status("keep", None, "fail") == SUSPECT
+    assert status("keep", 0.9, "zero") == BELOW
+    assert status("fail", 0.9, "keep") == 0
+    assert f"agent-0: scenario 0 is suspect: {WHY}" in capfd.readouterr().err

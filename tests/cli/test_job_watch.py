@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchyard.cli.job_board import Board, duration
+from benchyard.cli.job_board import Board, duration, tally
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView, JobEvent
 from benchyard.testing.server import RunningServer
@@ -155,6 +155,19 @@ def test_a_board_counts_places_and_knows_old_news() -> None:
     assert "1/3  2 waiting, 1 passed, mean 1.000" in captured.get()
     line = one.line_of(event(6, retry=1, state="completed", score=1.0, ended_by="timeout"))
     assert line == "agent-0  one (try 2)  completed  1  ended by timeout"
+
+
+def test_a_board_marks_what_is_suspect() -> None:
+    one = board(scenarios=3)
+    forged = event(1, state="completed", score=1.0, suspicions=["scorers opened /bin/sh", "more"])
+    assert one.note(forged)
+    assert one.line_of(forged) == "agent-0  one  completed  1  suspect: scorers opened /bin/sh"
+    console = Console(width=100, height=20, color_system=None)
+    with console.capture() as captured:
+        console.print(one)
+    assert "1/3  2 waiting, 1 passed, 1 suspect, mean 1.000" in captured.get()
+    assert forged.trial is not None
+    assert tally([forged.trial], 3, "zero") == "2 waiting, 1 suspect, mean 0.000"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_new_scenario_is_pushed_changed_pulled_and_archived(
     Path(name, "problem.md").write_text("Something else.\n")
     said = benchyard.ok("scenario", "push", name, "--dry-run")
     assert client.scenarios.retrieve(first["id"]).revision == 1
-    assert "  scoring_isolation: clean -> answer\n" in said
+    assert "  scoring_isolation: auto -> answer\n" in said
     assert "  metadata.kind: nothing -> test\n" in said
     assert "-> Something else." in said
     second = pushed(benchyard, name)
@@ -81,7 +81,7 @@ def test_a_new_scenario_is_pushed_changed_pulled_and_archived(
     changed(Path(name), isolation=None, answer_paths=None, metadata=None)
     assert pushed(benchyard, name)["revision"] == 3
     view = client.scenarios.retrieve(first["id"])
-    assert (view.scoring_isolation, view.answer_paths or None, view.metadata) == ("clean", None, {})
+    assert (view.scoring_isolation, view.answer_paths or None, view.metadata) == ("auto", None, {})
 
     benchyard.ok("scenario", "pull", name, "copy")
     assert pushed(benchyard, "copy")["action"] == "unchanged"
@@ -202,7 +202,11 @@ def test_a_folder_is_validated_and_leaves_nothing_behind(
     ended = benchyard("scenario", "validate", f"./{name}")
     assert ended.status == 0
     assert "1 of 1 valid" in ended.out
-    assert f"validation of {name}: reference: 1 (" in ended.err
+    assert f"validation of {name}: reference in system: 1 (" in ended.err
+    assert "`system` was written into" in ended.out
+    assert yaml.safe_load(Path(name, "scenario.yaml").read_text())["validated_isolation"] == {
+        "isolation": "system"
+    }
     assert client.scenarios.list(search=name).items == []
     Path(name, "reference.sh").write_text("true\n")
     ended = benchyard("scenario", "validate", name, "-o", "json")
@@ -213,6 +217,27 @@ def test_a_folder_is_validated_and_leaves_nothing_behind(
     text = benchyard("scenario", "validate", name)
     assert (text.status, "0 of 1 valid" in text.out) == (1, True)
     assert client.scenarios.list(search=name).items == []
+
+
+def test_what_validation_finds_is_stored_with_the_scenario(
+    benchyard: CommandLine, client: Client, name: str
+) -> None:
+    benchyard.ok("scenario", "new", name)
+    benchyard.ok("scenario", "push", name)
+    assert "nothing was chosen, and it was not validated" in benchyard.ok("scenario", "show", name)
+    (view,) = client.scenarios.list(search=name).items
+    assert "from now on" not in benchyard.ok("scenario", "validate", view.id, "--no-record")
+    assert "it is graded `system` from now on" in benchyard.ok("scenario", "validate", view.id)
+    view = client.scenarios.retrieve(view.id)
+    assert (view.isolation, view.revision) == ("system", 2)
+    assert "system (validation found it)" in benchyard.ok("scenario", "show", name)
+    # A folder that says nothing of it leaves it, as long as it is the same scenario.
+    assert pushed(benchyard, name)["action"] == "unchanged"
+    benchyard.ok("scenario", "pull", name, "copy")
+    assert pushed(benchyard, "copy")["action"] == "unchanged"
+    changed(Path(name), scorer_timeout_sec=77)
+    pushed(benchyard, name)
+    assert client.scenarios.retrieve(view.id).isolation == "clean"
 
 
 def test_a_custom_scorer_comes_with_its_scenario(benchyard: CommandLine, client: Client, name: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from benchyard.client import AsyncClient, Server
 from benchyard.client.validation import Attempt, Options, ScenarioValidation, Validator
 from benchyard.models.runs import RunProfile
-from benchyard.models.scenarios import ScenarioView
+from benchyard.models.scenarios import IsolationChoice, ScenarioView, ValidatedIsolation
 from benchyard.testing.server import RunningServer
 
 DIRECTORY = "/home/user/it"
@@ -86,9 +86,10 @@ def test_a_scenario_that_is_solved_by_its_reference_is_valid(
 ) -> None:
     result = validated(IS_NEW, **fields)
     assert result.problems == []
-    assert (result.is_valid, result.clean_suffices, result.isolation) == (True, True, "clean")
-    scores = [(each.kind, each.score) for each in result.attempts]
-    assert scores == [("reference", 1.0)] * 2 + [("nothing", 0.0)] * 2
+    assert (result.is_valid, result.is_chosen, result.isolation) == (True, False, "system")
+    assert result.validated == ValidatedIsolation(isolation="system")
+    scores = [(each.kind, each.isolation, each.score) for each in result.attempts]
+    assert scores == [("reference", "system", 1.0)] * 2 + [("nothing", "system", 0.0)] * 2
 
 
 def test_what_the_original_says_by_metadata_is_reversed_too(validated: Checked) -> None:
@@ -162,22 +163,51 @@ def test_an_attempt_that_takes_too_long_is_given_up(validated: Checked) -> None:
     assert "it was not done after 4 s" in result.problems[0]
 
 
-@pytest.mark.parametrize(
-    ("check", "suffices", "note"),
-    [
-        ('test "$(cat x.txt)" = new', True, "prefer it"),
-        ("pgrep -f 'sleep 86399' >/dev/null", False, "would not do"),
-    ],
-)
-def test_whether_clean_suffices_is_found_out(
-    validated: Checked, check: str, suffices: bool, note: str
+REFERENCE = """
+echo new > x.txt; sudo sh -c 'echo new > /srv/x.txt'
+setsid nohup sleep 86399 >/dev/null 2>&1 < /dev/null & sleep 0.2
+"""
+ROOMS = {
+    "answer": 'test "$(cat x.txt)" = new',
+    "system": "test -e ../made && grep -q new x.txt",
+    "clean": "grep -q new /srv/x.txt",
+    "live": "pgrep -f 'sleep 86399' >/dev/null",
+}
+"""Isolation -> what passes in it, and in none that is stricter."""
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_strictest_isolation_that_does_is_found(validated: Checked, room: str) -> None:
+    reference = f"touch ../made; {REFERENCE}"
+    result = validated(command(ROOMS[room]), reference_output=reference, answer_paths=["x.txt"])
+    assert (result.problems, result.strictest, result.isolation) == ([], room, room)
+    stricter = list(ROOMS)[: list(ROOMS).index(room)]
+    assert list(result.failed) == stricter
+    assert result.validated is not None
+    assert [*result.validated.failed] == stricter
+    assert all("reference got 0 and 0 instead of 1" in why for why in result.failed.values())
+    tried = [(each.kind, each.score) for each in result.attempts if each.isolation == room]
+    assert tried == [("reference", 1.0)] * 2 + [("nothing", 0.0)] * 2
+
+
+@pytest.mark.parametrize(("room", "chosen"), [("system", "clean"), ("clean", "live"), ("live", "live")])
+def test_what_the_author_chose_stays_and_what_is_stricter_is_told(
+    validated: Checked, room: str, chosen: str
 ) -> None:
-    reference = "echo new > x.txt; setsid nohup sleep 86399 >/dev/null 2>&1 < /dev/null & sleep 0.2"
-    result = validated(command(check), reference_output=reference, scoring_isolation="live")
-    assert result.problems == []
-    assert result.clean_suffices is suffices
-    assert note in result.notes[0]
-    assert [each.kind for each in result.attempts][-2:] == ["reference, clean", "nothing, clean"]
+    reference = f"touch ../made; {REFERENCE}"
+    result = validated(command(ROOMS[room]), reference_output=reference, scoring_isolation=chosen)
+    assert (result.problems, result.isolation, result.strictest) == ([], chosen, room)
+    assert result.clean_suffices is (room != "live")
+    assert ("prefer it" in result.notes[0]) is (room != chosen)
+    assert [
+        note for note in result.notes if "`system` isolation would not do" in note
+    ] != [] or room == "system"
+
+
+def test_an_answer_that_was_chosen_is_as_strict_as_can_be(validated: Checked) -> None:
+    fields = {"scoring_isolation": "answer", "answer_paths": ["x.txt"], "reference_output": DIFF}
+    result = validated(IS_NEW, **fields)
+    assert (result.problems, result.strictest, len(result.attempts)) == ([], "answer", 4)
 
 
 def test_a_scorer_that_breaks_when_nothing_is_done_is_noted(validated: Checked) -> None:
@@ -239,3 +269,36 @@ def test_the_reference_outputs_of_steps_are_applied_one_after_the_other(validate
 def test_a_scenario_with_tries_is_validated_as_one_without(validated: Checked) -> None:
     result = validated(IS_NEW, reference_output=DIFF, tries=2)
     assert result.is_valid, result.problems
+
+
+INSTALLS = """
+printf '#!/bin/sh\\nexit 0\\n' > /tmp/tool; chmod 755 /tmp/tool; sudo cp /tmp/tool /usr/local/bin/tool
+"""
+
+
+@pytest.mark.parametrize("chosen", ["auto", "clean"])
+def test_work_like_the_reference_is_not_suspect_once_it_was_validated(
+    server: RunningServer, chosen: IsolationChoice
+) -> None:
+    """What the reference does beside the work is known from the copies that were tried, and kept."""
+
+    async def suspicions() -> list[str]:
+        async with (
+            AsyncClient(Server(server.url, server.key)) as client,
+            scenario(client, command("tool"), reference_output=INSTALLS, scoring_isolation=chosen) as made,
+        ):
+            found = (await Validator(client).validate(made)).validated
+            assert found is not None
+            assert (found.isolation, [*found.failed]) == ("clean", ["system"])
+            await client.scenarios.update(made.id, validated_isolation=found)
+            run = await client.scenarios.start_run(scenario_id=made.id)
+            await client.devboxes.await_running(run.devbox_id)
+            await client.executions.run(run.devbox_id, INSTALLS)
+            scored = await client.scenarios.runs.score_and_await(run.id)
+            await client.scenarios.runs.complete(run.id)
+            result = scored.scoring_contract_result
+            assert result is not None
+            assert (result.score, result.isolation) == (1.0, "clean")
+            return result.suspicions
+
+    assert asyncio.run(suspicions()) == []

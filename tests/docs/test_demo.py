@@ -5,13 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.house.tree import ROOT
 
 DEMO_SECONDS = 300
-
-pytestmark = pytest.mark.xdist_group("docs")
 
 
 def processes_with(text: str) -> list[str]:

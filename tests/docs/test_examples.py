@@ -18,8 +18,6 @@ from tests.publishing import publish
 EXAMPLES = ROOT / "examples"
 SECONDS = 300
 
-pytestmark = pytest.mark.xdist_group("docs")
-
 
 @pytest.fixture(scope="module")
 def benchmark(server: RunningServer) -> Iterator[str]:

@@ -14,8 +14,6 @@ from tests.house.tree import ROOT, tracked_files
 PAGES = [page for page in tracked_files() if page.suffix == ".md" and BLOCK.search(page.read_text())]
 PAGE_SECONDS = 300
 
-pytestmark = pytest.mark.xdist_group("docs")
-
 
 def environment(server: RunningServer, home: Path) -> dict[str, str]:
     return {

@@ -5,7 +5,7 @@ import contextlib
 import io
 import tarfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from benchyard.devboxes.base import Capability
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.engine import Engine
 from benchyard.engine.tools import Tools
-from benchyard.errors import BuildFailed, NotFound, NotSupported, UsageError
+from benchyard.errors import BenchyardError, BuildFailed, NotFound, NotSupported, UsageError
 from benchyard.hosts import leaks
 from benchyard.hosts.host import ExecRequest
 from benchyard.images.aliases import Aliases
@@ -45,6 +45,7 @@ class SmallBuilder(Builder):
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.fails: BuildFailed | None = None
+        self.parent = "host"
 
     async def pull(self, reference: str, label: Label, log: Log) -> Image:
         raise BuildFailed(f"there is no registry here to get {reference} from")
@@ -66,7 +67,7 @@ class SmallBuilder(Builder):
             changes.mkdir()
             changes.chmod(0o755)
             (changes / "recipe").write_text(recipe.dockerfile)
-            parent = await self.images.get(next(iter(recipe.bases.values()), "host"))
+            parent = await self.images.get(next(iter(recipe.bases.values()), self.parent))
             made = await self.images.add_layer(parent, changes, label.id, move=True, kind="image")
         return Built(made, {"ubuntu:22.04": "debian"})
 
@@ -141,6 +142,13 @@ async def uploaded(tools: Tools, files: Mapping[str, bytes | str], *, complete: 
 
 def in_context(object_id: str) -> dict[str, str]:
     return {"type": "object", "object_id": object_id}
+
+
+def beside(data: Path) -> Path:
+    """A folder of archives: imports take none from the server's own."""
+    folder = data.with_name(f"{data.name}-archives")
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def test_a_dockerfile_is_built_with_all_it_needs_and_the_steps_come_on_top(tmp_path: Path) -> None:
@@ -322,6 +330,59 @@ async def fails(engine: Engine) -> str:
     return caught.value.message
 
 
+def test_a_build_on_demand_ends_with_the_last_who_waits_for_it(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        builder = tools.builder
+        assert isinstance(builder, SmallBuilder)
+        builder.may_end.clear()
+        await made(engine, dockerfile="FROM x", on_demand=True)
+        waiting = [asyncio.create_task(engine.blueprints.ready("bpt_1")) for _ in range(2)]
+        await until(lambda: builder.under_way == 1)
+        collected = await engine.library.shelf.collect(1024**5)
+        assert collected.builds_under_way == 1
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+        await tools.work.settle("unwanted/bpt_1")
+        assert builder.under_way == 1, "somebody waits for it still"
+        waiting[1].cancel()
+        await asyncio.wait(waiting)
+        await until(lambda: builder.under_way == 0)
+        await tools.work.settle("unwanted/bpt_1")
+        assert (await engine.blueprints.records.get("bpt_1")).status is _S.QUEUED
+        builder.may_end.set()
+        await engine.blueprints.ready("bpt_1")
+        assert (await engine.blueprints.records.get("bpt_1")).status is _S.BUILD_COMPLETE
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110  what is looked at has no event
+            await asyncio.sleep(0.01)
+
+
+def test_a_blueprint_stands_in_for_an_image(tmp_path: Path) -> None:
+    async def scenario(engine: Engine, tools: Tools) -> None:
+        shelf = engine.library.shelf
+        with pytest.raises(NotFound, match="no image and no blueprint 'base'"):
+            await shelf.set_alias(AliasView(reference="x", image="base"))
+        (beside(tmp_path) / "root.tar").write_bytes(layer({"bin/sh": "root", "etc/passwd": PASSWD}))
+        brought = ImageImportRequest(name="root", path=str(beside(tmp_path) / "root.tar"))
+        await engine.library.import_image(brought, Asked("img_1"))
+        assert isinstance(tools.builder, SmallBuilder)
+        tools.builder.parent = "root"
+        await made(engine, name="base", dockerfile="FROM y", on_demand=True)
+        with pytest.raises(BenchyardError, match="bpt_1"):
+            await shelf.set_alias(AliasView(reference="x", image="base"))
+        await engine.blueprints.ready("bpt_1")
+        alias = await shelf.set_alias(AliasView(reference="x", image="base"))
+        assert alias.image == "bpt_1"
+        assert shelf.aliases() == [alias]
+
+    run(tmp_path, scenario, "native", SmallBuilder)
+
+
 def test_a_failed_one_on_demand_is_tried_again_once_something_was_brought(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: Tools) -> None:
         builder = tools.builder
@@ -331,8 +392,8 @@ def test_a_failed_one_on_demand_is_tried_again_once_something_was_brought(tmp_pa
         assert "tried again" not in await fails(engine)
         assert "; tried again 10 minutes after that, or with a new image or alias" in await fails(engine)
         assert len(builder.recipes) == 1, "not tried again for nothing"
-        (tmp_path / "base.tar").write_bytes(layer({"bin/sh": "base", "etc/passwd": PASSWD}))
-        brought = ImageImportRequest(name="base", path=str(tmp_path / "base.tar"))
+        (beside(tmp_path) / "base.tar").write_bytes(layer({"bin/sh": "base", "etc/passwd": PASSWD}))
+        brought = ImageImportRequest(name="base", path=str(beside(tmp_path) / "base.tar"))
         image = await engine.library.import_image(brought, Asked("img_1"))
         assert "tried again" not in await fails(engine)
         await engine.library.shelf.set_alias(AliasView(reference="x", image=image.id))

@@ -53,6 +53,10 @@ class Gate:
         door = socket.socket(fileno=os.dup(descriptor))
         self.serving[devbox_id] = await egress.serve(door, lambda: self.rules[devbox_id])
 
+    async def refused(self, devbox_id: str) -> dict[str, int]:
+        found = self.serving[devbox_id].log.refused() if devbox_id in self.serving else []
+        return {f"{each.host}:{each.port}": each.count for each in found}
+
     async def close_egress(self, devbox_id: str) -> None:
         if served := self.serving.pop(devbox_id, None):
             await served.close()

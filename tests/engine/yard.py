@@ -27,6 +27,7 @@ from benchyard.settings import Settings
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault
+from benchyard.workers.workers import Workers
 
 Scenario = Callable[[Engine, Tools], Awaitable[None]]
 
@@ -48,11 +49,14 @@ async def opened(
         images = ImageStore(data / "images", held.trees)
         await images.open()
         async with (
-            Host(data / "host", held, images) as host,
+            Host(data / "host", held, images, vault) as host,
             Objects(store, contents, 10_000_000) as objects,
+            Workers() as workers,
         ):
             tools = Tools(
-                settings=replace(Settings(data=data, driver=driver), **settings),
+                settings=replace(
+                    Settings(data=data, driver=driver, import_folders=(data.parent,)), **settings
+                ),
                 host=host,
                 images=images,
                 builder=builder(images) if builder else NoBuilder(),
@@ -62,6 +66,7 @@ async def opened(
                 vault=vault,
                 secrets=Secrets(store, vault),
                 objects=objects,
+                workers=workers,
                 doors=doors or NoDoors(),
                 egress=egress,
             )

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.hosts import leaks
+from benchyard.testing.server import RunningServer
 from tests.faults.caller import PATIENCE_SECONDS, Caller, several_callers
 from tests.faults.seeds import seeds
-from tests.faults.warm import WarmServer
 
 ROUNDS = 5
 COMMANDS = ["head -c 20000000 /dev/urandom > ~/big; sleep 0.2", "echo whole > ~/done"]
@@ -20,7 +20,7 @@ CUT = "the server stopped 2 times in the middle of this build"
 def test_a_build_ends_well_or_says_that_it_was_cut(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     data = tmp_path / "data"
-    with WarmServer(data) as server, several_callers(server, 1) as (caller,):
+    with RunningServer(data) as server, several_callers(server, 1) as (caller,):
         ids = []
         for number in range(ROUNDS):
             for body in ({"system_setup_commands": COMMANDS, "file_mounts": {"~/file": "x"}}, {}):

@@ -16,7 +16,6 @@ from benchyard.testing.server import RunningServer
 from benchyard.testing.yard import holders
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, seconds, seeds
-from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
 from tests.postgres import Postgres, new_database, own_postgres
 
@@ -36,7 +35,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("seed", seeds())
 def test_a_locked_database_is_waited_for(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    with WarmServer(data, ["--driver", "native"]) as server:
+    with RunningServer(data, ["--driver", "native"]) as server:
         refusals = _goes_on(server, seed, locked(data / "benchyard.db"))
         assert LENGTH < WHOLE_SECONDS or (503, "store_error") in refusals
     assert not holders(data)
@@ -53,7 +52,7 @@ def postgres() -> Iterator[Postgres]:
 def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgres, seed: int) -> None:
     data = tmp_path / "data"
     options = ["--driver", "native", "--database-url", new_database(postgres.url)]
-    with WarmServer(data, options) as server:
+    with RunningServer(data, options) as server:
         refusals = _goes_on(server, seed, _gone(postgres))
         assert (503, "store_error") in refusals
     assert not holders(data)

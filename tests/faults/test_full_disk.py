@@ -1,5 +1,6 @@
 """The data folder's disk is full for a while: that is said, nothing answered is lost, and then it goes on."""
 
+import os
 import random
 import threading
 import time
@@ -12,9 +13,9 @@ from benchyard.errors import DiskFull, ServerUnreachable
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import ANSWER_SECONDS, PATIENCE_SECONDS, nobody_holds, several_callers
 from tests.faults.disk import SmallDisk, small_disk
+from tests.faults.jobs import FaultyJob, command, nothing_is_left, scenario
 from tests.faults.seeds import seconds, seeds
 from tests.faults.test_runs import reached
-from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker, surprises
 
 STEPS = 10
@@ -34,7 +35,7 @@ def test_a_full_disk_is_said_and_got_over(tmp_path: Path, seed: int) -> None:
 
 
 def _go_through_tides(disk: SmallDisk, seed: int) -> None:
-    with WarmServer(disk.data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
+    with RunningServer(disk.data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
         workers = [Worker(caller, seed * 100 + number, STEPS) for number, caller in enumerate(callers[:2])]
         stop = threading.Event()
         tide = threading.Thread(target=_tide, args=(disk, seed, stop))
@@ -80,7 +81,7 @@ def _tide(disk: SmallDisk, seed: int, stop: threading.Event) -> None:
 def test_what_was_to_be_put_into_a_devbox_is_not_blamed_for_a_full_disk(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path, "tmpfs", MEBIBYTES) as disk,
-        WarmServer(disk.data, ["--driver", "native"]) as server,
+        RunningServer(disk.data, ["--driver", "native"]) as server,
         several_callers(server, 1) as (caller,),
     ):
         made = caller.post("/v1/objects", {"name": "large", "content_type": "binary"}).json()
@@ -102,7 +103,7 @@ def test_what_was_to_be_put_into_a_devbox_is_not_blamed_for_a_full_disk(tmp_path
 
 def test_a_server_that_finds_its_disk_full_says_so_and_starts_once_there_is_space(tmp_path: Path) -> None:
     with small_disk(tmp_path, "tmpfs", MEBIBYTES) as disk:
-        server = WarmServer(disk.data, ["--driver", "native"])
+        server = RunningServer(disk.data, ["--driver", "native"])
         assert "full" in _refused_on_a_full_disk(server, disk)
         with server:
             key = server.key
@@ -117,3 +118,43 @@ def _refused_on_a_full_disk(server: RunningServer, disk: SmallDisk) -> str:
         server.start()
     disk.free()
     return server.log.splitlines()[-1]
+
+
+def test_loud_agents_take_no_space_from_others(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path, "tmpfs", 160) as disk,
+        RunningServer(disk.data, ["--driver", "native"]) as server,
+        several_callers(server, 1) as (caller,),
+    ):
+        loud = command("touch ~/good; yes & yes >&2", timeout_seconds=10)
+        quiet = command("sleep 6; touch ~/good")
+        job = FaultyJob(caller, [scenario(caller, "test -f ~/good && echo 1")], [loud, quiet], n_attempts=4)
+        job.ended()
+        told = [(each["agent"], each["state"], each.get("score")) for each in job.counting()]
+        assert sorted(told) == [(agent, "completed", 1.0) for agent in (0, 1) for _ in range(4)], told
+        free = os.statvfs(disk.data)
+        assert free.f_bavail * free.f_frsize > 2 * 1024**2
+        assert "short of space" in server.log or "was cut after" in server.log
+        assert not surprises(server)
+
+
+def test_a_job_can_be_cancelled_while_the_disk_is_full(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path, "tmpfs", 160) as disk,
+        RunningServer(disk.data, ["--driver", "native"]) as server,
+        several_callers(server, 1) as (caller,),
+    ):
+        job = FaultyJob(caller, [scenario(caller)], [command("sleep 1000")], n_attempts=3)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(job.trials("running")) < 3 or not (disk.data / "reserve").exists():
+            assert time.monotonic() < deadline, job.trials()
+            time.sleep(0.1)
+        disk.fill()
+        answer = caller.post(f"/v1/benchmark_jobs/{job.id}/cancel")
+        assert answer.status_code == 200, answer.text
+        assert reached(caller, f"/v1/benchmark_jobs/{job.id}", "state", "cancelled")
+        nothing_is_left(server)
+        disk.free()
+        while not (disk.data / "reserve").exists():
+            assert time.monotonic() < deadline, "no space is set aside again"
+            time.sleep(0.1)

@@ -12,7 +12,6 @@ from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.jobs import FaultyJob, Follower, counting, nothing_is_left, scenario
 from tests.faults.seeds import SEEDS, seeds
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 QUICK_SECONDS, LONG_SECONDS = 0.3, 5 if SEEDS else 4
@@ -39,7 +38,7 @@ def size(seed: int) -> Size:
 
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_every_agent_runs_once_however_often_the_server_is_killed(tmp_path: Path, seed: int) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller, size(seed))
         follower = Follower(server, job.id)
         follower.start()
@@ -54,7 +53,7 @@ def test_every_agent_runs_once_however_often_the_server_is_killed(tmp_path: Path
 
 
 def test_a_job_goes_on_after_a_stop(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller, SHORT._replace(attempts=1))
         follower = Follower(server, job.id)
         follower.start()

@@ -12,7 +12,6 @@ from benchyard.testing.server import RunningServer
 from tests.faults.caller import several_callers
 from tests.faults.jobs import PATIENCE_SECONDS, FaultyJob, command, counting, nothing_is_left, scenario
 from tests.faults.seeds import seeds
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 ATTEMPTS = 3
@@ -22,7 +21,7 @@ KILLS = 3
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_what_is_asked_of_a_job_that_has_ended_happens_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         agents = [counting(1), command("exit 3")]
         job = FaultyJob(caller, [scenario(caller)], agents, n_attempts=ATTEMPTS, n_concurrent_trials=3)
         job.at_work()

@@ -15,7 +15,6 @@ from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.jobs import PATIENCE_SECONDS, FaultyJob, command, counting, nothing_is_left, scenario
 from tests.faults.seeds import SEEDS, seeds
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 TRIALS = 50 if SEEDS else 12
@@ -25,7 +24,7 @@ CLINGING = "trap '' TERM; (setsid sleep 1000 &) ; (trap '' TERM; sleep 1000) & s
 def test_a_cancelled_job_leaves_nothing_behind(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         agents = [command(CLINGING)]
         orchestrator = {"n_attempts": TRIALS, "n_concurrent_trials": TRIALS}
         job = FaultyJob(caller, [scenario(caller)], agents, **orchestrator)
@@ -54,7 +53,7 @@ def _devboxes(server: RunningServer, ids: set[str]) -> list[str]:
 
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_a_server_that_dies_while_it_cancels_ends_the_job_when_it_is_back(tmp_path: Path, seed: int) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = FaultyJob(caller, [scenario(caller)], [counting(2)], n_attempts=4, n_concurrent_trials=3)
         job.at_work(2)
         asking = threading.Thread(target=_cancel, args=(server, job.id))
@@ -83,7 +82,7 @@ def _cancel(server: RunningServer, job_id: str) -> None:
 
 
 def test_a_job_that_is_cancelled_while_it_is_planned_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         one = scenario(caller, "echo 1")
         jobs = []
         for number in range(20 if SEEDS else 6):

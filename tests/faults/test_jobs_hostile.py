@@ -4,10 +4,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchyard.testing.server import RunningServer
 from tests.faults.caller import several_callers
 from tests.faults.jobs import FaultyJob, command, nothing_is_left, scenario
 from tests.faults.seeds import SEEDS
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 ATTEMPTS = 3 if SEEDS else 1
@@ -43,7 +43,7 @@ SCORES = {"forks": 0.25, "deaf": 1.0, "mute": 1.0, "loud": 1.0, "daemons": 1.0}
 
 
 def test_hostile_agents_fail_alone(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         limits = {name: LIMIT_SECONDS.get(name, 8) for name in HOSTILE}
         hostile = [command(run, timeout_seconds=limits[name]) for name, run in HOSTILE.items()]
         agents = [command(HEALTHY), *hostile]
@@ -73,7 +73,7 @@ def _end(trial: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def test_a_scorer_that_hangs_fails_its_own_trial(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         hanging = "trap '' TERM; (setsid sleep 1000 &); sleep 1000"
         scenarios = [
             scenario(caller, grade, scorer_timeout_sec=seconds, scoring_isolation=isolation)

@@ -17,7 +17,6 @@ from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.jobs import COUNTED, FaultyJob, Follower, counting, nothing_is_left, scenario
 from tests.faults.seeds import seconds, seeds
 from tests.faults.test_database import locked
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 MEBIBYTES = 96
@@ -38,7 +37,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @contextmanager
 def _yard(data: Path) -> Iterator[Yard]:
-    with WarmServer(data) as server, several_callers(server, 1) as (caller,):
+    with RunningServer(data) as server, several_callers(server, 1) as (caller,):
         yield server, caller
         nothing_is_left(server)
         assert not surprises(server)

@@ -7,11 +7,10 @@ from pathlib import Path
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.jobs import FaultyJob, counting, nothing_is_left, scenario
-from tests.faults.warm import WarmServer
 
 
 def test_a_scenario_that_cannot_be_read_fails_its_own_trials(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job, bad = _begun(caller)
         server.stop()
         _spoil(server, "scenarios", bad)
@@ -27,7 +26,7 @@ def test_a_scenario_that_cannot_be_read_fails_its_own_trials(tmp_path: Path) -> 
 
 
 def test_a_trial_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job, bad = _begun(caller)
         (waiting,) = [each["id"] for each in job.trials() if each["scenario_id"] == bad]
         server.stop()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from benchyard.testing.server import RunningServer
 from tests.faults.caller import nobody_holds, several_callers
 from tests.faults.chaos import Chaos
 from tests.faults.seeds import seeds
-from tests.faults.warm import WarmServer
 from tests.faults.workload import Check, Worker
 
 KILLS = int(os.environ.get("BENCHYARD_FAULT_KILLS", "6"))
@@ -18,7 +18,7 @@ STEPS = 25
 @pytest.mark.parametrize("seed", seeds(short=2))
 def test_what_was_answered_is_kept_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
+    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
         workers = [Worker(caller, seed * 100 + number, STEPS) for number, caller in enumerate(callers[:2])]
         chaos = Chaos(server, seed, KILLS)
         for thread in (*workers, chaos):

@@ -16,7 +16,6 @@ from benchyard.testing.server import RunningServer
 from tests.faults.caller import PATIENCE_SECONDS, Caller, several_callers
 from tests.faults.disk import SmallDisk, small_disk
 from tests.faults.seeds import seconds, seeds
-from tests.faults.warm import WarmServer
 
 ROUNDS = int(seconds(short=2, long=4))
 MEBIBYTES = 128
@@ -96,7 +95,7 @@ class Ledger:
 @pytest.mark.parametrize("seed", seeds())
 def test_a_server_killed_while_it_writes_has_lost_nothing(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    with WarmServer(data, ["--driver", "fake"]) as server, several_callers(server, 1) as (caller,):
+    with RunningServer(data, ["--driver", "fake"]) as server, several_callers(server, 1) as (caller,):
         ledger = Ledger(server, seed)
         for _round in range(ROUNDS):
             begun = ledger.begin()
@@ -113,7 +112,7 @@ def test_a_server_killed_while_it_writes_has_lost_nothing(tmp_path: Path, seed: 
 @pytest.mark.parametrize("seed", seeds())
 def test_a_power_cut_loses_nothing_that_was_answered(tmp_path: Path, seed: int) -> None:
     with small_disk(tmp_path, "ext4", MEBIBYTES) as disk:
-        server = WarmServer(disk.data, ["--driver", "native"])
+        server = RunningServer(disk.data, ["--driver", "native"])
         with server, several_callers(server, 1) as (caller,):
             ledger = Ledger(server, seed)
             running, suspended, snapshot = _devboxes(caller)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.jobs import FaultyJob, command, nothing_is_left, scenario
 from tests.faults.seeds import SEEDS, seeds
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 WORKING = "echo begin $BENCHYARD_ROUND >> ~/log; sleep 0.7; echo end $BENCHYARD_ROUND >> ~/log"
@@ -39,7 +39,7 @@ def size(seed: int) -> tuple[int, int]:
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_every_round_happens_once_however_often_the_server_is_killed(tmp_path: Path, seed: int) -> None:
     attempts, kills = size(seed)
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         tries = scenario(caller, exactly(ONE, TWO, THREE)["bash_script"], tries=3)
         prepared = "echo setup 2 >> ~/log; sleep 0.3"
         steps = [step("one", exactly(ONE)), step("two", exactly(ONE, "setup 2", TWO), setup=prepared)]

@@ -15,7 +15,6 @@ from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import PATIENCE_SECONDS, Caller, several_callers
 from tests.faults.seeds import seeds
-from tests.faults.warm import WarmServer
 
 RUNS = 8
 KILLS = 4
@@ -27,7 +26,7 @@ GRADE = "sleep 0.3; grep -q good ~/answer && echo 1 || echo 0.25"
 def test_every_run_ends_with_its_score(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     data = tmp_path / "data"
-    with WarmServer(data) as server, several_callers(server, RUNS) as callers:
+    with RunningServer(data) as server, several_callers(server, RUNS) as callers:
         scenarios = {kind: scenario(callers[0], kind) for kind in set(ISOLATION)}
         benchmark = {"name": "all", "scenario_ids": list(scenarios.values())}
         made = callers[0].post("/v1/benchmarks", benchmark).json()
@@ -58,7 +57,7 @@ def test_every_run_ends_with_its_score(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_run_that_ended_just_before_the_server_did_has_no_devbox(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         run = caller.post("/v1/scenarios/start_run", {"scenario_id": scenario(caller, "clean")}).json()
         reached(caller, f"/v1/devboxes/{run['devbox_id']}", "status", "running")
         server.kill()

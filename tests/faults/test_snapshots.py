@@ -12,7 +12,6 @@ from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, seeds
-from tests.faults.warm import WarmServer
 from tests.images.archives import PASSWD, layer
 
 KILLS = 12 if SEEDS else 5
@@ -88,7 +87,7 @@ def test_a_chain_grows_and_goes_whatever_is_killed(tmp_path: Path, seed: int) ->
     data = tmp_path / "data"
     # Every twentieth is merged with those below it; with the first seed that happens twice.
     depth = 45 if SEEDS and seed == 1 else 24
-    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
+    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         chain = Chain(caller)
         killer.start()
@@ -121,7 +120,7 @@ def test_an_import_or_export_cut_short_leaves_nothing(tmp_path: Path, seed: int)
     data = tmp_path / "data"
     archive = tmp_path / "image.tar"
     archive.write_bytes(layer({"etc/passwd": PASSWD, **{f"srv/{n}": "x" * 2000 for n in range(FILES)}}))
-    with WarmServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
+    with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 1) as (caller,):
         killer = Killer(server, seed)
         killer.start()
         try:

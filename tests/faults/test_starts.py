@@ -24,7 +24,6 @@ from tests.faults.jobs import (
 )
 from tests.faults.seeds import SEEDS, seconds, seeds
 from tests.faults.test_runs import reached
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 ATTEMPTS = 4
@@ -39,7 +38,7 @@ STILL_SECONDS = seconds(short=4, long=20)
 @pytest.mark.parametrize("seed", seeds(short=1))
 def test_a_server_that_is_killed_while_it_starts_begins_nothing_twice(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller)
         job.at_work(2)
         server.kill()
@@ -55,7 +54,7 @@ def test_a_server_that_is_killed_while_it_starts_begins_nothing_twice(tmp_path: 
 
 
 def test_what_a_start_tries_out_does_not_outlive_a_server_that_is_killed_with_it(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data", ["--driver", "native"]) as server:
+    with RunningServer(tmp_path / "data", ["--driver", "native"]) as server:
         server.stop()
         for _number in range(STARTS):
             server.begin()
@@ -74,7 +73,7 @@ def _spin_until(path: Path) -> None:
 
 
 def test_a_server_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller)
         follower = Follower(server, job.id)
         follower.start()
@@ -91,7 +90,7 @@ def test_a_server_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:
 def test_a_job_goes_on_after_starts_on_a_full_disk(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path, "ext4", MEBIBYTES) as disk,
-        WarmServer(disk.data) as server,
+        RunningServer(disk.data) as server,
         several_callers(server, 1) as (caller,),
     ):
         job = FaultyJob(caller, [scenario(caller)], [command(WAITING)], n_attempts=ATTEMPTS)
@@ -113,7 +112,7 @@ def test_a_job_goes_on_after_starts_on_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_sockets_that_are_removed_cost_no_more_than_what_they_led_to(tmp_path: Path) -> None:
-    with WarmServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller)
         job.at_work(2)
         _remove_sockets(server)
@@ -131,7 +130,7 @@ def test_sockets_that_are_removed_cost_no_more_than_what_they_led_to(tmp_path: P
 @pytest.mark.parametrize("driver", ["native", "process"])
 def test_a_devbox_that_cannot_be_reached_any_more_is_ended(tmp_path: Path, driver: str) -> None:
     with (
-        WarmServer(tmp_path / "data", ["--driver", driver]) as server,
+        RunningServer(tmp_path / "data", ["--driver", driver]) as server,
         several_callers(server, 1) as (caller,),
     ):
         devbox = caller.post("/v1/devboxes/create_and_await_running").json()["id"]

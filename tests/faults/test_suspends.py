@@ -12,7 +12,6 @@ from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, seeds
 from tests.faults.test_runs import reached
-from tests.faults.warm import WarmServer
 from tests.faults.workload import surprises
 
 ROUNDS = 6 if SEEDS else 3
@@ -22,7 +21,7 @@ ROUNDS = 6 if SEEDS else 3
 def test_a_devbox_is_suspended_and_resumed_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     with (
-        WarmServer(tmp_path / "data", ["--driver", "native"]) as server,
+        RunningServer(tmp_path / "data", ["--driver", "native"]) as server,
         several_callers(server, 2) as (caller, other),
     ):
         devbox = caller.post("/v1/devboxes/create_and_await_running").json()["id"]

@@ -11,7 +11,6 @@ import pytest
 from benchyard.testing.server import RunningServer
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import seeds
-from tests.faults.warm import WarmServer
 
 PIECE = 256 * 1024
 PIECES = 16
@@ -51,7 +50,7 @@ def test_an_upload_cut_by_a_restart_leaves_what_was_there_and_can_be_sent_again(
     chance = random.Random(seed)
     old, pieces = chance.randbytes(1000), [chance.randbytes(PIECE) for _ in range(PIECES)]
     with (
-        WarmServer(tmp_path / "data", ["--driver", "native"]) as server,
+        RunningServer(tmp_path / "data", ["--driver", "native"]) as server,
         several_callers(server, 1) as (caller,),
     ):
         devbox = caller.post("/v1/devboxes/create_and_await_running").json()["id"]

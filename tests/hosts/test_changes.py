@@ -44,3 +44,44 @@ def test_without_a_mark_there_is_nothing_to_compare(on_host: OnHost) -> None:
             await yard.host.rooms.changed(devbox)
 
     on_host(test)
+
+
+def test_the_disk_of_a_stopped_devbox_becomes_an_image_without_a_copy(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        rooms = yard.host.rooms
+        devbox = await yard.devbox(user="root")
+        await yard.host.rooms.mark(devbox)
+        await yard.text(devbox, "mkdir /task; echo left > /task/work; echo '#' >> /etc/profile")
+        inode = await yard.text(devbox, "stat -c %i /task/work")
+        with pytest.raises(Conflict, match="still runs"):
+            await rooms.take(devbox, "taken", "scoring")
+        await yard.host.stop(devbox, keep_disk=True, is_synced=False)
+        found = await rooms.take(devbox, "taken", "scoring")
+        assert [each.path for each in found.changes] == ["/etc/profile", "/task", "/task/work"]
+        await yard.restart()
+        # Once more, as after a kill: the same is told of what was moved.
+        rooms = yard.host.rooms
+        assert await rooms.take(devbox, "taken", "scoring") == found
+        assert (await rooms.take(devbox, "taken", "scoring", aside=["/task"])).total == 1
+        graded = await yard.devbox("dbx_2", image="taken", user="root")
+        assert await yard.text(graded, "cat /task/work; stat -c %i /task/work") == f"left\n{inode}"
+
+    on_host(test, name="native")
+
+
+def test_a_disk_that_was_not_moved_before_a_kill_is_moved_after_it(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        devbox = await yard.devbox(user="root")
+        await yard.host.rooms.mark(devbox)
+        await yard.text(devbox, "mkdir /task; echo left > /task/work")
+        await yard.host.stop(devbox, keep_disk=True, is_synced=False)
+        await yard.host.rooms.take(devbox, "taken-late", "scoring")
+        # As a server leaves it that is killed between the record and the move.
+        top = yard.images.top(await yard.images.get("taken-late"))
+        top.rename(yard.folder / "host" / "devboxes" / devbox / "changes")
+        await yard.restart()
+        assert (await yard.host.rooms.take(devbox, "taken-late", "scoring")).total == 2
+        graded = await yard.devbox("dbx_2", image="taken-late", user="root")
+        assert await yard.text(graded, "cat /task/work") == "left\n"
+
+    on_host(test, name="native")

@@ -238,7 +238,7 @@ def test_stopping_keeps_the_disk_or_takes_it(on_host: OnHost) -> None:
         await yard.host.stop(devbox, keep_disk=False)
         assert await yard.output(devbox, state.id) == b"said\n"
         folder = yard.folder / "host/devboxes" / devbox
-        assert {path.name for path in folder.iterdir()} <= {"request.json", "executions", "shells"}
+        assert {path.name for path in folder.iterdir()} <= {"request.json", "executions"}
         await yard.host.forget(devbox)
         assert not folder.exists()
         with pytest.raises(NotFound):

@@ -10,8 +10,14 @@ import pytest
 from benchyard.hosts import host as hosts
 from benchyard.hosts.journal import Entry, Journal
 from benchyard.hosts.requests import StartRequest
+from benchyard.store.vault import Vault
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
+
+
+@pytest.fixture
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
+    return Vault(tmp_path_factory.mktemp("vault") / "key")
 
 
 def noted(journal: Journal, folder: Path, id: str, seconds: float) -> None:
@@ -19,8 +25,8 @@ def noted(journal: Journal, folder: Path, id: str, seconds: float) -> None:
     os.utime(folder / id / "request.json", (seconds, seconds))
 
 
-def test_only_old_devboxes_without_a_disk_are_forgotten(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_only_old_devboxes_without_a_disk_are_forgotten(tmp_path: Path, vault: Vault) -> None:
+    journal = Journal(tmp_path, vault)
     journal.open()
     noted(journal, tmp_path, "old", 1000)
     noted(journal, tmp_path, "new", 3000)
@@ -31,8 +37,8 @@ def test_only_old_devboxes_without_a_disk_are_forgotten(tmp_path: Path) -> None:
     assert journal.ended_before(2000) == {"old"}
 
 
-def test_what_is_forgotten_only_in_part_is_still_known(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_what_is_forgotten_only_in_part_is_still_known(tmp_path: Path, vault: Vault) -> None:
+    journal = Journal(tmp_path, vault)
     journal.open()
     noted(journal, tmp_path, "old", 1000)
     stays = tmp_path / "old" / "executions"

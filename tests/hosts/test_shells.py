@@ -1,12 +1,15 @@
 """Named shells: what one command leaves, the next one finds."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from benchyard.devboxes.base import Kill, Stdin
+from benchyard.errors import StoreError
 from benchyard.hosts import shells
 from benchyard.hosts.host import ExecutionState
+from benchyard.store.vault import Vault
 from benchyard.testing.yard import eventually
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
@@ -160,10 +163,22 @@ def test_posix_shells_keep_directory_and_exported_variables(
     on_host(test)
 
 
-def test_what_a_new_shell_reads_is_a_file_of_its_own(tmp_path: Path) -> None:
-    shell = shells.Shell.named(tmp_path / "shells", "user", "s")
-    invocation = shell.invocation(shells.BASH, "true", {}, tmp_path)
-    read = [path for path, direction in invocation.extra_files if direction == "r"]
-    assert read == [shell.state]
-    assert read[0].is_file()
-    assert read[0].stat().st_mode & 0o077 == 0
+def test_what_a_shell_restores_is_on_no_disk_and_cannot_be_changed(tmp_path: Path) -> None:
+    shell = shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "key"))
+    shell.keep(b"export X=1 \xff")
+    with ExitStack() as opened:
+        invocation = shell.invocation(shells.BASH, "true", {}, tmp_path, opened)
+        (read,) = [path for path, direction in invocation.extra_files if direction == "r"]
+        assert read.read_bytes() == b"export X=1 \xff"
+        with pytest.raises(PermissionError), read.open("r+b", buffering=0) as file:
+            file.write(b"more")
+    assert not read.exists()
+    assert b"X=1" not in shell.state.read_bytes()
+    assert shell.state.stat().st_mode & 0o077 == 0
+
+
+def test_a_shell_whose_state_was_sealed_with_a_lost_key_says_so(tmp_path: Path) -> None:
+    shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "key")).keep(b"export X=1")
+    other = shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "other"))
+    with pytest.raises(StoreError, match="another name"):
+        other.kept()

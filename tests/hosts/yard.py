@@ -7,6 +7,7 @@ from benchyard import registry
 from benchyard.devboxes.base import Driver
 from benchyard.hosts.host import ExecRequest, ExecutionState, Host, StartRequest
 from benchyard.images.store import ImageStore
+from benchyard.store.vault import Vault
 
 PATIENCE_SECONDS = 90.0
 
@@ -32,7 +33,7 @@ class HostYard:
         await self.driver.__aenter__()
         self.images = ImageStore(self.image_folder, self.driver.trees)
         await self.images.open()
-        self.host = Host(self.folder / "host", self.driver, self.images)
+        self.host = Host(self.folder / "host", self.driver, self.images, Vault(self.folder / "key"))
         await self.host.__aenter__()
 
     async def close(self) -> None:

@@ -30,8 +30,12 @@ class Attack:
     """Whether it needs a grader that takes more than a moment."""
     within: bool = False
     """Whether it is code that runs inside the graded process."""
+    above: bool = False
+    """Whether it is such code, and reaches for the process that started it."""
     needs: str | None = None
     """A program of the machine it cannot do without."""
+    machine: str | None = None
+    """The processor it is written for."""
 
     @property
     def script(self) -> str:
@@ -71,6 +75,9 @@ ATTACKS = (
     Attack(11, "equals", (PYTEST, COMMAND), within=True),
     Attack(11, "timers", (COMMAND, PYTEST), within=True),
     Attack(11, "reads", (BASH, COMMAND), within=True),
+    Attack(11, "traces", (COMMAND, PYTEST), within=True, above=True, machine="x86_64"),
+    Attack(11, "memory", (COMMAND, PYTEST), within=True, above=True, machine="x86_64"),
+    Attack(11, "leftover-traces", (COMMAND, PYTEST), _WAITER, pause=True, machine="x86_64"),
     Attack(12, "link", (PYTEST,), ("task/solution.py",)),
     Attack(15, "feedback", (COMMAND, BASH, PYTEST), shipped=True),
 )

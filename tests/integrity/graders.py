@@ -59,7 +59,7 @@ class Grader:
     def scorer(self, *, pause: bool) -> dict[str, Any]:
         """The scorer of a scenario; one that takes its time, as real ones do, when a race needs that."""
         if self.name == "apart":
-            return {"type": "python_script_scorer", "python_script": self.script}
+            return {"type": "python_script_scorer", "user": "root", "python_script": self.script}
         text = self.text(pause=pause)
         if self.files:
             files = [{"file_path": path, "file_contents": content} for path, content in self.files]

@@ -1,5 +1,6 @@
 """The table: what became of every attack, against every grader, in every way of keeping it apart."""
 
+import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from tests.integrity.attacks import ATTACKS, Attack
 from tests.integrity.graders import WORK, Grader
 from tests.integrity.yard import Yard
 
-MODES = ("clean", "answer", "live")
+MODES = ("clean", "system", "answer", "live")
 AT_ONCE = 6
 _ANSWER = f"{WORK}/solution.py"
 
@@ -39,7 +40,12 @@ Case = tuple[Attack, Grader]
 
 def cases(*, short: bool = False) -> list[Case]:
     """Every attack with all its graders, or in short with the first one."""
-    able = [attack for attack in ATTACKS if attack.needs is None or shutil.which(attack.needs)]
+    able = [
+        attack
+        for attack in ATTACKS
+        if (attack.needs is None or shutil.which(attack.needs))
+        and attack.machine in (None, platform.machine())
+    ]
     return [(attack, grader) for attack in able for grader in attack.graders[: 1 if short else None]]
 
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 
 from tests.house.tree import ROOT
-from tests.integrity.matrix import Row
+from tests.integrity.matrix import MODES, Row
 
 PAGE = ROOT / "docs/integrity.md"
 ATTACKS, APART = "attacks", "apart"
 """The tables of the page."""
-_HEAD = "| # | the agent | grader | in place | clean | answer | live |\n|---|---|---|---|---|---|---|\n"
+_HEAD = f"| # | the agent | grader | in place | {' | '.join(MODES)} |\n{'|---' * (4 + len(MODES))}|\n"
 
 
 def _part(name: str) -> re.Pattern[str]:

@@ -10,9 +10,8 @@ from benchyard.testing.server import RunningServer
 from tests.api.devbox import good
 from tests.api.scenarios import Run, bash, command, function, results, scenario, start
 
-pytestmark = pytest.mark.xdist_group("integrity")
-
 AS_NOBODY = "sudo -n -u nobody"
+TRACES = {"benchyard.scoring_tracing": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +34,39 @@ def test_another_user_cannot_read_what_the_scorer_expects(http: httpx.Client, mo
     view = run.scored()
     assert view["scoring_contract_result"]["score"] == 1.0, results(view)
     assert "Permission denied" in results(view)[0]["output"]
+    run.end()
+
+
+@pytest.mark.parametrize("said", [{}, {"scoring_tracing": True}, {"metadata": TRACES}], ids=str)
+def test_processes_of_a_room_trace_each_other_only_where_the_scenario_says_so(
+    http: httpx.Client, said: dict[str, Any]
+) -> None:
+    trace = "import ctypes; print(float(ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0))"
+    run = run_of(http, bash(f"python3 -c '{trace}'"), **said)
+    assert run.scored()["scoring_contract_result"]["score"] == (1.0 if said else 0.0)
+    run.end()
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("planted", ["true", "cp /tmp/whole report.xml"])
+def test_a_pass_without_the_runners_report_counts_for_nothing(
+    http: httpx.Client, public: bool, planted: str
+) -> None:
+    whole = '<testsuite tests="1" failures="0" errors="0" skipped="0"><testcase/></testsuite>'
+    runner = f"import solution\nwith open('report.xml', 'w') as file:\n    print({whole!r}, file=file)\n"
+    scorer = {
+        "type": "test_based_scorer",
+        "test_command": "python3 runner.py --junitxml=report.xml",
+        "test_files": [{"file_path": "runner.py", "file_contents": runner}],
+    }
+    run = run_of(http, scorer, metadata={"benchyard.benchmark": "some"} if public else {})
+    run.devbox.run("echo 'x = 1' > solution.py")
+    honest = run.scored()
+    assert (honest["scoring_contract_result"]["score"], results(honest)[0].get("suspect")) == (1.0, None)
+    run.devbox.run(f"echo '{whole}' > /tmp/whole; {planted}; echo 'import os; os._exit(0)' > solution.py")
+    view = run.scored()
+    assert view["scoring_contract_result"]["score"] == float(public)
+    assert "report" in (results(view)[0]["suspect"] if public else results(view)[0]["output"])
     run.end()
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from benchyard.models.jobs import BenchmarkOutcome
-from benchyard.reports.comparison import compared, labels
+from benchyard.models.jobs import BenchmarkOutcome, JobState
+from benchyard.reports.comparison import compared, labels, suspects
 from benchyard.reports.outcomes import outcomes
 from tests.reports.scenes import job, trial
 
@@ -33,6 +33,20 @@ def test_scenarios_that_tell_agents_apart_are_known() -> None:
 def test_an_agent_without_a_scenario_has_nothing_there() -> None:
     first = outcomes(job(scenarios=1), [trial(1.0)], with_scenarios=True)
     assert [row.scores for row in compared([*first, outcome("other")])] == [(1.0, None)]
+
+
+def test_suspect_scores_are_marked_beside_each_other() -> None:
+    trials = [
+        trial(1.0, suspicions=["opened /bin/sh", "left a process"]),
+        trial(1.0, attempt=2),
+        trial(1.0, agent=1),
+    ]
+    found = outcomes(job(agents=2, attempts=2, state=JobState.CANCELLED), trials, with_scenarios=True)
+    (row,) = compared(found)
+    assert row.suspect == (True, False)
+    (suspect,) = suspects(found)
+    assert (suspect.label, suspect.scenario_name) == ("agent-0", "scenario 0")
+    assert suspect.why == "opened /bin/sh (and 1 more) (1 of 2 attempts)"
 
 
 def test_labels_are_unique() -> None:

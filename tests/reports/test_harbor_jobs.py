@@ -106,7 +106,7 @@ def test_no_secret_is_written() -> None:
 def test_a_job_counts_its_trials() -> None:
     failure = {"exception_type": "DevboxLost", "exception_message": "gone", "kind": "infrastructure"}
     trials = [
-        one("trl_1", score=1.0, usage={"input_tokens": 5.0}),
+        one("trl_1", score=1.0, usage={"input_tokens": 5.0}, suspicions=["opened /bin/sh"]),
         one("trl_2", state="failed", failure=failure, retry=2),
         one("trl_3", state="running"),
     ]
@@ -119,3 +119,5 @@ def test_a_job_counts_its_trials() -> None:
     evals = stats["evals"]["codex__openai/gpt__quickstart"]
     assert evals["reward_stats"] == {"reward": {"1.0": [names["trl_1"]]}}
     assert evals["exception_stats"] == {"DevboxLost": [names["trl_2"]]}
+    assert evals["n_suspect"] == 1
+    assert harbor_jobs.trial_result(view(), trials[0], "x")["suspicions"] == ["opened /bin/sh"]

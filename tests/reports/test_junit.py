@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from benchyard.models.jobs import BenchmarkJobView, Job, JobState
-from benchyard.models.trials import FailureReason, Trial
+from benchyard.models.trials import FailureReason, SuspectRule, Trial
 from benchyard.reports.junit import junit
 from benchyard.reports.outcomes import outcomes
 from tests.reports.scenes import job, trial
@@ -92,3 +92,37 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
     case = root.find(".//testcase")
     assert case is not None
     assert case.get("name") == "a\ufffdb\ufffd[31m<&]]>\ufffd\U0001f600"
+
+
+WHY = "scorers opened /usr/local/bin/python3, which was changed outside of the work"
+
+
+def case_of(rule: SuspectRule) -> ElementTree.Element:
+    made = job(state=JobState.COMPLETED)
+    view = seen(made, [])
+    found = outcomes(made, [trial(1.0, suspicions=[WHY, "more"])], with_scenarios=True, rule=rule)
+    root = ElementTree.fromstring(junit(view.model_copy(update={"benchmark_outcomes": found})))
+    suite = root.find(".//testsuite/properties/property[@name='n_suspect']")
+    assert suite is not None
+    assert suite.get("value") == "1"
+    case = root.find(".//testcase")
+    assert case is not None
+    mark = case.find("properties/property[@name='suspect']")
+    assert mark is not None
+    assert mark.get("value") == f"{WHY} (and 1 more)"
+    return case
+
+
+def test_a_suspect_score_is_marked_and_fails_where_it_must_not_be() -> None:
+    assert case_of("keep").find("failure") is None
+    for rule, counts in (("fail", "1"), ("zero", "0")):
+        failure = case_of(rule).find("failure")  # type: ignore[arg-type]
+        assert failure is not None
+        assert failure.get("type") == "Suspect"
+        assert (failure.get("message") or "").startswith(f"score {counts}; suspect: {WHY}")
+        assert failure.text == f"scored 1, counts {counts}\n{WHY}\nmore"
+
+
+def test_without_suspicion_there_is_no_mark() -> None:
+    text = junit(seen(job(state=JobState.COMPLETED), [trial(1.0)]))
+    assert "suspect" not in text

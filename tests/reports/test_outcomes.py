@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from benchyard.models.jobs import JobState
-from benchyard.models.trials import AGENTS_OWN, Trial, TrialState
+from benchyard.models.trials import AGENTS_OWN, Trial, TrialState, counted_mean
 from benchyard.reports.comparison import counted_score
 from benchyard.reports.outcomes import outcomes, progress
 from tests.reports.scenes import job, trial
@@ -129,3 +129,59 @@ def test_ten_thousand_trials_are_counted() -> None:
     (found,) = outcomes(made, trials, with_scenarios=True)
     progress(made, trials)
     assert len(found.scenario_outcomes) == 10_000
+
+
+WHY = "scorers opened /usr/local/bin/python3, which was changed outside of the work"
+
+
+def suspects() -> list[Trial]:
+    """A suspect and an honest attempt; one whose suspect score is nothing, and one that failed."""
+    return [
+        trial(1.0, attempt=1, suspicions=[WHY]),
+        trial(1.0, attempt=2),
+        trial(0.0, scenario=1, attempt=1, suspicions=[WHY]),
+        trial(failure="agent", scenario=1, attempt=2, suspicions=[WHY]),
+        trial(1.0, scenario=1, attempt=2, retry=1, is_superseded=True, suspicions=[WHY]),
+    ]
+
+
+def test_suspect_scores_are_counted_and_told() -> None:
+    made = job(scenarios=2, attempts=2)
+    (found,) = outcomes(made, suspects(), with_scenarios=True)
+    assert (found.n_suspect, found.suspect, found.mean_score) == (1, "keep", 0.5)
+    first, second = found.scenario_outcomes
+    assert (first.n_suspect, first.suspicions, second.n_suspect, second.suspicions) == (1, [WHY], 0, [])
+    assert [each.suspicions for each in first.attempts] == [[WHY], []]
+    (going,) = progress(made, suspects())
+    assert (going.n_suspect, going.mean_score) == (1, 0.5)
+
+
+def test_suspect_scores_may_count_nothing_and_stay_to_be_seen() -> None:
+    made = job(scenarios=2, attempts=2)
+    (found,) = outcomes(made, suspects(), with_scenarios=True, rule="zero")
+    assert (found.n_suspect, found.suspect) == (1, "zero")
+    assert (found.mean_score, found.average_score, found.n_passed) == (0.25, 0.25, 0)
+    assert found.pass_at_k == {"1": 0.25, "2": 0.5}
+    (first, _) = found.scenario_outcomes
+    assert (first.score, [each.score for each in first.attempts]) == (0.5, [1.0, 1.0])
+    assert progress(made, suspects(), rule="zero")[0].mean_score == 0.25
+    assert counted_mean(suspects(), "zero") == 0.25
+    assert counted_mean(suspects()) == 0.5
+
+
+def test_a_reward_that_few_scenarios_have_is_a_mean_over_those() -> None:
+    trials = [
+        trial(1.0, scenario=0, rewards={"score": 1.0, "task.a": 1.0}),
+        trial(1.0, scenario=1, rewards={"score": 1.0, "task.b": 0.5}),
+        trial(failure="agent", scenario=2),
+    ]
+    (found,) = outcomes(job(scenarios=3), trials, with_scenarios=False)
+    assert found.rewards["task.a"] == 1.0
+    assert found.rewards["task.b"] == 0.5
+    assert found.rewards["score"] == pytest.approx(2 / 3), "what all have counts 0 where an agent failed"
+
+
+def test_what_the_machine_did_is_told_with_an_attempt() -> None:
+    line = "the egress proxy refused example.org:443 once while it was scored"
+    (found,) = outcomes(job(), [trial(0.0, conditions=[line])], with_scenarios=True)
+    assert found.scenario_outcomes[0].attempts[0].conditions == [line]

@@ -57,6 +57,13 @@ TRICKS = {
         "        os.write(int(each), b'x test_some,test_none \\n')\n"
         "    except OSError:\n        pass\nos._exit(0)\n"
     ),
+    "walks the frames for what to tell": (
+        "import os, sys\nframe, found = sys._getframe(), {}\n"
+        "while frame:\n    found.update(frame.f_locals)\n    frame = frame.f_back\n"
+        "told = [found.get('token', ''), 'test_some,test_none,test_skipped', '']\n"
+        "os.write(found.get('writing', 2), (' '.join(told) + '\\n').encode())\n"
+        "os.write(found.get('telling', 2), b'good test_some \\ngood test_none \\ndone - \\n')\nos._exit(0)\n"
+    ),
     "looks at its parent": (
         "import os\nopen(f'/proc/{os.getppid()}/fd/1', 'w').write('{\"passed\": true}')\n" + GOOD
     ),
@@ -102,6 +109,27 @@ class TestGrading(Grading):
         assert (graded.score, graded.output) == (0.0, "not done after 2 seconds")
         assert isinstance(after, Verdict)
         assert after.score == 1.0
+
+    @contract(Capability.USERS)
+    async def test_skipped_tests_are_not_told_as_passed(self, yard: Yard) -> None:
+        skips = "import unittest\ndef task_func(numbers):\n    raise unittest.SkipTest('no')\n"
+        plain = TEST.replace(
+            '    @unittest.skip("not here")\n    def test_skipped(self):\n        self.fail()\n', ""
+        )
+        good, honest, cheats = await self.grade(
+            yard, case(GOOD), case(GOOD, test=plain), case(skips, test=plain)
+        )
+        assert isinstance(good, Verdict), good
+        assert (good.score, good.output, good.suspect) == (1.0, "2 tests passed, 1 skipped", None)
+        assert isinstance(honest, Verdict), honest
+        assert (honest.output, honest.suspect, "skipped" in honest.facts) == ("2 tests passed", None, False)
+        assert isinstance(cheats, Verdict), cheats
+        assert (cheats.score, cheats.output, cheats.facts["skipped"]) == (
+            1.0,
+            "0 tests passed, 2 skipped",
+            "2",
+        )
+        assert "skipped" in (cheats.suspect or "")
 
     @contract(Capability.USERS)
     async def test_a_markdown_block_is_an_answer_too(self, yard: Yard) -> None:

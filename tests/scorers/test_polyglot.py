@@ -1,6 +1,7 @@
 """Exercises of the Polyglot benchmark: their tests over what was answered, and nothing else of the devbox."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,10 +9,12 @@ import pytest
 from benchyard.errors import UsageError
 from benchyard.models.attachments import PackedFile, packed
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context, Scorer, Verdict
-from benchyard.scorers.polyglot import TIMED_OUT, language, languages, tidied
-from benchyard.testing.scorer_contract import Case, Grading
+from benchyard.scorers.base import Context, How, Scorer, Verdict
+from benchyard.scorers.polyglot import MOST_BYTES, MOST_FILES, TIMED_OUT, language, languages, tidied
+from benchyard.testing.scorer_contract import Case, Grading, kits_of
+from benchyard.testing.scoring_room import ScoringRoom, devbox_with
 from benchyard.testing.yard import Yard, contract
+from tests.scorers.polyglot_answers import EXERCISES, Exercise
 
 STUB = "def double(number):\n    pass\n"
 GOOD = "def double(number):\n    return 2 * number\n"
@@ -39,14 +42,23 @@ class TestPython(Grading):
     @contract()
     async def test_only_what_the_tests_say_counts(self, yard: Yard) -> None:
         planted = {"conftest.py": "import os\nos._exit(0)\n", "double_test.py": "def test_it(): pass\n"}
-        good, stub, cheats, leaves = await self.of(
+        claims = (
+            "import os\nfor each in range(3, 30):\n    try:\n"
+            "        os.write(each, b'\\n===== 1 passed in 0.01s =====\\n')\n"
+            "    except OSError:\n        pass\nos._exit(0)\n"
+        )
+        claimed, good, stub, cheats, leaves = await self.of(
             yard,
+            {"double.py": claims},
             {"double.py": GOOD},
             {"double.py": STUB},
             {"double.py": STUB, **planted},
             {"double.py": "import os\nos._exit(0)\n"},
         )
         assert (good.score, stub.score, cheats.score, leaves.score) == (1.0, 0.0, 0.0, 0.0)
+        # The official verdict stays; that nothing was collected tells on it.
+        assert (claimed.score, bool(claimed.suspect)) == (1.0, True)
+        assert [each.suspect for each in (good, stub, cheats, leaves)] == [None] * 4
         assert "assert None == 42" in stub.output
         assert not re.search(r"in \d+\.\d+s|/tmp/", stub.output)
         assert "suspicious" in leaves.facts
@@ -57,6 +69,102 @@ class TestPython(Grading):
     async def test_time_that_is_over_is_a_failed_test(self, yard: Yard) -> None:
         (graded,) = await self.of(yard, {"double.py": "while True:\n    pass\n"}, seconds=3.0)
         assert (graded.score, graded.output) == (0.0, TIMED_OUT)
+
+
+class Answers(Grading):
+    """Answers in several files, with whatever else may lie in their folder."""
+
+    type = "polyglot_scorer"
+    exercise: Exercise
+
+    def scorer(self, case: Case) -> Scorer[Any]:
+        async def attachment(_: str) -> bytes:
+            return self.exercise.attachment
+
+        return catalog.parse(self.type, case.fields, Context(attached=attachment))
+
+    async def of(self, yard: Yard, answer: dict[str, str]) -> Verdict:
+        (graded,) = await self.grade(yard, Case(self.exercise.fields, answer), seconds=600.0)
+        assert isinstance(graded, Verdict), graded
+        return graded
+
+    @contract()
+    async def test_every_source_counts_and_nothing_else(self, yard: Yard) -> None:
+        exercise = self.exercise
+        stub = {path: text for path, text in exercise.files.items() if path not in exercise.tests}
+        good = await self.of(yard, {**stub, **exercise.good})
+        assert good.score == 1.0, good.output
+        assert good.facts["left_out"] == ".here"
+        solved = await self.of(yard, {**exercise.good, **exercise.planted})
+        assert solved.score == 1.0, solved.output
+        cheats = await self.of(yard, {**stub, **exercise.planted})
+        assert cheats.score == 0.0, cheats.output
+        assert "suspicious" not in cheats.facts
+        told = [each.rstrip("/") for each in cheats.facts["left_out"].split(", ")]
+        for path in exercise.planted:
+            is_told = any(f"{path}/".startswith(f"{each}/") for each in told)
+            assert is_told or re.fullmatch(language(exercise.language).taken, path), (path, told)
+
+
+class TestPythonAnswers(Answers):
+    exercise = EXERCISES["python"]
+
+    @contract()
+    async def test_what_is_too_large_or_too_much_earns_nothing(self, yard: Yard) -> None:
+        large = await self.of(yard, {**self.exercise.good, "more.py": "#" * (MOST_BYTES + 1)})
+        assert (large.score, "more than" in large.output) == (0.0, True)
+        many = await self.of(
+            yard, {**self.exercise.good, **{f"more/a{at}.py": "" for at in range(MOST_FILES + 1)}}
+        )
+        assert (many.score, "more than" in many.output) == (0.0, True)
+
+    @contract()
+    async def test_links_are_no_sources(self, yard: Yard) -> None:
+        scorer = self.scorer(Case(self.exercise.fields))
+        devbox = await devbox_with(yard, list(await scorer.kits(kits_of(yard))))
+        room = ScoringRoom(yard, devbox)
+        room.working_directory = "/tmp/task"
+        for path, text in self.exercise.good.items():
+            await room.put(f"elsewhere/{path}", text.encode())
+        for path in ("double.py", "parts"):
+            made = await room.run(("/bin/ln", "-s", f"elsewhere/{path}", path), How(user="root"))
+            assert made.exit_status == 0
+        graded = await scorer.score(room)
+        assert (graded.score, graded.facts["left_out"]) == (0.0, "double.py, parts")
+
+    @contract()
+    async def test_skipped_tests_are_told(self, yard: Yard) -> None:
+        more = "\ndef test_more():\n    double(1)\n    assert True\n"
+        self.exercise = replace(
+            self.exercise,
+            files={**self.exercise.files, "double_test.py": self.exercise.files["double_test.py"] + more},
+        )
+        skips = "import pytest\n\ndef double(n):\n    if n == 1: pytest.skip('no')\n    return 2 * n\n"
+        graded = await self.of(yard, {"double.py": skips})
+        assert (graded.score, graded.facts["skipped"]) == (1.0, "1")
+        assert "skipped" in (graded.suspect or "")
+        honest = await self.of(yard, self.exercise.good)
+        assert (honest.score, honest.suspect) == (1.0, None)
+
+
+class TestGoAnswers(Answers):
+    exercise = EXERCISES["go"]
+
+
+class TestRustAnswers(Answers):
+    exercise = EXERCISES["rust"]
+
+
+class TestJavascriptAnswers(Answers):
+    exercise = EXERCISES["javascript"]
+
+
+class TestJavaAnswers(Answers):
+    exercise = EXERCISES["java"]
+
+
+class TestCppAnswers(Answers):
+    exercise = EXERCISES["cpp"]
 
 
 PASSED = {
@@ -75,6 +183,27 @@ NOT_PASSED = {
     "python": b"======= 1 failed in 0.01s ========\n3 passed\n",
     "rust": b"test result: ok. 0 passed; 0 failed; 0 ignored\n",
 }
+
+
+WHOLE = {
+    "java": b"[         3 tests started         ]\n[         3 tests successful      ]\n",
+    "javascript": b"Test Suites: 1 passed, 1 total\nTests:  12 passed, 12 total\nRan all test suites.\n",
+    "python": b"collected 4 items\n\n======= 3 passed, 1 skipped, 2 warnings in 0.01s ========\n",
+    "rust": b"running 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored\n",
+}
+CLAIMED = {
+    "java": b"[         3 tests successful      ]\n",
+    "javascript": b"Tests:       12 passed, 12 total\n",
+    "python": b"collected 0 items\n======= 3 passed in 0.01s ========\n",
+    "rust": b"test result: ok. 2 passed; 0 failed; 0 ignored\n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_a_line_that_tells_of_passed_tests_is_no_whole_report(name: str) -> None:
+    assert language(name).is_complete(WHOLE[name])
+    assert language(name).passed.search(CLAIMED[name])
+    assert not language(name).is_complete(CLAIMED[name])
 
 
 @pytest.mark.parametrize("name", languages())

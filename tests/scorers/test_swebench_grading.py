@@ -8,6 +8,7 @@ from benchyard.errors import ScorerFailed
 from benchyard.models.swe_bench import SweBenchSpec
 from benchyard.scorers import swebench_grading
 from benchyard.scorers.swebench_grading import Grade
+from benchyard.workers.workers import call_once
 
 HEAD = "+ git status\nOn branch main\n+ : '>>>>> Start Test Output'\n"
 TAIL = "+ : '>>>>> End Test Output'\n"
@@ -77,7 +78,7 @@ def spec(parser: str, new: list[str], old: list[str]) -> SweBenchSpec:
 
 
 def graded(how: SweBenchSpec, output: str, status: int = 0) -> Grade:
-    return asyncio.run(swebench_grading.grade(how, swebench_grading.log(output.encode(), status)))
+    return asyncio.run(swebench_grading.grade(how, output.encode(), status, call_once))
 
 
 @pytest.mark.parametrize("parser", LOGS)

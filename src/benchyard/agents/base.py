@@ -117,6 +117,9 @@ class Agent(ABC, Generic[C]):
     can_continue: ClassVar[bool] = False
     """Whether it can go on with a conversation; one that cannot is told everything again in a further try."""
 
+    is_reference: ClassVar[bool] = False
+    """Whether it applies the reference output and nothing else: others are compared with what it does."""
+
     def __init__(self, config: C) -> None:
         self.config = config
 

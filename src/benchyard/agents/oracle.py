@@ -1,7 +1,5 @@
 """Applies the reference output of a scenario: what it scores when it is solved."""
 
-import shlex
-
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.errors import ScenarioError
 from benchyard.models import references
@@ -9,9 +7,6 @@ from benchyard.models.base import Model
 from benchyard.models.scenarios import ScenarioView
 
 _FILE = "/run/benchyard/reference"
-_ANSWER = """\
-mkdir -p -- "$(dirname -- {path})" && cat -- {file} > {path}
-"""
 
 
 class OracleConfig(Model):
@@ -22,6 +17,7 @@ class OracleAgent(Agent[OracleConfig]):
     """Knows the solution."""
 
     name = "oracle"
+    is_reference = True
     Config = OracleConfig
 
     def launch(self, task: Task) -> Launch | None:
@@ -35,12 +31,10 @@ class OracleAgent(Agent[OracleConfig]):
 
 
 def _command(scenario: ScenarioView) -> str:
-    if references.kind(scenario) != "expected":
-        return references.command(scenario, _FILE)
-    path = references.answer_path(scenario)
-    if path is None:
+    command = references.application(scenario, _FILE)
+    if command is None:
         raise ScenarioError(
             f"the reference output of scenario {scenario.name!r} is what is expected, and nothing says where "
             "it belongs; give the scenario one answer path, or run another agent"
         )
-    return _ANSWER.format(path=shlex.quote(path), file=_FILE)
+    return command

@@ -54,6 +54,8 @@ def build_app(services: Services) -> FastAPI:
     app = App(
         title="Benchyard",
         version=importlib.metadata.version("benchyard"),
+        # A page of our own: that of the library loads its scripts from elsewhere.
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         middleware=[

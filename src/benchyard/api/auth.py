@@ -37,7 +37,7 @@ class BearerKeys:
         await self._app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:
-        return path in self._open or path.startswith(("/docs/", *_OWN_CHECK))
+        return path in self._open or path.startswith(_OWN_CHECK)
 
 
 def _secret(headers: Headers) -> str:

@@ -22,6 +22,7 @@ from benchyard.images.store import ImageStore
 from benchyard.settings import Settings
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault
+from benchyard.workers.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Services:
     metrics: Metrics
     leakage: Leakage
     ssh: SshServer
+    workers: Workers
+    """For what clients send: what agents left has others, and cannot keep these busy."""
     job_views: JobViews = field(default_factory=JobViews)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server begins to stop: long-polls and streams end soon after."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
+from fastapi import Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
@@ -18,17 +19,30 @@ _STOPPING = {"code": 408, "message": "the server is stopping; connect again"}
 T = TypeVar("T")
 
 
-async def held(services: Services, answer: Coroutine[Any, Any, T]) -> T:
-    """Wait for an answer, or raise StillWaiting when the server begins to stop."""
+async def held(services: Services, answer: Coroutine[Any, Any, T], client: Request | None = None) -> T:
+    """Wait for an answer, or raise StillWaiting when the server begins to stop.
+
+    With `client` the work on the answer ends when that client leaves.
+    """
     task = asyncio.ensure_future(answer)
     stopping = asyncio.ensure_future(services.stopping.wait())
+    leaving = [asyncio.ensure_future(_left(client))] if client else []
     try:
-        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, stopping, *leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise StillWaiting("the server is stopping; ask again in a moment")
+            is_stopping = stopping.done()
+            raise StillWaiting(
+                "the server is stopping; ask again in a moment" if is_stopping else "its client left"
+            )
         return task.result()
     finally:
-        await _cancelled(task, stopping)
+        await _cancelled(task, stopping, *leaving)
+
+
+async def _left(client: Request) -> None:
+    """Return once a client is gone whose request has come whole."""
+    while (await client.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:

@@ -5,6 +5,7 @@ hash of the body, so a repeated request finds what the first one made, also afte
 used again for something else is refused. No table of requests is needed.
 """
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,6 +13,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from benchyard.api.deps import services_of
+from benchyard.api.requests import JsonRequest
 from benchyard.engine.ids import id_from_bytes, random_id
 
 
@@ -32,7 +34,7 @@ async def request_identity(request: Request) -> Identity:
     """The identity of a request with a JSON body, or none."""
     vault = services_of(request).vault
     # Keyed, since a body may hold a secret that could be guessed from a plain hash.
-    body_hash = vault.derive("request-bodies", _canonical(await request.body())).hex()
+    body_hash = vault.derive("request-bodies", await _canonical(request)).hex()
     given = request.headers.get("x-request-id")
     if not given:
         return Identity(body_hash, None)
@@ -44,7 +46,13 @@ async def request_identity(request: Request) -> Identity:
 RequestIdentity = Annotated[Identity, Depends(request_identity)]
 
 
-def _canonical(body: bytes) -> str:
+async def _canonical(request: Request) -> str:
+    """What a body says, or a digest of that where there is much: the same however it is written."""
+    if isinstance(request, JsonRequest) and await request.is_large():
+        with contextlib.suppress(ValueError):
+            await request.json()
+        return str(request.digest)
+    body = await request.body()
     try:
         parsed = json.loads(body) if body.strip() else {}
         return json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

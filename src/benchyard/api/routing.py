@@ -8,6 +8,8 @@ from pydantic import BaseModel
 from starlette.routing import Match, compile_path
 from starlette.types import Scope
 
+from benchyard.api.requests import Handler, with_large_bodies
+
 
 class LateRoute(APIRoute):
     """A route whose parameters and models FastAPI looks at when it is first asked for, not at the start."""
@@ -26,6 +28,10 @@ class LateRoute(APIRoute):
         self._options: dict[str, Any] | None = options
         self._literal = path.partition("{")[0]
         self._has_pattern = False
+
+    def get_route_handler(self) -> Handler:
+        """What is called with each request."""
+        return with_large_bodies(super().get_route_handler())
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if not str(scope.get("path", "")).startswith(self._literal):

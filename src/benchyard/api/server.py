@@ -41,6 +41,7 @@ from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
 from benchyard.hosts import leaks
 from benchyard.hosts.builds import BuildGroups
 from benchyard.hosts.host import Host
+from benchyard.hosts.output_budget import OutputBudget
 from benchyard.images.build import Builder
 from benchyard.images.builders.choose import Wanted, open_builder
 from benchyard.images.store import ImageStore
@@ -49,10 +50,13 @@ from benchyard.settings import Settings
 from benchyard.store.claims import claimed
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
+from benchyard.store.reserve import Reserve
 from benchyard.store.vault import Vault, write_private
+from benchyard.workers.workers import Workers
 
 _GRACE_SECONDS = 3
 _BACKLOG = 2048
+_MOST_NAMES = 10
 _RINGS = (20_000, 20, 20)
 
 
@@ -75,16 +79,20 @@ async def run(settings: Settings) -> None:
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Everything a server has open, from the database up."""
     async with AsyncExitStack() as stack:
-        vault = Vault(settings.data / "secret-key")
+        key_file = settings.data / "secret-key"
+        had_key = key_file.exists()
+        vault = Vault(key_file)
         store = await stack.enter_async_context(_store(settings))
         keys = Keys(store, vault)
         await keys.open(settings.data / "api-key")
+        secrets = Secrets(store, vault)
+        await _tell_of_lost_key(key_file, secrets, had_key=had_key)
         contents = Contents(settings.data / "objects")
         objects = await stack.enter_async_context(Objects(store, contents, settings.max_upload_bytes))
         driver = await stack.enter_async_context(_driver(settings))
         images = ImageStore(settings.data / "images", driver.trees)
         await images.open()
-        host = Host(settings.data / "host", driver, images)
+        host = Host(settings.data / "host", driver, images, vault, OutputBudget(settings.outputs_max_bytes))
         await stack.enter_async_context(host)
         metrics = Metrics()
         gateway = Grants(host, settings.data / "gateway", settings.devbox_lease_seconds)
@@ -97,12 +105,14 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             work=Work(),
             journal=Journal(settings.data / "logs"),
             vault=vault,
-            secrets=Secrets(store, vault),
+            secrets=secrets,
             objects=objects,
+            workers=await stack.enter_async_context(Workers()),
             builder=await _builder(settings, images, driver),
             trees=driver.trees,
             doors=GrantedDoors(grants, vault),
             egress=grants,
+            reserve=Reserve(settings.data / "reserve"),
         )
         engine = await stack.enter_async_context(open_engine(tools, store, grants))
         yield Services(
@@ -120,7 +130,24 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             metrics=metrics,
             leakage=Leakage(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
+            workers=await stack.enter_async_context(Workers()),
         )
+
+
+async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> None:
+    """Say at the start which secrets cannot be opened, and what to do about it."""
+    lost = await secrets.unreadable()
+    if not lost:
+        return
+    what = "is another than the one" if had_key else "was gone, and a new one was made, which is not the one"
+    logger.warning(
+        "%s %s that %d secrets were sealed with (%s): stop the server and put the old file back from a "
+        "backup, or set the secrets again with `benchyard secret update NAME`",
+        file,
+        what,
+        len(lost),
+        ", ".join(lost[:_MOST_NAMES]) + (", ..." if len(lost) > _MOST_NAMES else ""),
+    )
 
 
 @asynccontextmanager

@@ -38,8 +38,19 @@ The tests are correct, don't try and change them.
 Fix the code in {file_list} to resolve the errors.
 """
 _WHERE = "\nThe files are in `{folder}`: {paths}\n"
-_PASSED_BY_NOTHING = frozenset({("go", "counter"), ("javascript", "ledger")})
-"""Exercises whose stub passes: one is to be made readable, for the other tests are to be written."""
+_NOT_WORK = (".git", ".meta", "build", "node_modules", "target")
+"""What tools leave in the folder: it may be much, and no scorer looks at it."""
+_PASSED_BY_NOTHING = frozenset(
+    {
+        ("go", "counter"),
+        ("go", "ledger"),
+        ("go", "markdown"),
+        ("java", "ledger"),
+        ("java", "tree-building"),
+        ("javascript", "ledger"),
+    }
+)
+"""Exercises whose stub passes: programs that are to be made readable, and one that tests are written for."""
 _NEEDS_CRATES = {"gigasecond": "time", "grep": "anyhow", "simple-cipher": "rand"}
 _NEEDS_JARS = {"hangman": "rxjava", "rest-api": "org.json", "mazy-mice": "AssertJ 3.15 or newer"}
 
@@ -82,6 +93,7 @@ def _draft(exercise: Exercise, options: Options) -> Draft:
         "language": exercise.language,
         "exercise": exercise.name,
         "solution": list(exercise.solution),
+        "tests": sorted(exercise.tests),
         "tools": "server" if is_host else "image",
     }
     request = ScenarioRequest(
@@ -94,7 +106,8 @@ def _draft(exercise: Exercise, options: Options) -> Draft:
         metadata=_labels(exercise, is_host=is_host),
         reference_output=_reference(exercise),
         scoring_isolation="answer",
-        answer_paths=list(exercise.solution),
+        answer_paths=[folder],
+        answer_excludes=[f"{folder}/{name}" for name in _NOT_WORK],
         scorer_timeout_sec=_TEST_SECONDS,
         nop_score=1.0 if (exercise.language, exercise.name) in _PASSED_BY_NOTHING else None,
         tries=_TRIES,

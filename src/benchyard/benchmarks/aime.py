@@ -94,7 +94,7 @@ def _twice(path: Path, item: Question) -> Broken:
 def _item(path: Path, number: int, row: Row) -> Question | Broken:
     try:
         problem = question_sets.text(row, "problem", "Problem", "question")
-        answer = _answer(question_sets.first(row, "answer", "Answer"))
+        answer = _answer(question_sets.first(row, "answer", "Answer", "expected_answer"))
     except UsageError as error:
         return Broken(f"{path.name} row {number}", f"{path}: row {number}: {error.message}")
     year, item, exam = _identity(path, number, row)

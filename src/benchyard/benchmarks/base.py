@@ -66,6 +66,8 @@ class Broken:
     name: str
     reason: str
     """What is wrong, with file and line, and what to do."""
+    is_note: bool = False
+    """It is no item: scenarios are made all the same, and this is to be known about them."""
 
 
 class Benchmark(ABC):

@@ -20,11 +20,12 @@ Difference = tuple[str, Any, Any]
 """Where, what it was, what it shall be; None is nothing."""
 
 _DEFAULTS: dict[str, Any] = {
-    "scoring_isolation": "clean",
+    "scoring_isolation": "auto",
     "answer_paths": [],
     "nop_score": 0.0,
     "scoring_network": "none",
     "scoring_secrets": {},
+    "scoring_tracing": False,
     "agent_network_policy": "",
     "agent_timeout_sec": None,
     "answer_excludes": [],
@@ -51,6 +52,7 @@ _PLAIN = (
     "nop_score",
     "scoring_network",
     "scoring_secrets",
+    "scoring_tracing",
     "agent_network_policy",
     "agent_timeout_sec",
     "answer_excludes",
@@ -80,6 +82,9 @@ _BENCHMARK = (
 def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Difference]:
     """Field by field; empty where pushing would change nothing."""
     found = list(_plain(_PLAIN, view, wanted))
+    if wanted.validated_isolation is not None:
+        # A folder that says nothing of it leaves what validation found on the server.
+        found += _plain(("validated_isolation",), view, wanted)
     found += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
     found += _each("input_context", _context(view.input_context), _context(wanted.input_context))
     environment = wanted.environment_parameters or ScenarioEnvironment()
@@ -106,7 +111,9 @@ def _step(step: Step) -> dict[str, Any]:
 def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) -> ScenarioChange:
     """The update that takes these differences away; what is not wanted any more is cleared."""
     places = {place.split(".")[0] for place, _, _ in differences}
-    said: dict[str, Any] = {name: _said(wanted, name) for name in (*_PLAIN, "metadata") if name in places}
+    said: dict[str, Any] = {
+        name: _said(wanted, name) for name in (*_PLAIN, "metadata", "validated_isolation") if name in places
+    }
     if "input_context" in places:
         more = wanted.input_context.additional_context
         said["input_context"] = {

@@ -70,6 +70,7 @@ class GpqaDiamondBenchmark(Benchmark):
                 path.name,
                 f"{path}: this is not the official file: its sha256 is not {_SHA256}. Its questions are "
                 "imported as unofficial ones; fetch it again, or give a file of your own another name",
+                is_note=True,
             )
         # As simple-evals does it: one generator for all, a draw for each row, whether it is of use or not.
         generator = random.Random(options.seed)  # noqa: S311  it hides nothing

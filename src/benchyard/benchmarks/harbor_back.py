@@ -75,6 +75,9 @@ def overrides(view: ScenarioView, read: ScenarioRequest) -> harbor_kept.KeptPart
         if place not in _OVERRIDES:
             return None
         changed[_OVERRIDES[place]] = old
+    if view.validated_isolation is not None:
+        # A task that says nothing of it does not take back what was found out since.
+        changed["validated_isolation"] = view.validated_isolation
     return harbor_kept.KeptPart.model_validate(changed)
 
 

@@ -22,7 +22,7 @@ from benchyard.benchmarks.harbor_tasks import (
     WORKDIR,
     without_canary,
 )
-from benchyard.benchmarks.harbor_verifiers import HARBOR, NEEDS_NETWORK, TEST_SCRIPT, key, tests_of
+from benchyard.benchmarks.harbor_verifiers import HARBOR, NEEDS_NETWORK, TEST_SCRIPT, grader_of, key, tests_of
 from benchyard.benchmarks.writing import slug
 from benchyard.errors import UsageError
 from benchyard.models import references
@@ -139,7 +139,8 @@ class _Maker:
             if name is None or name not in self.parts.attachments:
                 raise UsageError("its tests are in the image that it is graded in, and cannot be told apart")
             return self.parts.attachments[name]
-        found = tests_of(view, contract, self.parts.programs)
+        found = tests_of(view, contract, self.parts.programs, self.user.username)
+        self.verifier_user = grader_of(contract) or self.verifier_user
         self.needs_network |= NEEDS_NETWORK in found[TEST_SCRIPT].content
         for each in functions:
             if shipped := self.parts.programs.shipped.get(key(each.scorer)):
@@ -189,7 +190,7 @@ class _Maker:
 
     @property
     def _is_separate(self) -> bool:
-        return self.view.scoring_isolation == "answer" and not self.view.steps
+        return self.view.isolation == "answer" and not self.view.steps
 
     def _kept(self) -> harbor_kept.KeptPart:
         view = self.view
@@ -198,7 +199,7 @@ class _Maker:
         return harbor_kept.KeptPart(
             name=view.name,
             benchmark=view.metadata.get(PUBLIC_KEY),
-            isolation=view.scoring_isolation or "clean",
+            isolation=view.scoring_isolation or "auto",
             reward=functions[0].scorer.get("reward") if functions[0].scorer.get("type") == HARBOR else None,
             network="server" if self.parts.phases is None else None,
             scoring_network="none" if self._lends_network else None,

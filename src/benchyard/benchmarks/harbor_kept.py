@@ -15,13 +15,20 @@ from benchyard.benchmarks.base import PUBLIC_KEY
 from benchyard.benchmarks.folders import Folder
 from benchyard.benchmarks.marked import Written
 from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
-from benchyard.models.scenarios import MAX_TRIES, Isolation, LongText, ScenarioRequest
+from benchyard.models.scenarios import (
+    MAX_TRIES,
+    IsolationChoice,
+    LongText,
+    ScenarioRequest,
+    ValidatedIsolation,
+)
 
 ATTACHMENT = "task"
 """The name of that archive."""
 SECTION = "benchyard"
 """The table in `[metadata]`."""
 RULES = (
+    "validated_isolation",
     "answer_paths",
     "answer_excludes",
     "nop_score",
@@ -29,6 +36,7 @@ RULES = (
     "retry_prompt",
     "required_secret_names",
     "scoring_secrets",
+    "scoring_tracing",
 )
 """Fields that a scenario and the table have alike."""
 _PARTS = ("environment", "tests", "solution")
@@ -54,7 +62,8 @@ class KeptPart(Written):
     """What the scenario was called; for people."""
     benchmark: str | None = None
     """The public benchmark that it is of."""
-    isolation: Isolation | None = None
+    isolation: IsolationChoice | None = None
+    validated_isolation: ValidatedIsolation | None = None
     answer_paths: list[Path] | None = Field(default=None, max_length=100)
     answer_excludes: list[Path] | None = Field(default=None, max_length=100)
     nop_score: float | None = Field(default=None, ge=0, le=1)
@@ -64,6 +73,7 @@ class KeptPart(Written):
     retry_prompt: LongText | None = None
     required_secret_names: list[str] | None = None
     scoring_secrets: dict[str, str] | None = None
+    scoring_tracing: bool | None = None
     scorer_timeout_sec: int | None = Field(default=None, gt=0)
     agent_timeout_sec: float | None = Field(default=None, gt=0)
     network: Literal["server"] | None = None
@@ -88,7 +98,9 @@ def part_of(found: marked.Marked, metadata: dict[str, Any]) -> KeptPart:
         raise found.refuse(place, told) from error
 
 
-def applied(request: ScenarioRequest, part: KeptPart, known: Isolation | None = None) -> ScenarioRequest:
+def applied(
+    request: ScenarioRequest, part: KeptPart, known: IsolationChoice | None = None
+) -> ScenarioRequest:
     """A request with what the task keeps for us; how it is graded is `known` better where it is said."""
     same = [*RULES, "scorer_timeout_sec", "agent_timeout_sec"]
     changes: dict[str, Any] = {name: value for name in same if (value := getattr(part, name)) is not None}

@@ -40,7 +40,9 @@ WORKDIR = "workdir"
 SETUP_SCRIPT = "setup.sh"
 ARTIFACTS = "/logs/artifacts"
 SCORER = "harbor_scorer"
-_CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
+_TRACERS = re.compile(rb"\b(?:strace|ltrace|gdb|gdbserver|lldb|ptrace|fsanitize)\b")
+_MOST_SEARCHED_BYTES = 1024**2
+_CANARY = "canary"
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,19 @@ def read(path: Path, name: str, options: HarborOptions) -> Draft:
 def without_canary(text: str) -> str:
     """An instruction without the lines at its beginning that only mark it."""
     lines = text.splitlines(keepends=True)
-    while lines and _CANARY.match(lines[0].strip()):
-        lines.pop(0)
-        while lines and not lines[0].strip():
-            lines.pop(0)
-    return "".join(lines)
+    begin = 0
+    while begin < len(lines) and _is_canary(lines[begin].strip().lower()):
+        begin += 1
+        while begin < len(lines) and not lines[begin].strip():
+            begin += 1
+    return "".join(lines[begin:])
+
+
+def _is_canary(line: str) -> bool:
+    """Whether a line is a comment that marks a benchmark's text."""
+    if line.startswith("<!--") and line.endswith("-->"):
+        return _CANARY in line[len("<!--") : -len("-->")]
+    return line.startswith("#") and _CANARY in line
 
 
 class _Reader:
@@ -248,6 +258,7 @@ class _Reader:
         secrets = environments.variables(verifier.env, self._at("verifier", "env")).required
         rules: dict[str, Any] = {
             "scoring_secrets": {name: name for name in secrets} or None,
+            "scoring_tracing": self._needs_tracing() or None,
             "collect_commands": [
                 CollectCommand(command=each.command, user=each.user, timeout_sec=each.timeout_sec)
                 for each in verifier.collect
@@ -266,6 +277,16 @@ class _Reader:
             "answer_paths": list(dict.fromkeys([*sources, ARTIFACTS])),
             "answer_excludes": excludes or None,
         }
+
+    def _needs_tracing(self) -> bool:
+        """Whether anything of the task names a debugger, a tracer, or a checker that traces."""
+        return any(
+            _TRACERS.search(self.folder.data(name, _MOST_SEARCHED_BYTES))
+            for part in (TESTS, SOLUTION, environments.FOLDER, STEPS)
+            if self.folder.has(part)
+            for name in self.folder.files(part)
+            if self.folder.inside(name).stat().st_size <= _MOST_SEARCHED_BYTES
+        )
 
     def _scoring_origin(self) -> Origin | None:
         """The image of a separate verifier; None where it is that of the environment."""

@@ -3,7 +3,7 @@
 import json
 import posixpath
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,9 @@ from benchyard.models.shipped import PythonNeeds, Shipped
 
 TEST_SCRIPT = "test.sh"
 HARBOR = "harbor_scorer"
+AST_GREP = "ast_grep_scorer"
 UV_INSTALLER = "https://astral.sh/uv/0.9.5/install.sh"
+_GRADED = "scorers/graded"
 _PROGRAM = 0o755
 _MOST_VARIABLE_BYTES = 96 * 1024
 _HEAD = """\
@@ -93,6 +95,8 @@ class Programs:
     """Text of a Python script -> what it asks for."""
     ast_grep: str = "ast-grep-cli"
     """The requirement that brings ast-grep."""
+    graded: Callable[[str, Iterable[str]], bytes] | None = None
+    """Makes the program by which root runs what is graded: for this user, without these variables."""
 
 
 @dataclass
@@ -103,6 +107,15 @@ class _Tests:
     programs: Programs
     files: dict[str, PackedFile] = field(default_factory=dict)
     needs_uv: bool = False
+    user: str = "user"
+    """Whose work is graded."""
+    grader: str | None = None
+    """Who runs the tests, where that is another."""
+
+    def shell(self, function: ScoringFunction, path: str) -> str:
+        """The command that runs a script of a scorer, as who it says."""
+        command = f"bash --noprofile --norc {path}"
+        return command if self.grader == function.scorer.get("user") else f'"$BENCHYARD_GRADED" {command}'
 
     def add(self, name: str, content: str | bytes, mode: int = 0o644) -> str:
         """Take a file in; returns its path in the room, quoted."""
@@ -125,17 +138,37 @@ class _Tests:
         return f"context {function.name}\n"
 
 
-def tests_of(view: ScenarioView, contract: ScoringContract, programs: Programs) -> dict[str, PackedFile]:
+def grader_of(contract: ScoringContract) -> str | None:
+    """Who must run the tests of a contract of ours, where that is not the user whose work is graded."""
+    users = [each.scorer.get("user") for each in contract.scoring_function_parameters]
+    return next((str(each) for each in users if each), None)
+
+
+def tests_of(
+    view: ScenarioView, contract: ScoringContract, programs: Programs, user: str
+) -> dict[str, PackedFile]:
     """The files of `tests/` for a contract of ours; raises UsageError for what only the server grades."""
     functions = contract.scoring_function_parameters
-    made = _Tests(view, programs)
+    made = _Tests(view, programs, user=user, grader=grader_of(contract))
     parts = [_part(made, each) for each in functions]
     directory = view.environment.working_directory if view.environment else None
     where = f"cd -- {shlex.quote(directory)} || exit 1" if directory else 'cd -- "$HOME" || exit 1'
-    head = _HEAD.format(directory=where) + (_UV if made.needs_uv else "")
+    head = _HEAD.format(directory=where) + _offered(made, functions) + (_UV if made.needs_uv else "")
     tail = _TAIL.replace("SEVERAL", "1" if len(functions) > 1 else "0")
     script = "\n".join([head, *parts]) + tail
     return {TEST_SCRIPT: PackedFile(script.encode(), _PROGRAM), **made.files}
+
+
+def _offered(made: _Tests, functions: Sequence[ScoringFunction]) -> str:
+    """The lines that keep the user out whose work is graded, and offer the command that runs it."""
+    if made.grader is None:
+        return ""
+    if made.programs.graded is None:
+        raise UsageError("what runs the graded for those who grade is not here; export it with the CLI")
+    made.add(_GRADED, made.programs.graded(made.user, made.view.scoring_secrets or {}), _PROGRAM)
+    is_closed = all(each.scorer.get("user") or each.scorer.get("type") == AST_GREP for each in functions)
+    closed = 'chmod -R go= "$tests" "$logs" "$work" || exit 1\n' if is_closed else 'chmod 755 "$work"\n'
+    return f'{closed}export BENCHYARD_GRADED="$tests/{_GRADED}"\n'
 
 
 def key(scorer: Mapping[str, Any]) -> str:
@@ -168,7 +201,7 @@ def _command(made: _Tests, function: ScoringFunction) -> str:
 
 def _passed(made: _Tests, function: ScoringFunction, path: str) -> str:
     name = function.name
-    ran = _run(name, f"bash --noprofile --norc {path}")
+    ran = _run(name, made.shell(function, path))
     return f"{made.context(function)}{ran}status=$?; told {name}\npassed {name} {function.weight!r} $status\n"
 
 
@@ -180,7 +213,7 @@ def _printed(made: _Tests, function: ScoringFunction, command: str, params: Any 
 
 def _bash_script(made: _Tests, function: ScoringFunction) -> str:
     path = made.add(f"scorers/{function.name}.sh", str(function.scorer["bash_script"]))
-    return _printed(made, function, f"bash --noprofile --norc {path}")
+    return _printed(made, function, made.shell(function, path))
 
 
 def _custom(made: _Tests, function: ScoringFunction) -> str:
@@ -190,7 +223,7 @@ def _custom(made: _Tests, function: ScoringFunction) -> str:
         raise UsageError(f"scorer {function.name}: nobody registered the custom scorer {type!r}")
     path = made.add(f"scorers/{function.name}.sh", script)
     params = function.scorer.get("scorer_params")
-    return _printed(made, function, f"bash --noprofile --norc {path}", params)
+    return _printed(made, function, made.shell(function, path), params)
 
 
 def _test_based(made: _Tests, function: ScoringFunction) -> str:
@@ -225,6 +258,8 @@ def _python_script(made: _Tests, function: ScoringFunction) -> str:
     path = made.add(f"scorers/{name}.py", text)
     needs = made.programs.pythons.get(text, PythonNeeds())
     command = f'"$work/{name}/bin/python" -I -X utf8 {path}'
+    if made.grader != function.scorer.get("user"):
+        command = f'"$BENCHYARD_GRADED" {command}'
     return _python(made, name, needs) + _printed(made, function, command)
 
 
@@ -267,5 +302,5 @@ _PARTS: Mapping[str, Callable[[_Tests, ScoringFunction], str]] = {
     "python_script_scorer": _python_script,
     "test_based_scorer": _test_based,
     "custom_scorer": _custom,
-    "ast_grep_scorer": _ast_grep,
+    AST_GREP: _ast_grep,
 }

@@ -14,7 +14,7 @@ from benchyard.errors import UsageError
 
 _DEEPEST = 100
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*""")
-_BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
+_BLANK = re.compile(r"(?:\s++|#[^\n]*+)++")
 _PIECE = re.compile(
     r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'
     r"|'''.*?'''(?:'{0,2})"

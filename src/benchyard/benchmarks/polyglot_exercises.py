@@ -151,11 +151,30 @@ def _example(
     if b"[dependencies]" in files.get(".meta/Cargo-example.toml", b"") and language == "rust":
         return {}, "the example needs crates that the exercise's own Cargo.toml does not name"
     found: dict[str, bytes] = {}
+    used, beside = set(), {}
     for path in edited:
         same = [each for each in examples if PurePosixPath(each).name == PurePosixPath(path).name]
         alike = [each for each in examples if PurePosixPath(each).suffix == PurePosixPath(path).suffix]
         if match := next(iter(same or (alike if len(alike) == 1 else [])), None):
             found[path] = examples[match]
+            used.add(match)
+            beside[str(PurePosixPath(match).parent)] = PurePosixPath(path)
     if not found:
         return {}, "the repository has no example that fits the files of the solution"
-    return found, ""
+    return {**found, **dict(_helpers(beside, used, examples, files))}, ""
+
+
+def _helpers(
+    beside: Mapping[str, PurePosixPath],
+    used: set[str],
+    examples: Mapping[str, bytes],
+    files: Mapping[str, bytes],
+) -> Iterator[tuple[str, bytes]]:
+    """Further files of an example in the solution's language, such as classes that it uses."""
+    for folder, solution in beside.items():
+        # Programs that made the exercise lie in `.meta` itself: there only what the config names is meant.
+        around = examples if folder == ".meta" else files
+        for path in around:
+            inner = PurePosixPath(path)
+            if path not in used and inner.suffix == solution.suffix and inner.is_relative_to(folder):
+                yield str(solution.parent / inner.relative_to(folder)), files[path]

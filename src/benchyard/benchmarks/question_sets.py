@@ -112,6 +112,8 @@ def text(row: Row, *names: str) -> str:
     found = first(row, *names)
     if not isinstance(found, str) or not found.strip():
         told = " or ".join(f"`{name}`" for name in names)
+        if any(name in row for name in names):
+            raise UsageError(f"its {told} has no text")
         raise UsageError(
             f"it has no text {told}; it has: {', '.join(str(name)[:60] for name in list(row)[:20])}"
         )

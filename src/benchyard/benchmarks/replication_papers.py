@@ -1,8 +1,8 @@
 """Papers and tasks of ReplicationBench, as its files have them: values as they are, or as JSON text."""
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,14 @@ class Paper:
     tasks: tuple[Task, ...] = ()
     unscored: int = 0
     """Tasks of other kinds, which nobody grades."""
+    lost: str = ""
+    """Why a scored task of it is missing: its score would be one of fewer tasks than everybody's."""
 
     @property
     def data(self) -> list[Row]:
         """The data sets that it needs."""
-        return [each for each in self.row.get("dataset") or () if isinstance(each, dict)]
+        found: list[Row] = self.row.get("dataset") or []
+        return found
 
     @property
     def kinds(self) -> list[str]:
@@ -89,10 +92,14 @@ class Found:
 def read(papers: Path, tasks: Path) -> Found:
     """The papers of two files, with the tasks that are scored."""
     found = Found()
-    for number, row in _rows(papers, found):
+    for each in question_sets.items(papers):
+        if isinstance(each, Broken):
+            found.broken.append(each)
+            continue
+        number, row = each
         try:
             id = question_sets.text(row, "paper_id")
-            found.papers[id] = Paper(id, {**row, "dataset": _parsed(row.get("dataset"))})
+            found.papers[id] = Paper(id, {**row, "dataset": _data_sets(_parsed(row.get("dataset")))})
         except UsageError as error:
             found.broken.append(_broken(papers, number, error))
     _add_tasks(found, tasks)
@@ -100,19 +107,32 @@ def read(papers: Path, tasks: Path) -> Found:
 
 
 def _add_tasks(found: Found, path: Path) -> None:
-    for number, row in _rows(path, found):
+    for each in question_sets.items(path):
+        if isinstance(each, Broken):
+            # The file breaks off here, and any paper may have had more tasks.
+            found.broken.append(each)
+            found.papers = {
+                id: replace(paper, lost=paper.lost or each.name) for id, paper in found.papers.items()
+            }
+            return
+        number, row = each
+        paper = found.papers.get(str(row.get("paper_id") or "").strip())
         try:
-            id, paper_id = question_sets.text(row, "task_id"), question_sets.text(row, "paper_id")
-            paper = found.papers.get(paper_id)
             if paper is None:
-                raise UsageError(f"its paper {paper_id!r} is not among the papers")
+                id = question_sets.text(row, "paper_id")
+                raise UsageError(f"its paper {id!r} is not among the papers")
             if (row.get("kind") or _SCORED) != _SCORED:
-                found.papers[paper_id] = Paper(paper.id, paper.row, paper.tasks, paper.unscored + 1)
+                found.papers[paper.id] = replace(paper, unscored=paper.unscored + 1)
                 continue
-            task = _task(id, paper_id, row)
-            found.papers[paper_id] = Paper(paper.id, paper.row, (*paper.tasks, task), paper.unscored)
+            task = _task(question_sets.text(row, "task_id"), paper.id, row)
+            if any(task.id == other.id for other in paper.tasks):
+                raise UsageError(f"its paper has another task {task.id!r}")
+            found.papers[paper.id] = replace(paper, tasks=(*paper.tasks, task))
         except UsageError as error:
-            found.broken.append(_broken(path, number, error))
+            broken = _broken(path, number, error)
+            found.broken.append(broken)
+            if paper is not None:
+                found.papers[paper.id] = replace(paper, lost=paper.lost or broken.name)
 
 
 def _task(id: str, paper_id: str, row: Row) -> Task:
@@ -123,7 +143,7 @@ def _task(id: str, paper_id: str, row: Row) -> Task:
     return Task(
         id=id,
         paper_id=paper_id,
-        description=question_sets.text(row, "description"),
+        description=_description(row.get("description")),
         instructions=(instructions,) if isinstance(instructions, str) else _texts(instructions),
         expected=_parsed(row["expected_output"]),
         tolerance=_parsed(row.get("tolerance")),
@@ -132,12 +152,22 @@ def _task(id: str, paper_id: str, row: Row) -> Task:
     )
 
 
-def _rows(path: Path, found: Found) -> Iterator[tuple[int, Row]]:
-    for each in question_sets.items(path):
-        if isinstance(each, Broken):
-            found.broken.append(each)
-        else:
-            yield each
+def _description(value: Any) -> str:
+    """The short text of a task, which some leave empty: the instructions say it all."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError("its `description` is no text")
+    return (value or "").strip()
+
+
+def _data_sets(value: Any) -> list[Row]:
+    """The data sets of a paper, which names one as it is, and several as a list or by their names."""
+    if isinstance(value, dict):
+        is_named = "kind" not in value and all(isinstance(each, dict) for each in value.values())
+        value = list(value.values()) if is_named else [value]
+    found = as_list(value or [], "`dataset`")
+    if not all(isinstance(each, dict) for each in found):
+        raise UsageError("its `dataset` must be an object, or a list of them")
+    return found
 
 
 def _parsed(value: Any) -> Any:

@@ -48,10 +48,16 @@ class ReplicationbenchBenchmark(Benchmark):
         yield from found.broken
         variant = options.variant or _PAPERS
         for paper in found.papers.values():
-            if not paper.tasks:
+            if variant in (_PAPERS, _ALL) and paper.lost:
+                yield Broken(
+                    paper.id,
+                    f"a scored task of it cannot be read ({paper.lost}), and without it the score would be "
+                    "another one; mend that row, or import `--variant tasks`",
+                )
+            elif not paper.tasks:
                 yield Broken(paper.id, "it has no numeric task, and no other kind is graded")
                 continue
-            if variant in (_PAPERS, _ALL):
+            if variant in (_PAPERS, _ALL) and not paper.lost:
                 yield _made(paper, paper.tasks, paper.id, options)
             if variant in (_TASKS, _ALL):
                 for task in paper.tasks:

@@ -26,12 +26,13 @@ from benchyard.models.scenarios import (
     MAX_TRIES,
     SCORER_SECONDS_MAX,
     EnvName,
-    Isolation,
+    IsolationChoice,
     LongText,
     Name,
     RewardStrategy,
     ScorerName,
     ScoringRules,
+    ValidatedIsolation,
     ValidationType,
 )
 
@@ -89,6 +90,8 @@ class ScorerPart(Written):
 class _Texted(ScorerPart):
     """A scorer with a text, which may be in a file."""
 
+    user: Literal["root"] | None = None
+    """Who grades, where that is not the scenario's user: then `$BENCHYARD_GRADED` runs what is graded."""
     file: InnerPath | None = None
 
     @model_validator(mode="after")
@@ -144,6 +147,8 @@ class TestBasedPart(_Texted):
     type: Literal["test_based_scorer"]
     test_command: LongText | None = None
     test_files: list[TestFilePart] = Field(default_factory=list)
+    report_tests: WireInt | None = Field(default=None, gt=0)
+    """How many tests the report must tell of that the command has its runner leave."""
     files: PlacedFiles = Field(default_factory=list)
 
 
@@ -160,6 +165,7 @@ class CustomPart(ScorerPart):
     """A scorer that is registered by its type; with `file`, pushing registers it."""
 
     type: Literal["custom_scorer"]
+    user: Literal["root"] | None = None
     custom_scorer_type: ShortText
     scorer_params: dict[str, Any] | None = None
     file: InnerPath | None = None
@@ -265,12 +271,16 @@ class ScenarioFile(Written):
     scorers: Scorers
     reference: InnerPath | None = None
     """The file of the reference output, where it is not called reference.patch, .sh or .txt."""
-    isolation: Isolation = "clean"
+    isolation: IsolationChoice = "auto"
+    validated_isolation: ValidatedIsolation | None = None
+    """What validation found; where nothing is chosen, it is graded so."""
     answer_paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] | None = None
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
     scoring_network: ShortText | None = None
     """`none`, `host`, or what a network policy allows, by its id or name."""
     scoring_secrets: dict[str, str] | None = None
+    scoring_tracing: WireBool | None = None
+    """Whether scorers need a debugger, a tracer or a leak checker, which are refused otherwise."""
     agent_network_policy: ShortText | None = None
     """The policy of the agent, by id or name; what prepares the devbox has that of the environment."""
     validation_type: ValidationType | None = None
@@ -294,10 +304,12 @@ class ScenarioFile(Written):
         """How it is scored, as the wire has it."""
         return ScoringRules(
             scoring_isolation=self.isolation,
+            validated_isolation=self.validated_isolation,
             answer_paths=self.answer_paths,
             nop_score=self.nop_score,
             scoring_network=self.scoring_network,
             scoring_secrets=self.scoring_secrets,
+            scoring_tracing=self.scoring_tracing,
             agent_network_policy=self.agent_network_policy,
             tries=self.tries,
             retry_prompt=self.retry_prompt,

@@ -95,7 +95,7 @@ def draft(row: Row, options: Options, data: Path) -> Draft:
     item = checked_item(row)
     commit = checked_commit(row)
     spec = _spec(row, item)
-    tests = swe_scripts.Tests(commit, swe_rows.patch(row, "test_patch"))
+    tests = swe_scripts.Tests(commit, swe_rows.patch(row, "test_patch"), item)
     graded = SweBenchTests(spec=spec, test_files=paths_in(tests.patch))
     script = row.get("eval_script") or swe_scripts.script(spec.repo, spec.version, tests)
     files = {

@@ -6,10 +6,12 @@ that of the repository. All else is as in the official Dockerfile. What comes ou
 environment, and is marked so.
 """
 
+import itertools
 import os
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -25,10 +27,16 @@ REPOSITORIES = "repositories"
 _BUNDLE = "repository.bundle"
 _INSIDE = f"/tmp/{_BUNDLE}"  # noqa: S108  it is the build's
 _ENVIRONMENT = "/opt/miniconda3/envs/testbed"
-_CLONE = re.compile(r"(git clone .*?)https://github\.com/\S+")
+_CLONE = re.compile(r"(git clone (?:(?!git clone ).)*?)https://github\.com/\S+")
+_FORGET = re.compile(r"^git remote remove origin$", re.MULTILINE)
+_WRITES = re.compile(r"cat <<'(EOF_\w+)' > \S*/environment\.yml\n")
+_MOST_WRITES = 20
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+")
 _PYTHON = re.compile(r"python=(\d+\.\d+)")
-_FROM_CONDA = ("setuptools", "wheel")
+_OF_CONDA = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9.!+_]+)=py(?:\d|h)[A-Za-z0-9_]*")
+"""A package for Python, by its build: the others are libraries, which bases have by other names."""
+_NOT_OF_INDEX = frozenset({"pip", "pyqt", "pyqt5-sip", "sip", "matplotlib-base", "numpy-base"})
+"""Packages of conda that the index has under other names, or in other parts."""
 _ACTIVATE = """\
 conda() {{ if [ "${{1:-}}" = activate ]; then
 export CONDA_DEFAULT_ENV=testbed VIRTUAL_ENV={environment} PATH={environment}/bin:$PATH; fi; }}
@@ -38,7 +46,23 @@ _INSTALL = """\
 RUN <<'BENCHYARD_PYTHON'
 set -eu
 python=$(command -v python{version} || command -v python3)
-"$python" -m venv {environment} || "$python" -m venv --without-pip {environment}
+# Debian's and Ubuntu's Pythons make environments with pip only where python3-venv is installed.
+"$python" -m venv --clear {environment} ||
+    {{ "$python" -m venv --clear --without-pip {environment} &&
+        "$python" -m pip install --prefix {environment} --ignore-installed pip setuptools wheel; }} ||
+    {{ apt-get update && apt-get install -y --no-install-recommends python3-venv &&
+        "$python" -m venv --clear {environment}; }} ||
+    {{ echo 'no pip: install python3-pip or python3-venv in the base'
+        "$python" -m venv --clear --without-pip {environment}; }}
+packages=$({environment}/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# Who follows the link to the environment's Python, as tox does, finds the packages all the same, as conda's.
+"$python" - "$packages" <<'BENCHYARD_FOUND'
+import os, site, sys
+folder = site.getsitepackages()[0]
+os.makedirs(folder, exist_ok=True)
+with open(os.path.join(folder, "zz_testbed.pth"), "w") as file:
+    print(f"import site; site.addsitedir({{sys.argv[1]!r}})", file=file)
+BENCHYARD_FOUND
 mkdir -p /opt/miniconda3/bin /opt/miniconda3/etc/profile.d
 cat > /opt/miniconda3/bin/activate <<'BENCHYARD_ACTIVATE'
 {activate}BENCHYARD_ACTIVATE
@@ -47,6 +71,15 @@ cat > /opt/miniconda3/requirements.txt <<'BENCHYARD_PINS'
 {pins}BENCHYARD_PINS
 if [ -s /opt/miniconda3/requirements.txt ]; then
     {environment}/bin/python -m pip install --no-deps -r /opt/miniconda3/requirements.txt
+fi
+cat > /opt/miniconda3/conda.txt <<'BENCHYARD_CONDA'
+{conda}BENCHYARD_CONDA
+# What conda brought may not be in the index in that version, or not for this Python.
+if [ -s /opt/miniconda3/conda.txt ]; then
+    {environment}/bin/python -m pip install --no-deps -r /opt/miniconda3/conda.txt ||
+    while read -r pin; do
+        {environment}/bin/python -m pip install --no-deps "$pin" || echo "not done: $pin"
+    done < /opt/miniconda3/conda.txt
 fi
 BENCHYARD_PYTHON
 """
@@ -86,7 +119,18 @@ def _bundle(row: Row, data: Path) -> Path:
     return folder / f"{name}.bundle"
 
 
-def _pins(row: Row) -> tuple[str, list[str]]:
+@dataclass(frozen=True)
+class Pins:
+    """What an environment file asks for."""
+
+    python: str
+    pip: tuple[str, ...]
+    """What pip brings officially."""
+    conda: tuple[str, ...]
+    """Packages for Python that conda brings officially, and the index has, mostly in the same versions."""
+
+
+def _pins(row: Row) -> Pins:
     """The version of Python, and the packages of the index, that an environment file names."""
     text = swe_rows.text(row, "environment_yml", default="") or _inlined(swe_rows.text(row, "dockerfile"))
     try:
@@ -94,26 +138,36 @@ def _pins(row: Row) -> tuple[str, list[str]]:
     except yaml.YAMLError as error:
         raise DatasetError(f"environment_yml is no YAML: {' '.join(str(error).split())[:200]}") from error
     listed = found.get("dependencies") if isinstance(found, dict) else None
-    version, pins = "3", []
+    version = "3"
+    pip: dict[str, str] = {}
+    conda: dict[str, str] = {}
     for each in listed if isinstance(listed, list) else []:
         if isinstance(each, dict):
-            pins += [str(pin) for pin in each.get("pip") or [] if _PIN.fullmatch(str(pin))]
+            pins = [str(pin) for pin in each.get("pip") or [] if _PIN.fullmatch(str(pin))]
+            pip |= {_plain(pin.partition("==")[0]): pin for pin in pins}
         elif python := _PYTHON.match(str(each)):
             version = python[1]
-        elif (words := str(each).split("="))[0] in _FROM_CONDA and len(words) > 1:
-            pins.append(f"{words[0]}=={words[1]}")
+        elif (package := _OF_CONDA.fullmatch(str(each))) and package[1] not in _NOT_OF_INDEX:
+            conda[_plain(package[1])] = f"{package[1]}=={package[2]}"
     # What pip installed came last.
-    last = {pin.partition("==")[0].lower(): pin for pin in pins}
-    return version, list(last.values())
+    return Pins(version, tuple(pip.values()), tuple(pin for name, pin in conda.items() if name not in pip))
+
+
+def _plain(name: str) -> str:
+    """A name of a package as the index compares them."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _inlined(dockerfile: str) -> str:
     """The environment file that a Dockerfile writes by itself."""
-    found = re.search(r"cat <<'(EOF_\w+)' > \S*/environment\.yml\n(.*?)\n\1\n", dockerfile, re.DOTALL)
-    return found[2] if found else ""
+    for head in itertools.islice(_WRITES.finditer(dockerfile), _MOST_WRITES):
+        content, end, _ = dockerfile[head.end() :].partition(f"\n{head[1]}\n")
+        if end:
+            return content
+    return ""
 
 
-def _changed(official: Dockerfile, wanted: tuple[str, list[str]]) -> Iterator[str]:
+def _changed(official: Dockerfile, wanted: Pins) -> Iterator[str]:
     """The lines of a Dockerfile with stand-ins in the place of downloads."""
     at = 0
     for instruction in official.instructions:
@@ -124,20 +178,23 @@ def _changed(official: Dockerfile, wanted: tuple[str, list[str]]) -> Iterator[st
     yield from official.lines[at:]
 
 
-def _stand_in(
-    instruction: Instruction, lines: tuple[str, ...], wanted: tuple[str, list[str]]
-) -> Iterator[str]:
+def _stand_in(instruction: Instruction, lines: tuple[str, ...], wanted: Pins) -> Iterator[str]:
     text = "\n".join(lines)
     if instruction.name != "RUN":
         yield text
     elif "conda env create" in text:
-        version, pins = wanted
-        activate = _ACTIVATE.format(environment=_ENVIRONMENT)
-        told = "".join(f"{pin}\n" for pin in pins)
-        yield _INSTALL.format(version=version, environment=_ENVIRONMENT, activate=activate, pins=told)
+        yield _INSTALL.format(
+            version=wanted.python,
+            environment=_ENVIRONMENT,
+            activate=_ACTIVATE.format(environment=_ENVIRONMENT),
+            pins="".join(f"{pin}\n" for pin in wanted.pip),
+            conda="".join(f"{pin}\n" for pin in wanted.conda),
+        )
     elif _CLONE.search(text):
         yield f"COPY {_BUNDLE} {_INSIDE}"
-        yield _CLONE.sub(rf"\g<1>{_INSIDE}", text)
+        cloned = _CLONE.sub(rf"\g<1>{_INSIDE}", text)
+        # Older gits leave the name of a branch that is gone, and their `gc` stumbles over it.
+        yield _FORGET.sub(r"\g<0>\nrm -rf .git/refs/remotes/origin", cloned)
         yield f"RUN rm -f {_INSIDE}"
     elif "repo.anaconda.com" in text or instruction.rest.startswith("conda "):
         yield "# Left out: conda."

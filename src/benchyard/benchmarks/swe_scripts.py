@@ -4,7 +4,6 @@ What the twelve projects are installed and tested with, by version, as the harne
 The newer form of the data has the script in the row; that is always preferred.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,7 +15,8 @@ _LOCALE = ("export LANG=en_US.UTF-8", "export LANGUAGE=en_US:en", "export LC_ALL
 _DJANGO = "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1"
 _ENDING = "EOF_114329324912"
 _NO_TESTS = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
-_NAMES = re.compile(r"diff --git a/.* b/(.*)")
+_HEAD = "diff --git a/"
+_OTHER = " b/"
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Tests:
     base_commit: str
     patch: str
     """That brings the tests."""
+    item: str = ""
 
 
 _PROJECTS = {
@@ -68,6 +69,8 @@ _OTHER_INSTALLS = (
     ("matplotlib/matplotlib", ("1", "2"), "python setup.py build; python setup.py install"),
 )
 """Project, what versions begin with, and what those have instead."""
+_LAST = dict.fromkeys(("astropy__astropy-8707", "astropy__astropy-8872"), (f"{_PIP} -q 'pytest<7.2'",))
+"""What items have done right before their tests."""
 
 
 def parser(repo: str) -> str:
@@ -78,7 +81,7 @@ def parser(repo: str) -> str:
 def script(repo: str, version: str, tests: Tests) -> str:
     """The evaluation script of an item."""
     project = _project(repo)
-    paths = _NAMES.findall(tests.patch)
+    paths = list(_changed(tests.patch))
     restore = f"git checkout {tests.base_commit} {' '.join(paths)}"
     test = _other(_OTHER_TESTS, repo, version) or project.test
     install = _other(_OTHER_INSTALLS, repo, version) or project.install
@@ -87,7 +90,8 @@ def script(repo: str, version: str, tests: Tests) -> str:
         *("git config --global --add safe.directory /testbed", "cd /testbed", "git status", "git show"),
         *(f"git -c core.fileMode=false diff {tests.base_commit}", *_CONDA, install),
         *(restore, f"git apply -v - <<'{_ENDING}'\n{tests.patch}\n{_ENDING}"),
-        *(": '>>>>> Start Test Output'", f"{test} {' '.join(_directives(repo, paths))}"),
+        *_LAST.get(tests.item, ()),
+        *(": '>>>>> Start Test Output'", " ".join([test, *_directives(repo, paths)])),
         *(": '>>>>> End Test Output'", restore),
     )
     return "\n".join(lines) + "\n"
@@ -127,3 +131,11 @@ def _directives(repo: str, paths: list[str]) -> list[str]:
     if repo != "django/django":
         return tests
     return [path.removesuffix(".py").removeprefix("tests/").replace("/", ".") for path in tests]
+
+
+def _changed(patch: str) -> Iterator[str]:
+    """The paths that the heads of a diff name."""
+    for line in patch.split("\n"):
+        _, is_head, names = line.partition(_HEAD)
+        if is_head and _OTHER in names:
+            yield names.rpartition(_OTHER)[2]

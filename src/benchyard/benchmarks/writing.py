@@ -70,14 +70,17 @@ def scenario_contents(view: ScenarioView, origin: Origin, scripts: Mapping[str, 
     data |= _given({"environment": environment})
     functions = view.scoring_contract.scoring_function_parameters
     data["scorers"] = [_scorer(contents, each, scripts) for each in functions]
-    data["isolation"] = view.scoring_isolation or "clean"
+    data["isolation"] = view.scoring_isolation or "auto"
+    validated = view.validated_isolation
     own = {key: value for key, value in view.metadata.items() if key not in RULES_IN_METADATA}
     data |= _given(
         {
+            "validated_isolation": validated.model_dump(exclude_defaults=True) if validated else None,
             "answer_paths": view.answer_paths,
             "nop_score": view.nop_score or None,
             "scoring_network": view.scoring_network,
             "scoring_secrets": view.scoring_secrets,
+            "scoring_tracing": view.scoring_tracing or None,
             "agent_network_policy": view.agent_network_policy or None,
             "validation_type": view.validation_type,
             "required_environment_variables": view.required_environment_variables,

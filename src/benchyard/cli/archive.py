@@ -14,13 +14,13 @@ CHUNK = 1024 * 1024
 
 
 @contextmanager
-def packed(folder: Path) -> Iterator[BinaryIO]:
+def packed(folder: Path, *, keep_owners: bool = False) -> Iterator[BinaryIO]:
     """The folder's content as a tar to read, made while it is read."""
     reading, writing = os.pipe()
 
     def write() -> None:
         with os.fdopen(writing, "wb") as pipe, tarfile.open(fileobj=pipe, mode="w|") as tar:
-            tar.add(folder, arcname=".", filter=_anonymous)
+            tar.add(folder, arcname=".", filter=None if keep_owners else _anonymous)
 
     with _beside(write, f"cannot read all of {folder}"), os.fdopen(reading, "rb") as pipe:
         yield pipe

@@ -222,8 +222,11 @@ def show_(given: str, item: str | None, output: str) -> None:
             definitions = list(client.benchmarks.definitions(view.id, limit=1000))
             for line in _categories(definitions):
                 click.echo(line)
-            rows = [[each.id, clean(each.name), each.scoring_isolation or "clean"] for each in definitions]
-            print_table(["SCENARIO", "NAME", "ISOLATION"], rows)
+            rows = [
+                [each.id, clean(each.name), each.isolation, clean(each.isolation_reason)]
+                for each in definitions
+            ]
+            print_table(["SCENARIO", "NAME", "ISOLATION", "WHY"], rows)
             return
     show(view, output, "")
 
@@ -250,13 +253,15 @@ def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
 @validating.validate_options
 @click.option("--sample", type=click.IntRange(min=1), help="Only so many of them, chosen by --seed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
-@click.option("--record", is_flag=True, help="Keep what was found out: who needs to be graded `live`.")
 @output_option
-def validate(given: str, sample: int | None, seed: int, record: bool, output: str, **options: Any) -> None:
+def validate(
+    given: str, sample: int | None, seed: int, record: bool | None, output: str, **options: Any
+) -> None:
     """Validate the scenarios of a benchmark: the reference scores 1, doing nothing 0, and twice the same.
 
-    What cannot be built here is told with the reason. Where the reference gets its score only while what it
-    started runs, `--record` notes that the scenario is graded `live`. See `benchyard scenario validate`.
+    What cannot be built here is told with the reason. The strictest isolation that does is found and stored.
+    Where `clean` was chosen, and the reference gets its score only while what it started runs, `--record` has
+    the scenario graded `live`. See `benchyard scenario validate`.
 
     \b
       benchyard benchmark validate quickstart

@@ -14,7 +14,7 @@ from benchyard.models.blueprints import BlueprintStatus, BlueprintView, BuildLog
 COLUMNS: Mapping[str, Callable[[BlueprintView], object]] = {
     "ID": lambda view: view.id,
     "NAME": lambda view: view.name,
-    "STATUS": lambda view: view.status.value,
+    "STATUS": lambda view: _status(view),
     "BASE": lambda view: view.base_blueprint_id,
     "AGE": lambda view: age(view.create_time_ms),
 }
@@ -110,13 +110,19 @@ def blueprint_named(client: Client, given: str) -> BlueprintView:
     raise NotFound(f"no blueprint has the id or name {given!r}; `benchyard blueprint list` shows all")
 
 
+def _status(view: BlueprintView) -> str:
+    """The status in words: one that is built on demand does not wait for its turn."""
+    is_unasked = view.status is BlueprintStatus.QUEUED and view.parameters.on_demand
+    return "on demand" if is_unasked else view.status.value
+
+
 def _described(view: BlueprintView) -> str:
     asked = view.parameters
     return facts(
         {
             "id": view.id,
             "name": view.name,
-            "status": view.status.value,
+            "status": _status(view),
             "state": view.state,
             "failure": view.failure_reason,
             "error": view.error_message,

@@ -4,6 +4,7 @@ import io
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,11 @@ from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile, unpacked
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
 from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
-from benchyard.scorers import shipping
+from benchyard.scorers import answer_command, shipping
 from benchyard.scorers.python_script import PythonScriptConfig
 
 _AST_GREP = "ast-grep-cli"
+_PYTHON = "/usr/bin/env python3"
 _CANARY = "<!-- canary: items of {} must not be published in plain text, nor learned from -->"
 _UNEXPORTABLE = (
     "base_blueprint_id",
@@ -246,7 +248,11 @@ class _Exporter:
             if each.get("type") == "python_script_scorer"
         }
         return Programs(
-            custom, shipped_of(scorers, attachments, view.scorer_timeout_sec), pythons, _ast_grep()
+            custom,
+            shipped_of(scorers, attachments, view.scorer_timeout_sec),
+            pythons,
+            _ast_grep(),
+            partial(answer_command.program, _PYTHON),
         )
 
 

@@ -69,9 +69,13 @@ def show_(id: str, output: str) -> None:
 @image.command("import")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--name", help="What to call it; the file's own name if not given.")
+@click.option("--detach", is_flag=True, help="Do not wait: once all was sent, the server goes on alone.")
 @output_option
-def import_(path: Path, name: str | None, output: str) -> None:
+def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
     """Make an image of a root filesystem folder, a tarball of one, or an OCI or docker archive.
+
+    It is sent to the server, unless that was started with `--import-from` a folder in which it lies. Without
+    `--detach` the import ends when this command is ended.
 
     \b
       benchyard image import rootfs.tar.xz --name mine
@@ -81,8 +85,13 @@ def import_(path: Path, name: str | None, output: str) -> None:
     with checked_input():
         ImageImportRequest(name=chosen)
     with connect() as client:
-        found = imported_in_place(client, path, lambda place: client.images.import_path(place, chosen))
-        made = found or _uploaded(client, path, chosen)
+
+        def read(place: str) -> ImageView:
+            return client.images.import_path(place, chosen, detach=detach)
+
+        made = imported_in_place(client, path, read) or _uploaded(client, path, chosen, detach=detach)
+    if made.kind == "importing":
+        click.echo(f"`benchyard image show {chosen}` tells when it is there", err=True)
     _show(made, output)
 
 
@@ -132,12 +141,13 @@ def delete(ids: Sequence[str]) -> None:
             click.echo(f"{id}  deleted")
 
 
-def _uploaded(client: Client, path: Path, name: str) -> ImageView:
+def _uploaded(client: Client, path: Path, name: str, *, detach: bool) -> ImageView:
     with Meter(str(path), size_of(path)) as meter:
         if not path.is_dir():
-            return client.images.import_archive(path, name, meter.add)
-        with packed(path) as tar:
-            return client.images.import_archive(tar, name, meter.add)
+            return client.images.import_archive(path, name, meter.add, detach=detach)
+        # A root filesystem is one with the owners of its files.
+        with packed(path, keep_owners=True) as tar:
+            return client.images.import_archive(tar, name, meter.add, detach=detach)
 
 
 def _stem(path: Path) -> str:

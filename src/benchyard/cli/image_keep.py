@@ -61,7 +61,9 @@ def stand_in(references: Sequence[str], output: str) -> None:
 @click.argument("image", required=False)
 @output_option
 def alias(reference: str | None, image: str | None, output: str) -> None:
-    """Let an image stand in for a registry's in every Dockerfile; without arguments, list who does.
+    """Let an image or a blueprint stand in for a registry's image in every Dockerfile.
+
+    Without arguments, list who does. Of a blueprint it is the newest good build.
 
     \b
       benchyard image alias ubuntu:22.04 debian-local
@@ -140,4 +142,9 @@ def gc(max_size: int | None, output: str) -> None:
     lines = [f"{name}  removed" for name in done.removed]
     lines += ["the builder's cache  cleared"] if done.cleared_cache else []
     lines.append(f"freed {size(done.freed_bytes)}, {size(done.used_bytes)} in use")
+    if count := done.builds_under_way:
+        builds = (
+            "a build is under way, and what it uses stays" if count == 1 else f"{count} builds are under way"
+        )
+        lines.append(f"{builds}; collect again when that is over")
     show(done, output, "\n".join(lines))

@@ -89,7 +89,7 @@ class Imported:
     def lines(self) -> Iterator[str]:
         """For people."""
         for each in self.broken:
-            yield f"not imported: {clean(each.name)}: {clean(each.reason)}"
+            yield f"{'note' if each.is_note else 'not imported'}: {clean(each.name)}: {clean(each.reason)}"
         for item, reason in self.known_bad.items():
             yield f"known to be bad: {clean(item)}: {clean(reason)}"
         new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
@@ -112,11 +112,17 @@ def imported(client: Client, wish: Wish) -> Imported:
         if not wish.dry_run:
             pushed = settled(client, pushed)
         ids = [each.id or f"(new: {each.name})" for each in pushed]
-        is_part = wish.limit is not None or bool(broken)
+        is_part = wish.limit is not None or not all(each.is_note for each in broken)
         before = _scenario_ids(client, found.request.name) if is_part else []
-        request = found.request.model_copy(update={"scenario_ids": list(dict.fromkeys([*before, *ids]))})
+        every = list(dict.fromkeys([*before, *ids]))
+        labels = {**(found.request.metadata or {})}
+        if "size" in labels:
+            labels["size"] = str(len(every))
+        request = found.request.model_copy(update={"scenario_ids": every, "metadata": labels or None})
         made = push_set(client, request, dry_run=wish.dry_run)
-        return Imported(made, pushed, broken, found.known_bad, len({*before} - {*ids}))
+        inner = {each.name.partition("/")[2] for each in pushed}
+        bad = {item: reason for item, reason in found.known_bad.items() if item in inner}
+        return Imported(made, pushed, broken, bad, len({*before} - {*ids}))
 
 
 def _scenario_ids(client: Client, name: str) -> list[str]:
@@ -220,7 +226,8 @@ def _public(wish: Wish, name: str, work: Path) -> Found:
             **({"variant": wish.variant} if wish.variant else {}),
         },
     )
-    own = name if about.variants_are_parts else name + variant
+    # Another name is another benchmark, with scenarios of its own: those of the usual one stay as they are.
+    own = slug(wish.name) if wish.name else name if about.variants_are_parts else name + variant
     items = _tagged(benchmark, benchmark.scenarios(data, options), (name, own))
     return Found(request, items, dict(benchmark.known_bad))
 

@@ -197,5 +197,8 @@ def _done(view: BenchmarkJobView) -> str:
 
 
 def _means(view: BenchmarkJobView) -> str:
-    means = [each.mean_score for each in view.benchmark_outcomes]
-    return ", ".join("-" if mean is None else f"{mean:.3f}" for mean in means)
+    told = []
+    for each in view.benchmark_outcomes:
+        mark = f" ({each.n_suspect} suspect)" if each.n_suspect else ""
+        told.append("-" if each.mean_score is None else f"{each.mean_score:.3f}{mark}")
+    return ", ".join(told)

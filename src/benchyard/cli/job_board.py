@@ -10,9 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from benchyard.cli.job_gate import rule_of
 from benchyard.cli.render import clean
 from benchyard.models.jobs import BenchmarkJobView, JobEvent, JobState
-from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, PASSED, TrialState, TrialView
+from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, PASSED, SuspectRule, TrialState, TrialView
 
 BUSY = (TrialState.PROVISIONING, TrialState.SETTING_UP, TrialState.RUNNING, TrialState.SCORING)
 REMEMBERED = 100
@@ -109,16 +110,17 @@ class Board:
             own = [each for each in trials if each.agent == number]
             done = sum(each.state in ENDED_TRIALS for each in own)
             bar = ProgressBar(total=max(total, 1), completed=done, width=max(4, min(30, width // 5)))
-            text = Text(f"{done}/{total}  {tally(own, total)}", no_wrap=True, overflow="ellipsis")
+            told = tally(own, total, rule_of(self.view))
+            text = Text(f"{done}/{total}  {told}", no_wrap=True, overflow="ellipsis")
             table.add_row(Text(label, no_wrap=True, overflow="ellipsis"), bar, text)
         return table
 
 
-def tally(trials: Iterable[TrialView], total: int) -> str:
+def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -> str:
     """How many trials are in which state, and the mean so far; what nothing is heard of waits."""
     own = list(trials)
     count = Counter(each.state for each in own)
-    scores = [score for each in own if (score := _counted(each)) is not None]
+    scores = [score for each in own if (score := _counted(each, rule)) is not None]
     ended = sum(each.state in ENDED_TRIALS for each in own)
     busy = sum(count[state] for state in BUSY)
     parts = {
@@ -127,6 +129,7 @@ def tally(trials: Iterable[TrialView], total: int) -> str:
         "waiting": max(0, total - ended - busy),
         "passed": sum(score >= _NEARLY for score in scores),
         "unscored": ended - len(scores),
+        "suspect": sum(_is_suspect(each) for each in own),
     }
     told_ = [f"{amount} {name}" for name, amount in parts.items() if amount]
     mean = [f"mean {sum(scores) / len(scores):.3f}"] if scores else []
@@ -178,8 +181,12 @@ def _state(trial: TrialView) -> str:
 
 def _why(trial: TrialView) -> str:
     parts = [f"ended by {trial.ended_by}"] if trial.ended_by else []
+    if _is_suspect(trial):
+        parts.append(f"suspect: {clean(trial.suspicions[0])}")
     if trial.failure is not None:
         parts.append(f"{trial.failure.kind}: {clean(trial.failure.exception_message)[:200]}")
+    if trial.answer_failure is not None:
+        parts.append(f"answer: {clean(trial.answer_failure)[:200]}")
     return "  ".join(parts)
 
 
@@ -192,8 +199,12 @@ def _attempts(view: BenchmarkJobView) -> int:
     return config.attempts if config else 1
 
 
-def _counted(trial: TrialView) -> float | None:
+def _is_suspect(trial: TrialView) -> bool:
+    return trial.state is TrialState.COMPLETED and bool(trial.suspicions) and bool(trial.score)
+
+
+def _counted(trial: TrialView, rule: SuspectRule) -> float | None:
     if trial.state is TrialState.COMPLETED:
-        return trial.score
+        return 0.0 if rule == "zero" and _is_suspect(trial) else trial.score
     is_own = trial.state in ENDED_TRIALS and trial.failure and trial.failure.kind in AGENTS_OWN
     return 0.0 if is_own else None

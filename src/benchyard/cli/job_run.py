@@ -8,6 +8,7 @@ import click
 
 from benchyard.cli import job_spec
 from benchyard.cli.connect import connect
+from benchyard.cli.job_gate import fail_under_option, require_good, suspect_option
 from benchyard.cli.job_secrets import with_known_keys
 from benchyard.cli.job_spec import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, Short
 from benchyard.cli.job_watch import show_end, watched
@@ -19,11 +20,8 @@ from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.budgets import Budget
 from benchyard.models.jobs import BenchmarkJobView, JobRequest, JobState
-from benchyard.reports.comparison import labels
 from benchyard.reports.junit import junit
 
-BELOW = 20
-"""The exit status where a mean is below what was asked for."""
 UNFINISHED = 1
 _SCENARIO_PREFIX = "scn_"
 
@@ -96,11 +94,8 @@ _LISTS = ("agents", "scenarios")
 )
 @click.option("--like", metavar="JOB", help="The same as another job; flags override it.")
 @click.option("--watch", is_flag=True, help="Watch it until it has ended.")
-@click.option(
-    "--fail-under",
-    type=click.FloatRange(0, 1),
-    help=f"Wait; end with {BELOW} if the mean of any agent is below, or nothing was scored.",
-)
+@fail_under_option("Wait; end")
+@suspect_option("What becomes of suspect scores")
 @click.option(
     "--junit",
     "junit_file",
@@ -208,22 +203,6 @@ def _end(view: BenchmarkJobView, output: str, fail_under: float | None, junit_fi
     if junit_file is not None:
         junit_file.write_text(junit(view), encoding="utf-8")
     show_end(view, output)
-    if fail_under is not None and (problems := below(view, fail_under)):
-        for problem in problems:
-            click.echo(f"benchyard: {problem}", err=True)
-        raise click.exceptions.Exit(BELOW)
+    require_good(view, fail_under)
     if view.state is not JobState.COMPLETED:
         raise click.exceptions.Exit(UNFINISHED)
-
-
-def below(view: BenchmarkJobView, least: float) -> list[str]:
-    """Why a job is not good enough; empty when every agent's mean is at least this."""
-    if len(view.benchmark_outcomes) < max(1, len(view.job_spec.agent_configs)):
-        return [f"the job is {view.state.value}, and not every agent has an outcome"]
-    found = []
-    for label, outcome in zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
-        if outcome.mean_score is None:
-            found.append(f"{clean(label)}: nothing was scored")
-        elif outcome.mean_score < least:
-            found.append(f"{clean(label)}: the mean {outcome.mean_score:.3f} is below {least:g}")
-    return found

@@ -17,6 +17,7 @@ from benchyard.models.jobs import (
     JobRequest,
     ScenariosSpec,
 )
+from benchyard.models.trials import SuspectRule
 
 TIMEOUT_SECONDS = 7200.0
 ATTEMPTS = 1
@@ -32,7 +33,14 @@ _SPECS: dict[str, type[BaseModel]] = {
     "scenarios": ScenariosSpec,
     "harbor": HarborSpec,
 }
-_ORCHESTRATOR = ("n_attempts", "n_concurrent_trials", "timeout_multiplier", "trial_budget", "job_budget")
+_ORCHESTRATOR = (
+    "n_attempts",
+    "n_concurrent_trials",
+    "timeout_multiplier",
+    "trial_budget",
+    "job_budget",
+    "suspect",
+)
 _OF_AGENTS = ("base_url", "logprobs")
 _SELECTION = ("limit", "sample", "seed")
 
@@ -60,6 +68,7 @@ class Short(Written):
     job_budget: dict[str, float] | None = None
     base_url: str | None = None
     logprobs: bool | None = None
+    suspect: SuspectRule | None = None
 
 
 class JobFile(Short):

@@ -9,6 +9,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_board import duration
+from benchyard.cli.job_gate import fail_under_option, require_good, suspect_option
 from benchyard.cli.names import job_named
 from benchyard.cli.render import clean, facts, output_option, print_table, show, when
 from benchyard.models.jobs import (
@@ -17,11 +18,12 @@ from benchyard.models.jobs import (
     BenchmarkOutcome,
     ScenarioOutcome,
 )
-from benchyard.models.trials import ENDED_TRIALS
-from benchyard.reports.comparison import Compared, compared, counted_score, labels
+from benchyard.models.trials import ENDED_TRIALS, SuspectRule
+from benchyard.reports.comparison import Compared, compared, counted_score, labels, suspects, why_suspect
 
 SHOWN_DIFFERENCES = 20
 _COST = "cost"
+_MOST_CONDITIONS = 5
 _PARTS = ("cache", "reasoning")
 _TOKENS = "tokens"
 
@@ -29,24 +31,34 @@ _TOKENS = "tokens"
 @click.command()
 @click.argument("given", metavar="ID|NAME")
 @click.option("-e", "--extended", is_flag=True, help="Each scenario, too.")
+@fail_under_option("End")
+@suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option
-def summary(given: str, extended: bool, output: str) -> None:
+def summary(
+    given: str, extended: bool, fail_under: float | None, suspect: SuspectRule | None, output: str
+) -> None:
     """Show what a job came to: for each agent what passed, failed and broke, and its mean score.
 
     The mean counts failures of the agent as 0 and leaves out what is unscored: the infrastructure, a scorer
     or a cancel is why. Its 95 % interval is over scenarios. OF COMPLETED is the mean of what was completed.
+    SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 
     \b
       benchyard job summary my-job
       benchyard job summary my-job -e
       benchyard job summary my-job -o json
+      benchyard job summary my-job --suspect zero --fail-under 0.8
     """
     with connect() as client, _nothing_collected():
         view = job_named(client, given)
+        if suspect is not None:
+            view = client.jobs.get(view.id, suspect=suspect)
     if output == "text":
         summarize(view, extended=extended)
     else:
         show(view, output, "")
+    if fail_under is not None or suspect is not None:
+        require_good(view, fail_under, suspect)
 
 
 @contextmanager
@@ -67,7 +79,8 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
     going = [each for each in view.progress if each.benchmark_run_id not in done]
     if going:
         click.echo()
-        print_table(["AGENT", "DONE", "MEAN SO FAR", "UNSCORED", "RETRIES"], [_going(each) for each in going])
+        titles = ["AGENT", "DONE", "MEAN SO FAR", "UNSCORED", "SUSPECT", "RETRIES"]
+        print_table(titles, [_going(each) for each in going])
     if not view.benchmark_outcomes:
         return
     click.echo()
@@ -76,6 +89,7 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
         _print_scenarios(names, view.benchmark_outcomes)
         return
     _print_reasons(view.benchmark_outcomes)
+    _print_suspects(view.benchmark_outcomes)
     if len(names) > 1:
         _print_differences(names, view.benchmark_outcomes)
 
@@ -116,6 +130,7 @@ def _going(progress: AgentProgress) -> list[str]:
         f"{ended}/{progress.n_trials}",
         _score(progress.mean_score),
         str(progress.unscored),
+        str(progress.n_suspect),
         str(progress.retries),
     ]
 
@@ -127,6 +142,7 @@ _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
     "MEAN (95 %)": lambda each: _interval(each),
     "OF COMPLETED": lambda each: _score(each.average_score),
     "UNSCORED": lambda each: str(each.unscored),
+    "SUSPECT": lambda each: _suspect(each),
     "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
     "REWARDS": lambda each: _rewards(each.rewards),
     "TOKENS": lambda each: _amount(each, _TOKENS),
@@ -134,9 +150,10 @@ _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
     "DURATION": lambda each: duration(each.duration_ms),
 }
 _MOST_REWARDS = 4
+_CLOSE = 1e-6
 _MOST_REASONS = 3
 _LONGEST_REASON = 800
-_ONLY_WHEN_KNOWN = ("PASS@K", "REWARDS", "TOKENS", "COST")
+_ONLY_WHEN_KNOWN = ("SUSPECT", "PASS@K", "REWARDS", "TOKENS", "COST")
 
 
 def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -177,6 +194,18 @@ def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
         click.echo(f"... and {len(counts) - _MOST_REASONS} other reasons; -e shows all")
 
 
+def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
+    """Which scores may not be earned, and why."""
+    found = suspects(outcomes)
+    if found:
+        click.echo()
+    for each in found[:_MOST_REASONS]:
+        told = f"{each.label}  {each.scenario_name}  suspect: {each.why[:_LONGEST_REASON]}"
+        click.echo(clean(told))
+    if len(found) > _MOST_REASONS:
+        click.echo(f"... and {len(found) - _MOST_REASONS} more that are suspect; -e shows all")
+
+
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
     rows = compared(outcomes)
     differing = [row for row in rows if row.differs]
@@ -191,8 +220,8 @@ def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
     table = []
     for row in rows:
         cells = [
-            _score(score) if score is not None else (state or "").lower() or "-"
-            for score, state in zip(row.scores, row.states, strict=True)
+            _marked(score, is_suspect=is_suspect) if score is not None else (state or "").lower() or "-"
+            for score, state, is_suspect in zip(row.scores, row.states, row.suspect, strict=True)
         ]
         table.append([clean(row.scenario_name), *cells])
     print_table(["SCENARIO", *names], table)
@@ -201,17 +230,42 @@ def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
 def _scenario(row: ScenarioOutcome) -> list[str]:
     reason = row.failure_reason
     ends = sorted({each.ended_by for each in row.attempts if each.ended_by and not each.is_superseded})
-    why = [f"ended by {', '.join(ends)}"] if ends else []
+    why = [_told_suspect(row, told)] if (told := why_suspect(row)) else []
+    why += [f"ended by {', '.join(ends)}"] if ends else []
     if reason is not None:
         why.append(f"{reason.kind}: {reason.exception_message[:200]}")
+    counting = [each for each in row.attempts if not each.is_superseded]
+    failures = [each.answer_failure for each in counting if each.answer_failure]
+    why += [f"answer: {failure[:200]}" for failure in failures[:1]]
+    if (counted_score(row) or 0.0) < 1.0:
+        lines = [line for each in counting for line in each.conditions]
+        why += list(dict.fromkeys(lines))[:_MOST_CONDITIONS]
     return [
         clean(row.scenario_name),
         row.state.lower(),
-        _score(counted_score(row)),
+        _marked(counted_score(row), is_suspect=row.n_suspect > 0),
         str(sum(not each.is_superseded for each in row.attempts)),
         duration(row.duration_ms),
         clean("; ".join(why)),
     ]
+
+
+def _told_suspect(row: ScenarioOutcome, why: str) -> str:
+    """Why a score is suspect, with the score as it was given where it counts otherwise."""
+    given = [each.score for each in row.attempts if each.score is not None and not each.is_superseded]
+    is_changed = bool(given) and row.score is not None and abs(sum(given) / len(given) - row.score) > _CLOSE
+    scores = f" (scored {', '.join(_score(each) for each in given)})" if is_changed else ""
+    return f"suspect{scores}: {why}"
+
+
+def _marked(score: float | None, *, is_suspect: bool) -> str:
+    return f"{_score(score)} suspect" if is_suspect else _score(score)
+
+
+def _suspect(outcome: BenchmarkOutcome) -> str:
+    if not outcome.n_suspect:
+        return ""
+    return f"{outcome.n_suspect} (count 0)" if outcome.suspect == "zero" else str(outcome.n_suspect)
 
 
 def _rounds(row: ScenarioOutcome) -> str:

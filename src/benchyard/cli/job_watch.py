@@ -11,11 +11,13 @@ from rich.live import Live
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_board import Board
+from benchyard.cli.job_gate import fail_under_option, require_good, suspect_option
 from benchyard.cli.job_summary import summarize
 from benchyard.cli.names import job_named
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState
+from benchyard.models.trials import SuspectRule
 
 REFRESH_PER_SECOND = 4
 UNFINISHED = 1
@@ -24,8 +26,10 @@ UNFINISHED = 1
 
 @click.command()
 @click.argument("given", metavar="ID|NAME")
+@fail_under_option("End")
+@suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option
-def watch(given: str, output: str) -> None:
+def watch(given: str, fail_under: float | None, suspect: SuspectRule | None, output: str) -> None:
     """Watch a job until it has ended, then show its summary; Ctrl-C leaves it running.
 
     On a terminal it fills the screen. Elsewhere, and where TERM is `dumb`, there is one line for each change.
@@ -34,10 +38,14 @@ def watch(given: str, output: str) -> None:
     \b
       benchyard job watch my-job
       benchyard job watch bmj_31Yt... > progress.log
+      benchyard job watch my-job --fail-under 0.8 --suspect fail
     """
     with connect() as client:
         view = watched(client, job_named(client, given), output)
+        if suspect is not None:
+            view = client.jobs.get(view.id, suspect=suspect)
     show_end(view, output)
+    require_good(view, fail_under, suspect)
     if view.state is not JobState.COMPLETED:
         raise click.exceptions.Exit(UNFINISHED)
 

@@ -73,7 +73,7 @@ def new_from_snapshot(folder: Path, snapshot: str, working_directory: str | None
             "name": slug(folder.resolve().name),
             "environment": environment,
             "scorers": [scorer],
-            "isolation": "clean",
+            "isolation": "auto",
         }
     )
     contents.add("problem.md", "Create a file `done.txt` in the working directory.\n")

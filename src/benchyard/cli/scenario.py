@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, Callable[[ScenarioView], object]] = {
     "ID": lambda view: view.id,
     "NAME": lambda view: view.name,
     "REVISION": lambda view: view.revision,
-    "ISOLATION": lambda view: view.scoring_isolation or "clean",
+    "ISOLATION": lambda view: view.isolation,
     "SCORERS": lambda view: ", ".join(_types(view)),
     "AGE": lambda view: age(view.create_time_ms),
 }
@@ -181,13 +181,15 @@ def validate(
     secrets: Sequence[str],
     concurrency: int,
     timeout: float,
+    record: bool | None,
     output: str,
 ) -> None:
     """Show that scenarios can be solved, and not by doing nothing.
 
     The reference output must score 1.0, doing nothing `nop_score` (0 unless it is said), each twice with the
-    same result. Exits with 1 where something is wrong. A folder is tried under a name of its own, which is
-    archived afterwards.
+    same result. The strictest isolation in which that is so is found (answer, system, clean, live), and is
+    stored with a scenario of the server. Exits with 1 where something is wrong. A folder is tried under a
+    name of its own, which is archived afterwards.
 
     \b
       benchyard scenario validate my-task/
@@ -196,7 +198,7 @@ def validate(
     options = validating.options_from(env, secrets, concurrency, timeout)
     with connect() as client:
         wanted = [_wanted(client, each) for each in given]
-    validating.run(wanted, options, output)
+    validating.run(wanted, options, output, record=record)
 
 
 @scenario.command("from-snapshot")
@@ -256,7 +258,7 @@ def _described(client: Client, view: ScenarioView) -> str:
                 f"{each.name} ({type}, {each.weight:g})"
                 for each, type in zip(functions, _types(view), strict=True)
             ),
-            "isolation": view.scoring_isolation or "clean",
+            "isolation": f"{view.isolation} ({view.isolation_reason})",
             "answer": ", ".join(view.answer_paths or []),
             "nothing scores": view.nop_score,
             "reference": "yes" if view.reference_output else "no",

@@ -52,6 +52,9 @@ class Rare(TypedDict):
     memory_overcommit: float
     ssh_port: int | None
     upstream: tuple[str, ...]
+    import_from: tuple[Path, ...]
+    trial_output_max_size: int
+    outputs_max_size: int
 
 
 @click.command(epilog=_EXAMPLES)
@@ -204,6 +207,22 @@ class Rare(TypedDict):
     help="How long that is kept.",
 )
 @click.option(
+    "--trial-output-max-size",
+    type=size_in_bytes,
+    metavar="SIZE",
+    default="64MiB",
+    show_default=True,
+    help="How much of what commands print in the devbox of a trial is kept, all together.",
+)
+@click.option(
+    "--outputs-max-size",
+    type=size_in_bytes,
+    metavar="SIZE",
+    default="20GiB",
+    show_default=True,
+    help="What outputs of commands may take; those of the devboxes that ended first go first.",
+)
+@click.option(
     "--cpu-overcommit",
     type=click.FloatRange(min=0, min_open=True),
     default=Settings.cpu_overcommit,
@@ -230,6 +249,16 @@ class Rare(TypedDict):
     metavar="NAME=URL[,no-key]",
     help="Where the gateway passes requests for models on to: for anthropic, openai or google instead of "
     "their own address, or a name of your own as in `--agent opencode:NAME/MODEL`. Repeatable.",
+)
+@click.option(
+    "--import-from",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    envvar="BENCHYARD_IMPORT_FROM",
+    metavar="DIR",
+    help="Let clients import images and snapshots by path from below this folder, which the server reads "
+    "with its own rights: name none that others may write to. Repeatable. Default: none, clients upload. "
+    "Also $BENCHYARD_IMPORT_FROM, with colons in between.",
 )
 @click.option("--open-metrics", is_flag=True, help="Show /metrics without a key.")
 def serve(
@@ -278,6 +307,9 @@ def serve(
         cpu_overcommit=rare["cpu_overcommit"],
         memory_overcommit=rare["memory_overcommit"],
         ssh_port=rare["ssh_port"],
+        trial_output_max_bytes=rare["trial_output_max_size"],
+        outputs_max_bytes=rare["outputs_max_size"],
+        import_folders=tuple(folder.absolute() for folder in rare["import_from"]),
         **upstreams(rare["upstream"]),
         git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )

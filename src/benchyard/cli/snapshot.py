@@ -132,9 +132,13 @@ def export(id: str, path: Path) -> None:
 @snapshot.command("import")
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", help="A name for it; the one in the archive if not given.")
+@click.option("--detach", is_flag=True, help="Do not wait: once all was sent, the server goes on alone.")
 @output_option
-def import_(path: Path, name: str | None, output: str) -> None:
+def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
     """Make a snapshot of an OCI archive, of this or of another machine.
+
+    It is sent to the server, unless that was started with `--import-from` a folder in which it lies. Without
+    `--detach` the import ends when this command is ended.
 
     \b
       benchyard snapshot import ready.oci --name ready
@@ -142,10 +146,16 @@ def import_(path: Path, name: str | None, output: str) -> None:
     with checked_input():
         SnapshotImportRequest(name=name)
     with connect() as client:
-        made = imported_in_place(client, path, lambda place: client.snapshots.import_path(place, name))
+
+        def read(place: str) -> SnapshotView:
+            return client.snapshots.import_path(place, name, detach=detach)
+
+        made = imported_in_place(client, path, read)
         if made is None:
             with Meter(str(path), size_of(path)) as meter:
-                made = client.snapshots.import_archive(path, name, meter.add)
+                made = client.snapshots.import_archive(path, name, meter.add, detach=detach)
+    if detach:
+        click.echo(f"`benchyard snapshot show {made.id}` tells how far it is", err=True)
     show(made, output, f"{made.id}  {size(made.size_bytes)}".rstrip())
 
 

@@ -11,7 +11,7 @@ from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import ScenarioEnvironment, ScenarioView
 
 _STATES = {BlueprintStatus.BUILD_COMPLETE: "built", BlueprintStatus.FAILED: "could not be built"}
-_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
+_FROM = re.compile(r"^[^\S\n]*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def surroundings(client: Client, view: ScenarioView) -> dict[str, object]:

@@ -1,16 +1,20 @@
 """Validation as the command line shows it: progress, a table, and an exit status."""
 
 import asyncio
+import json
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli.connect import connect_async
 from benchyard.cli.environments import resolved
@@ -30,9 +34,10 @@ from benchyard.client.validation import (
 )
 from benchyard.errors import UsageError
 from benchyard.models.runs import RunProfile
-from benchyard.models.scenarios import ScenarioRequest, ScenarioView
+from benchyard.models.scenarios import ScenarioRequest, ScenarioView, ValidatedIsolation
 
 _REMIND_SECONDS = 20.0
+_FOUND = "validated_isolation"
 INVALID = 1
 """The exit status where something is not valid."""
 
@@ -42,6 +47,8 @@ class Wanted:
     """What is to be validated: a scenario of the server, or one that is made for it."""
 
     scenario: ScenarioView | ScenarioRequest
+    file: Path | None = None
+    """Where it is written, if that is a folder's."""
 
 
 def validate_options(command: Any) -> Any:
@@ -76,6 +83,12 @@ def validate_options(command: Any) -> Any:
                 show_default=True,
                 help="Seconds for one run.",
             ),
+            click.option(
+                "--record/--no-record",
+                default=None,
+                help="Store what was found out; --record also has graded `live` what was chosen otherwise "
+                "and needs it. [default: store the strictest isolation]",
+            ),
         )
     ):
         command = option(command)
@@ -102,11 +115,16 @@ def wanted_draft(client: Client, draft: Draft) -> Wanted:
                 "push the folder first, or give the scorer another type"
             )
     request = resolved(client, draft)
-    return Wanted(request.model_copy(update={"name": temporary_name(request.name)}))
+    named = request.model_copy(update={"name": temporary_name(request.name)})
+    return Wanted(named, draft.folder.path / NAME)
 
 
-def run(wanted: Sequence[Wanted], options: Options, output: str, *, record: bool = False) -> None:
-    """Validate, show what came out, and end with 1 where something is not valid."""
+def run(wanted: Sequence[Wanted], options: Options, output: str, *, record: bool | None = None) -> None:
+    """Validate, show what came out, and end with 1 where something is not valid.
+
+    What was found out is stored with scenarios of the server unless `record` is False; where it is True, an
+    isolation that was chosen, and does not do, is changed too.
+    """
     results = asyncio.run(_validated(wanted, options, record=record))
     is_valid = all(each.is_valid for each in results)
     if output == "text":
@@ -118,7 +136,9 @@ def run(wanted: Sequence[Wanted], options: Options, output: str, *, record: bool
         raise click.exceptions.Exit(INVALID)
 
 
-async def _validated(wanted: Sequence[Wanted], options: Options, *, record: bool) -> list[ScenarioValidation]:
+async def _validated(
+    wanted: Sequence[Wanted], options: Options, *, record: bool | None
+) -> list[ScenarioValidation]:
     async with connect_async() as client, AsyncExitStack() as stack:
         scenarios = [await stack.enter_async_context(_there(client, each)) for each in wanted]
         with _Progress(len(scenarios) * 2 * TWICE) as progress:
@@ -128,18 +148,58 @@ async def _validated(wanted: Sequence[Wanted], options: Options, *, record: bool
                 results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
             finally:
                 reminding.cancel()
-        if record:
-            results = [await _recorded(client, each) for each in results]
+        if record is not False:
+            results = [
+                await _recorded(client, each, result, changes_choice=record is True)
+                for each, result in zip(wanted, results, strict=True)
+            ]
         return results
 
 
-async def _recorded(client: AsyncClient, result: ScenarioValidation) -> ScenarioValidation:
-    """Have a scenario graded `live` that was found to need it."""
-    if not result.needs_live:
+async def _recorded(
+    client: AsyncClient, wanted: Wanted, result: ScenarioValidation, *, changes_choice: bool
+) -> ScenarioValidation:
+    """Store with a scenario, or in its file, how it can be graded; what was stored is a note."""
+    found, scenario = result.validated, wanted.scenario
+    changes: dict[str, Any] = {}
+    if found is None or (isinstance(scenario, ScenarioView) and scenario.is_public):
         return result
-    await client.scenarios.update(result.scenario_id, scoring_isolation="live")
-    note = "it is graded `live` from now on"
-    return result.model_copy(update={"notes": [*result.notes, note], "isolation": "live", "is_valid": True})
+    if scenario.validated_isolation == found or found.isolation == scenario.scoring_isolation:
+        return result
+    if isinstance(scenario, ScenarioRequest):
+        if result.is_chosen or wanted.file is None:
+            return result
+        note = write_found(wanted.file, found)
+    elif not result.needs_live:
+        await client.scenarios.update(result.scenario_id, validated_isolation=found)
+        note = f"it is graded `{found.isolation}` from now on"
+        if result.is_chosen:
+            note = f"a score that is not reached in `{found.isolation}` too is suspect from now on"
+    elif changes_choice:
+        await client.scenarios.update(result.scenario_id, scoring_isolation="live")
+        note = "it is graded `live` from now on"
+        changes = {"isolation": "live", "is_valid": True}
+    else:
+        return result
+    return result.model_copy(update={**changes, "notes": [*result.notes, note]})
+
+
+def write_found(file: Path, found: ValidatedIsolation) -> str:
+    """Write into the file of a scenario what validation found; returns what became of it."""
+    told = json.dumps(found.model_dump(exclude_defaults=True))
+    line = f"{_FOUND}: {told}\n"
+    try:
+        text = file.read_text()
+        # In one line, as it is written here: what somebody wrote by hand otherwise is left to them.
+        written, count = re.subn(rf"^{_FOUND}: *{{.*\n", lambda _: line, text, flags=re.MULTILINE)
+        if not count and re.search(rf"^{_FOUND}:", text, flags=re.MULTILINE):
+            return f"write into {file}: {line.strip()}"
+        if not count:
+            written = f"{text.rstrip()}\n{line}"
+        file.write_text(written)
+    except OSError as error:
+        return f"{file} could not be changed ({error.strerror}); write into it: {line.strip()}"
+    return f"`{found.isolation}` was written into {file}: push it to be graded so"
 
 
 @asynccontextmanager
@@ -175,7 +235,8 @@ class _Progress:
         self._done += 1
         self._told = time.monotonic()
         score = "no score" if attempt.score is None else f"{attempt.score:g}"
-        click.echo(f"{clean(name)}: {attempt.kind}: {score} ({attempt.seconds:.1f} s)", err=True)
+        kind = f"{attempt.kind} in {attempt.isolation}"
+        click.echo(f"{clean(name)}: {kind}: {score} ({attempt.seconds:.1f} s)", err=True)
         if self._status:
             self._status.update(f"validating: {self._done} of about {self._total} runs")
 
@@ -190,11 +251,13 @@ class _Progress:
 
 
 def _print(results: Sequence[ScenarioValidation]) -> None:
-    titles = ["SCENARIO", "ISOLATION", "REFERENCE", "NOTHING", "CLEAN SUFFICES", "VALID"]
+    titles = ["SCENARIO", "ISOLATION", "WHY", "REFERENCE", "NOTHING", "STRICTEST", "VALID"]
     print_table(titles, [_row(each) for each in results])
     for each in results:
         for problem in [] if each.is_unbuilt else each.problems:
             click.echo(f"{clean(each.name)}: {clean(problem)}")
+        for isolation, why in each.failed.items() if each.is_valid and not each.is_chosen else ():
+            click.echo(f"{clean(each.name)}: not `{isolation}`: {clean(why)}")
         for note in each.notes:
             click.echo(f"{clean(each.name)}: note: {clean(note)}")
     for reason, names in _unbuilt(results).items():
@@ -217,17 +280,19 @@ def _unbuilt(results: Sequence[ScenarioValidation]) -> dict[str, list[str]]:
 
 
 def _row(result: ScenarioValidation) -> list[str]:
-    suffices = {True: "yes", False: "no", None: "?"}[result.clean_suffices]
     scores = [_scores(result, kind) for kind in ("reference", "nothing")]
     return [
         clean(result.name),
         result.isolation,
+        "chosen" if result.is_chosen else "found" if result.strictest else "default",
         *scores,
-        suffices,
+        result.strictest or "-",
         "yes" if result.is_valid else "not here" if result.is_unbuilt else "NO",
     ]
 
 
 def _scores(result: ScenarioValidation, kind: str) -> str:
-    found = [each.score for each in result.attempts if each.kind == kind]
+    found = [
+        each.score for each in result.attempts if (each.kind, each.isolation) == (kind, result.isolation)
+    ]
     return ", ".join("-" if score is None else f"{score:g}" for score in found) or "not tried"

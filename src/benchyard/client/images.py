@@ -38,17 +38,22 @@ class Images(Group[S]):
         return (yield from fetch(Request("GET", at("/v1/images/{}", id)), ImageView))
 
     @call
-    def import_path(self, path: str, name: str) -> Steps[ImageView]:
-        """Import a folder or archive that lies on the server's own machine."""
-        request = ImageImportRequest(name=name, path=path)
+    def import_path(self, path: str, name: str, *, detach: bool = False) -> Steps[ImageView]:
+        """Import a folder or archive of the server's own machine, where it was started with `--import-from`.
+
+        With `detach` it goes on without this client, and the image is of kind `importing` until it is there.
+        """
+        request = ImageImportRequest(name=name, path=path, detach=detach)
         return (yield from fetch(Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView))
 
     @call
-    def import_archive(self, source: Source, name: str, progress: Progress = silent) -> Steps[ImageView]:
+    def import_archive(
+        self, source: Source, name: str, progress: Progress = silent, *, detach: bool = False
+    ) -> Steps[ImageView]:
         """Upload an archive (root filesystem, OCI or docker) and import it; the upload is removed again."""
 
         def use(object_id: str) -> Steps[ImageView]:
-            request = ImageImportRequest(name=name, object_id=object_id)
+            request = ImageImportRequest(name=name, object_id=object_id, detach=detach)
             return (
                 yield from fetch(Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView)
             )
@@ -114,4 +119,4 @@ class Images(Group[S]):
     @call
     def delete(self, id: str) -> Steps[None]:
         """Remove one; raises Conflict while others are built on it."""
-        yield from send(Request("POST", at("/v1/images/{}/delete", id)))
+        yield from send(Request("POST", at("/v1/images/{}/delete", id), timeout=LONG))

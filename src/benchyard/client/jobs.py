@@ -20,7 +20,7 @@ from benchyard.models.jobs import (
     RescoreRequest,
     RetryRequest,
 )
-from benchyard.models.trials import TrialView
+from benchyard.models.trials import SuspectRule, TrialView
 
 FIRST_LOOK_SECONDS = 0.1
 LATER_LOOKS_SECONDS = 2.0
@@ -42,9 +42,12 @@ class Jobs(Group[S]):
         return (yield from create(request))
 
     @call
-    def get(self, id: str) -> Steps[BenchmarkJobView]:
-        """Look one up, with what became of its agents; raises NotFound."""
-        return (yield from retrieve(id))
+    def get(self, id: str, *, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
+        """Look one up, with what became of its agents; raises NotFound.
+
+        `suspect` counts suspect scores by another rule than the job's own.
+        """
+        return (yield from retrieve(id, suspect))
 
     retrieve = get
 
@@ -112,9 +115,10 @@ def create(request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
     return (yield from fetch(Request("POST", _PATH, json=body), BenchmarkJobView))
 
 
-def retrieve(id: str) -> Steps[BenchmarkJobView]:
+def retrieve(id: str, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
     """Look a job up."""
-    return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), BenchmarkJobView))
+    query = {"suspect": suspect} if suspect else {}
+    return (yield from fetch(Request("GET", at(_PATH + "/{}", id), query), BenchmarkJobView))
 
 
 def jobs_of(query: JobPageFields) -> Listed[BenchmarkJobView]:

@@ -58,19 +58,28 @@ class Snapshots(Group[S]):
 
     @call
     def import_archive(
-        self, source: Source, name: str | None = None, progress: Progress = silent
+        self,
+        source: Source,
+        name: str | None = None,
+        progress: Progress = silent,
+        *,
+        detach: bool = False,
     ) -> Steps[SnapshotView]:
         """Upload an archive and make a snapshot of it; the upload is removed again."""
 
         def use(object_id: str) -> Steps[SnapshotView]:
-            return (yield from _import(SnapshotImportRequest(name=name, object_id=object_id)))
+            request = SnapshotImportRequest(name=name, object_id=object_id, detach=detach)
+            return (yield from _import(request))
 
         return (yield from through_object(source, name or "snapshot", use, progress))
 
     @call
-    def import_path(self, path: str, name: str | None = None) -> Steps[SnapshotView]:
-        """Make a snapshot of an archive that lies on the server's own machine."""
-        return (yield from _import(SnapshotImportRequest(name=name, path=path)))
+    def import_path(self, path: str, name: str | None = None, *, detach: bool = False) -> Steps[SnapshotView]:
+        """Make a snapshot of an archive of the server's own machine, started with `--import-from`.
+
+        With `detach` it goes on without this client; `status` tells how far it is.
+        """
+        return (yield from _import(SnapshotImportRequest(name=name, path=path, detach=detach)))
 
     @call
     def delete(self, id: str) -> Steps[None]:

@@ -1,14 +1,15 @@
 """Validation: shows that a scenario can be solved, that doing nothing does not solve it, and that it is fair.
 
-The reference output must score 1.0, doing nothing the declared `nop_score`, and each twice the same. All of
-it goes over the public API, so that any server can be asked; see docs/adr/0018.
+The reference output must score 1.0, doing nothing the declared `nop_score`, and each twice the same. The
+strictest isolation in which that is so is found out, by trying them in turn. All of it goes over the public
+API, so that any server can be asked; see docs/adr/0018 and 0030.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,22 +20,22 @@ from benchyard.client.core import Request, fetch
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models import references
 from benchyard.models.base import Model
-from benchyard.models.runs import ContractResult, RunProfile, ScenarioRunView
-from benchyard.models.scenarios import Isolation, ScenarioRequest, ScenarioView, of_round
+from benchyard.models.runs import REFERENCE_KEY, ContractResult, RunProfile, ScenarioRunView
+from benchyard.models.scenarios import (
+    STRICTEST_FIRST,
+    Isolation,
+    ScenarioRequest,
+    ScenarioView,
+    ValidatedIsolation,
+    of_round,
+)
 
 TWICE = 2
 _CLOSE = 1e-9
 _SHOWN = 300
 _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which nobody else is in)
 
-Kind = Literal[
-    "reference",
-    "nothing",
-    "reference, clean",
-    "nothing, clean",
-    "reference, live",
-    "nothing, live",
-]
+Kind = Literal["reference", "nothing"]
 BUILD_FAILED = "the environment could not be built"
 """How the server begins to tell of it."""
 Told = Callable[[str, "Attempt"], None]
@@ -45,6 +46,7 @@ class Attempt(Model):
     """One run of a scenario, to see what it scores."""
 
     kind: Kind
+    isolation: Isolation = "clean"
     run_id: str | None = None
     score: float | None = None
     """None if there is none."""
@@ -62,6 +64,13 @@ class ScenarioValidation(Model):
     name: str
     revision: int = 1
     isolation: Isolation = "clean"
+    """How it is graded: as its author chose, else the strictest that does."""
+    is_chosen: bool = False
+    """Whether its author chose that."""
+    strictest: Isolation | None = None
+    """The strictest isolation in which the reference is solved and nothing is not; None if there is none."""
+    failed: dict[Isolation, str] = Field(default_factory=dict)
+    """Those that were tried and would not do -> why."""
     is_valid: bool
     problems: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
@@ -73,6 +82,15 @@ class ScenarioValidation(Model):
     """Whether the reference gets its score while what it started runs, and only then."""
     is_unbuilt: bool = False
     """Whether its environment cannot be built on this server."""
+
+    @property
+    def validated(self) -> ValidatedIsolation | None:
+        """What is kept with the scenario; None if nothing was found."""
+        if self.strictest is None:
+            return None
+        at = STRICTEST_FIRST.index(self.strictest)
+        failed = {each: why for each, why in self.failed.items() if STRICTEST_FIRST.index(each) < at}
+        return ValidatedIsolation(isolation=self.strictest, failed=failed)
 
 
 @dataclass(frozen=True)
@@ -100,45 +118,31 @@ class Validator:
 
     async def validate(self, scenario: ScenarioView) -> ScenarioValidation:
         """Try a scenario in every way; what goes wrong is in the result."""
-        kinds: list[Kind] = ["reference"] * TWICE
-        if not _is_prepared(scenario):
-            kinds += ["nothing"] * TWICE
-        attempts = list(await asyncio.gather(*(self._attempt(scenario, kind) for kind in kinds)))
-        problems = _problems(scenario, attempts)
-        suffices: bool | None = None if problems else True
-        needs_live = False
-        if scenario.scoring_isolation == "live" and not problems:
-            more = await self._otherwise(scenario, "clean")
-            suffices = not _problems(scenario, more)
-            attempts += more
-        elif problems and _may_need_live(scenario, attempts):
-            more = await self._otherwise(scenario, "live")
-            needs_live = not _problems(scenario, more)
-            attempts += more
-            if needs_live:
-                problems.append("it needs `live` isolation: what is graded runs in the devbox")
-        return ScenarioValidation(
-            scenario_id=scenario.id,
-            name=scenario.name,
-            revision=scenario.revision,
-            isolation=scenario.scoring_isolation or "clean",
-            is_valid=not problems,
-            problems=problems,
-            notes=_notes(scenario, attempts, suffices=suffices),
-            clean_suffices=suffices,
-            attempts=attempts,
-            needs_live=needs_live,
-            is_unbuilt=any(BUILD_FAILED in reason for each in attempts for reason in each.reasons),
-        )
+        search = _Search(scenario)
+        if scenario.is_isolation_chosen:
+            kinds: list[Kind] = ["reference"] * TWICE
+            if not _is_prepared(scenario):
+                kinds += ["nothing"] * TWICE
+            tried = await asyncio.gather(*(self._attempt(scenario, kind) for kind in kinds))
+            search.note(scenario.isolation, list(tried))
+        for isolation in search.wanted():
+            await self._try_room(search, isolation)
+            if not search.goes_on(isolation):
+                break
+        return search.result()
 
-    async def _otherwise(self, scenario: ScenarioView, isolation: Literal["clean", "live"]) -> list[Attempt]:
-        """What it gets when it is graded in another way."""
-        kinds: dict[str, tuple[Kind, ...]] = {
-            "clean": ("reference, clean", "nothing, clean"),
-            "live": ("reference, live", "nothing, live"),
-        }
-        async with temporary(self._client, isolated_copy(scenario, isolation)) as copy:
-            return list(await asyncio.gather(*(self._attempt(copy, kind) for kind in kinds[isolation])))
+    async def _try_room(self, search: "_Search", isolation: Isolation) -> None:
+        """Note what a scenario gets when it is graded so; where the reference fails, that is enough."""
+        try:
+            async with temporary(self._client, isolated_copy(search.scenario, isolation)) as copy:
+                tried = list(await asyncio.gather(*(self._attempt(copy, "reference") for _ in range(TWICE))))
+                if not _problems(copy, tried) and not _is_prepared(copy):
+                    tried += await asyncio.gather(*(self._attempt(copy, "nothing") for _ in range(TWICE)))
+        except UsageError as error:
+            # What the rules of scenarios refuse for this isolation.
+            search.failed[isolation] = error.message[:_SHOWN]
+            return
+        search.note(isolation, tried)
 
     async def _attempt(self, scenario: ScenarioView, kind: Kind) -> Attempt:
         """One run, whatever happens to it."""
@@ -151,21 +155,23 @@ class Validator:
                 attempt = Attempt(kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"])
             except BenchyardError as error:
                 attempt = Attempt(kind=kind, reasons=[error.message])
-            attempt = attempt.model_copy(update={"seconds": round(time.monotonic() - begin, 3)})
+            seconds = round(time.monotonic() - begin, 3)
+            attempt = attempt.model_copy(update={"seconds": seconds, "isolation": scenario.isolation})
         self._told(scenario.name, attempt)
         return attempt
 
     async def _tried(self, scenario: ScenarioView, kind: Kind) -> Attempt:
         run = await self._client.scenarios.start_run(
             scenario_id=scenario.id,
-            run_name=f"validation: {kind}",
+            run_name=f"validation: {kind} in {scenario.isolation}",
+            metadata={REFERENCE_KEY: "validation"} if kind.startswith("reference") else None,
             run_profile=self._options.profile,
         )
         try:
             await self._client.devboxes.await_running(run.devbox_id)
             number: int | None = 1
             while number is not None:
-                if kind.startswith("reference"):
+                if kind == "reference":
                     await self._apply(of_round(scenario, number), run.devbox_id)
                 scored = await self._client.scenarios.runs.score_and_await(run.id)
                 number = _following(scenario, number, scored)
@@ -210,7 +216,7 @@ async def temporary(client: AsyncClient, request: ScenarioRequest) -> AsyncItera
 
 def isolated_copy(scenario: ScenarioView, isolation: Isolation) -> ScenarioRequest:
     """The same scenario, graded in another way."""
-    copied = scenario.model_dump(exclude={"environment", "name", "scoring_isolation"})
+    copied = scenario.model_dump(exclude={"environment", "name", "scoring_isolation", "validated_isolation"})
     return ScenarioRequest(
         **{name: value for name, value in copied.items() if name in ScenarioRequest.model_fields},
         name=temporary_name(scenario.name),
@@ -264,7 +270,7 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
 def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
     found: list[str] = []
     for kind, wanted in (("reference", 1.0), ("nothing", scenario.nop_score or 0.0)):
-        tried = [each for each in attempts if each.kind.split(",")[0] == kind]
+        tried = [each for each in attempts if each.kind == kind]
         wrong = [each for each in tried if each.score is None or abs(each.score - wanted) > _CLOSE]
         if wrong:
             scores = " and ".join("no score" if each.score is None else f"{each.score:g}" for each in wrong)
@@ -275,24 +281,94 @@ def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
     return found
 
 
-def _may_need_live(scenario: ScenarioView, attempts: list[Attempt]) -> bool:
-    """Whether the reference was graded, and found wanting, where nothing that it started runs."""
-    is_clean = scenario.scoring_isolation in (None, "clean")
-    tried = [each for each in attempts if each.kind == "reference"]
-    return is_clean and any(each.score is not None and each.score < 1 for each in tried)
+class _Search:
+    """The isolations of a scenario that were tried, and what came of it."""
 
+    def __init__(self, scenario: ScenarioView) -> None:
+        self.scenario = scenario
+        self.attempts: list[Attempt] = []
+        self.failed: dict[Isolation, str] = {}
+        self._problems: dict[Isolation, list[str]] = {}
 
-def _notes(scenario: ScenarioView, attempts: list[Attempt], *, suffices: bool | None) -> list[str]:
-    found = []
-    if scenario.scoring_isolation == "live" and suffices is not None:
-        found.append(
-            "`clean` isolation would give the same scores: prefer it"
-            if suffices
-            else "`clean` isolation would not do: what is graded runs in the devbox"
+    def note(self, isolation: Isolation, attempts: list[Attempt]) -> None:
+        """Note what was tried in one."""
+        self.attempts += attempts
+        problems = _problems(self.scenario, attempts)
+        self._problems[isolation] = problems
+        if problems:
+            self.failed[isolation] = problems[0][:_SHOWN]
+
+    def wanted(self) -> Iterator[Isolation]:
+        """Those to try, one after the other."""
+        scenario = self.scenario
+        own = scenario.isolation
+        if not scenario.is_isolation_chosen:
+            yield from (each for each in STRICTEST_FIRST if each != "answer" or scenario.answer_paths)
+        elif not self._problems[own]:
+            # An answer that its author named is as strict as can be, and so is work that is named beside it.
+            stricter = STRICTEST_FIRST[: STRICTEST_FIRST.index(own)] if own in ("clean", "live") else ()
+            yield from (each for each in stricter if each != "answer" or scenario.answer_paths)
+        elif own == "clean" and self._was_graded(own):
+            yield "live"
+
+    def goes_on(self, isolation: Isolation) -> bool:
+        """Whether another isolation may do where this one was tried: the reference was graded, and failed."""
+        if isolation not in self._problems:
+            return True
+        return bool(self._problems[isolation]) and self._was_graded(isolation)
+
+    def _was_graded(self, isolation: Isolation) -> bool:
+        tried = [each for each in self.attempts if (each.kind, each.isolation) == ("reference", isolation)]
+        is_whole = all(each.score is not None for each in tried)
+        return is_whole and any(each.score is not None and each.score < 1 for each in tried)
+
+    def result(self) -> ScenarioValidation:
+        """What was found out."""
+        scenario, own = self.scenario, self.scenario.isolation
+        passing = [each for each in STRICTEST_FIRST if self._problems.get(each) == []]
+        strictest = passing[0] if passing else None
+        problems = self._own_problems(strictest)
+        needs_live = scenario.is_isolation_chosen and own == "clean" and strictest == "live"
+        if needs_live:
+            problems.append("it needs `live` isolation: what is graded runs in the devbox")
+        suffices = None if strictest is None or problems else strictest != "live"
+        return ScenarioValidation(
+            scenario_id=scenario.id,
+            name=scenario.name,
+            revision=scenario.revision,
+            isolation=own if scenario.is_isolation_chosen else strictest or own,
+            is_chosen=scenario.is_isolation_chosen,
+            strictest=strictest,
+            failed=self.failed,
+            is_valid=not problems,
+            problems=problems,
+            notes=self._notes(strictest, is_valid=not problems),
+            clean_suffices=suffices,
+            attempts=self.attempts,
+            needs_live=needs_live,
+            is_unbuilt=any(BUILD_FAILED in reason for each in self.attempts for reason in each.reasons),
         )
-    broken = next((each for each in attempts if each.kind == "nothing" and each.has_errors), None)
-    if broken:
-        found.append(f"with nothing done a scorer ends in an error: {'; '.join(broken.reasons)}")
-    if _is_prepared(scenario):
-        found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
-    return found
+
+    def _own_problems(self, strictest: Isolation | None) -> list[str]:
+        """Those of how it is graded; where nothing was chosen and nothing does, of the loosest but `live`."""
+        if self.scenario.is_isolation_chosen:
+            return list(self._problems[self.scenario.isolation])
+        if strictest is not None:
+            return []
+        tried = [each for each in self._problems if each != "live"]
+        return list(self._problems[tried[-1]]) if tried else list(self.failed.values())
+
+    def _notes(self, strictest: Isolation | None, *, is_valid: bool) -> list[str]:
+        scenario, own = self.scenario, self.scenario.isolation
+        found = []
+        if is_valid and scenario.is_isolation_chosen and own in ("clean", "live"):
+            if strictest != own:
+                found.append(f"`{strictest}` isolation would give the same scores: prefer it")
+            for each, why in self.failed.items():
+                found.append(f"`{each}` isolation would not do: {why}")
+        broken = next((each for each in self.attempts if each.kind == "nothing" and each.has_errors), None)
+        if broken:
+            found.append(f"with nothing done a scorer ends in an error: {'; '.join(broken.reasons)}")
+        if _is_prepared(scenario):
+            found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
+        return found

@@ -17,11 +17,12 @@ from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import (
     CollectCommand,
     InputContext,
-    Isolation,
+    IsolationChoice,
     RewardStrategy,
     ScenarioEnvironment,
     ScoringContract,
     Step,
+    ValidatedIsolation,
     ValidationType,
 )
 
@@ -39,7 +40,8 @@ class _ScenarioExtras(TypedDict, total=False):
     required_secret_names: Sequence[str] | None
     scorer_timeout_sec: int | None
     validation_type: ValidationType | None
-    scoring_isolation: Isolation | None
+    scoring_isolation: IsolationChoice | None
+    validated_isolation: ValidatedIsolation | Loose | None
     answer_paths: Sequence[str] | None
     nop_score: float | None
     scoring_network: str | None

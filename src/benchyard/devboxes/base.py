@@ -93,6 +93,8 @@ class Capability(StrEnum):
     PTY = "pty"
     MOUNTS = "mounts"
     """Folders of the host can be shown in a devbox, to be read only."""
+    NO_TRACING = "no_tracing"
+    """A devbox can be started in which no process may trace or look into another one."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ class Limits:
     pids: int = 4096
     output_bytes: int = 256 * 1024**2
     """Per stream and execution; what comes after is read and thrown away, and marked as truncated."""
+    all_output_bytes: int | None = None
+    """Of all executions together; None is no limit. The host keeps to it, by what it grants each of them."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ class DevboxSpec:
     """A running devbox whose network this one shares, loopback and all, unless it has the host's."""
     mounts: tuple[Shown, ...] = ()
     """Folders of the host to read; without the capability `MOUNTS` a start with any raises NotSupported."""
+    tracing: bool = True
+    """Whether a process may trace another; refused by drivers with the capability `NO_TRACING` only."""
 
     @property
     def changes(self) -> Path:
@@ -214,7 +220,7 @@ class Trees(ABC):
         """Remove a tree; no error if it is not there."""
 
     @abstractmethod
-    async def usage(self, path: Path) -> tuple[int, int]:
+    async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
         """Bytes on disk and number of entries of a tree."""
 
     @abstractmethod
@@ -250,12 +256,27 @@ class Trees(ABC):
         """
 
     @abstractmethod
+    async def carry_work(
+        self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], home: str | None, target: Path
+    ) -> Path:
+        """Make a new layer `target` that shows, over `onto`, the work as `source` shows it.
+
+        The work is these absolute paths, and what is visible of a home. Returns where it wrote, as JSON, what
+        was carried and what was not.
+        """
+
+    @abstractmethod
     async def note(self, tree: Path, manifest: Path) -> bool:
         """Write down what a tree that stands still holds; False if that is too much to be whole."""
 
     @abstractmethod
     async def compare(
-        self, noted: tuple[Path, Path], below: Rootfs, report: Path, aside: tuple[str, ...]
+        self,
+        noted: tuple[Path, Path],
+        below: Rootfs,
+        report: Path,
+        aside: tuple[str, ...],
+        counted: tuple[str, ...] = (),
     ) -> None:
         """Write what is different in a tree since its manifest, both `noted`, to a new `report`, as JSON.
 
@@ -269,6 +290,9 @@ class Trees(ABC):
 
 class Storage:
     """What a driver keeps of devboxes outside their folders, and of images outside the store."""
+
+    is_in_folder: bool = True
+    """Whether `DevboxSpec.changes` is the disk itself, which can be moved away from a stopped devbox."""
 
     @asynccontextmanager
     async def changes(self, spec: DevboxSpec) -> AsyncIterator[Path]:

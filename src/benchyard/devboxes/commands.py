@@ -26,6 +26,10 @@ class Command:
     timeout_seconds: float | None = None
     """After this the command and all its descendants are killed and `timed_out` is set."""
     extra_files: tuple[tuple[Path, str], ...] = ()
+    output_bytes: int | None = None
+    """What each of its streams may say; None is what the devbox's limits grant."""
+    spare_bytes: int = 0
+    """How much of the disk that its output lies on is left to others: where there is less, it is cut."""
     """Files of the host handed over as descriptors 8, 9, ...: (path, "r" | "w")."""
     strict: bool = False
     """Output counts only up to the end of the command's own process; what it leaves behind is killed then.

@@ -54,6 +54,7 @@ _ALWAYS = {
     Capability.FREEZE,
     Capability.PTY,
     Capability.MOUNTS,
+    Capability.NO_TRACING,
 }
 _LIMITS = "the engine cannot limit this on this machine: see `docker info`, or `podman info`"
 _REMEDIES = {
@@ -96,7 +97,8 @@ class ContainerDriver(HoldingDriver):
                 owner=cgroups.owner(self._folder),
                 python=self._folder / "python",
                 runtime=self._options.get("runtime"),
-                seccomp=self._profile(self._about),
+                seccomp=self._profile(self._about, "seccomp.json", tracing=True),
+                untraced=self._profile(self._about, "untraced.json", tracing=False),
                 is_podman=self._about.name == "podman",
             )
             self._containers = Containers(self._engine, ways)
@@ -114,10 +116,10 @@ class ContainerDriver(HoldingDriver):
         self._tidying = asyncio.create_task(self._images.keep_tidy())
         return self
 
-    def _profile(self, about: About) -> str:
+    def _profile(self, about: About, name: str, *, tracing: bool) -> str:
         """The filter of system calls: Docker takes it as it is, Podman where it lies."""
-        text = profile()
-        path = self._folder / "seccomp.json"
+        text = profile(tracing=tracing)
+        path = self._folder / name
         path.write_text(text)
         return str(path) if about.name == "podman" else text
 

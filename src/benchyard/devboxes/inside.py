@@ -1,12 +1,13 @@
 """What runs in a devbox, seen and ended from outside it, and doors out of it: part of the driver contract."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchyard.errors import NotSupported
 
-MOST_PROCESSES = 1000
+MOST_PROCESSES = 5000
+"""More than a devbox may have unless it was asked for with more."""
 MOST_WATCHED = 10_000
 
 
@@ -24,8 +25,19 @@ class Process:
     start_seconds_ago: float
 
 
+class Processes(list[Process]):
+    """The processes of a devbox in the order of their pids, and how many there are in all."""
+
+    def __init__(self, listed: Iterable[Process] = (), total: int | None = None) -> None:
+        super().__init__(listed)
+        self.total = len(self) if total is None else total
+
+
 class Watch(ABC):
     """Some files of a devbox that are watched."""
+
+    unwatched: Sequence[str] = ()
+    """Of those that were asked for, what is there and cannot be watched."""
 
     @abstractmethod
     def close(self) -> list[str] | None:
@@ -35,8 +47,12 @@ class Watch(ABC):
 class Inside:
     """What a driver can tell of what goes on in a devbox."""
 
-    async def processes(self, devbox_id: str) -> list[Process]:
-        """What runs, without the driver's own processes: `MOST_PROCESSES` at most."""
+    async def processes(self, devbox_id: str) -> Processes:
+        """What runs, without the driver's own processes: `MOST_PROCESSES` at most, and the number of all.
+
+        One whose first thread has ended runs as long as another goes on; one of a chain in which each forks
+        the next and ends is among them. Where not all are listed, one of each command line goes first.
+        """
         raise NotSupported(f"this driver cannot tell what runs in {devbox_id}; use the native driver")
 
     async def kill_all(self, devbox_id: str) -> None:
@@ -54,5 +70,9 @@ class Inside:
         raise NotSupported(f"this driver cannot open a door out of {devbox_id}; use the native driver")
 
     async def watch(self, devbox_id: str, paths: Sequence[str]) -> Watch | None:
-        """Watch files for being opened or executed; None where that cannot be."""
+        """Watch files for being opened or executed; None where that cannot be.
+
+        A link tells when the file it leads to is opened, or something in the folder that it leads to. Where
+        there is no room for all, those that come first are watched.
+        """
         return None

@@ -47,6 +47,7 @@ _ALWAYS = {
     Capability.FREEZE,
     Capability.PTY,
     Capability.MOUNTS,
+    Capability.NO_TRACING,
 }
 _NO_GROUPS = (
     "control groups are not writable: run the server as root, or in a systemd user session with Delegate=yes"
@@ -173,10 +174,11 @@ class NativeDriver(HoldingDriver):
         started = False
         warming = asyncio.ensure_future(asyncio.to_thread(self._cgroups.warm))
         try:
-            groups = await self._make_ready(spec)
+            groups, frozen = await self._make_ready(spec)
             with running.listen(spec.folder) as listener:
                 async with asyncio.timeout(PATIENCE_SECONDS), running.joined(spec, self._get) as network:
-                    request = {**self._request(spec, slot, groups), "joins": bool(network)}
+                    request = {**self._request(spec, slot), "joins": bool(network)}
+                    request |= {"cgroups": groups, "freezer": str(frozen) if frozen else None}
                     answer = await self._zygote.ask(request, [listener.fileno(), *network], _STARTED)
             pid = answer.find("pid")
             if pid is not None and answer.find("ready"):
@@ -196,14 +198,15 @@ class NativeDriver(HoldingDriver):
                 await self._clear(spec.id, spec.folder)
                 self._slots.discard(slot)
 
-    async def _make_ready(self, spec: DevboxSpec) -> list[str]:
-        """Everything a start needs outside; the control groups."""
+    async def _make_ready(self, spec: DevboxSpec) -> tuple[list[str], Path | None]:
+        """Everything a start needs outside; its control groups, and the one of them that can be frozen."""
         shown.check(spec.mounts)
         if (spec.folder / "work").exists():
             await self._trees(self.mode).remove(spec.folder / "work")
         roll.prepare(spec)
         self._roll.add(spec.id, spec.folder)
-        return [str(path) for path in self._cgroups.create(spec.id, spec.limits)]
+        groups = [str(path) for path in self._cgroups.create(spec.id, spec.limits)]
+        return groups, self._cgroups.add_inner(spec.id)
 
     async def _clear(self, devbox_id: str, folder: Path) -> None:
         """Clear away what is left of a devbox that does not run."""
@@ -212,7 +215,7 @@ class NativeDriver(HoldingDriver):
         await self._trees(self.mode).remove(folder / "work")
         self._roll.drop(devbox_id)
 
-    def _request(self, spec: DevboxSpec, slot: int, groups: list[str]) -> dict[str, Any]:
+    def _request(self, spec: DevboxSpec, slot: int) -> dict[str, Any]:
         return {
             "op": "start",
             "mode": self.mode,
@@ -225,8 +228,8 @@ class NativeDriver(HoldingDriver):
             "mounts": shown.places(spec.mounts),
             "network": Network(spec.network).value,
             "hostname": spec.hostname,
-            "cgroups": groups,
             "lease": self._lease,
+            "tracing": spec.tracing,
         }
 
     def _hold(self, spec: DevboxSpec, held: running.Held, pidfd: int, delay: float = 0.0) -> None:
@@ -276,7 +279,7 @@ class NativeDriver(HoldingDriver):
         devbox.kill()
         if self._can_freeze():
             # Whatever is noted: what stands still never dies.
-            self._cgroups.thaw(devbox.spec.id)
+            self._cgroups.release(devbox.spec.id)
         await devbox.ended.wait()
         await self._clean(devbox)
 

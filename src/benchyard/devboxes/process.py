@@ -37,11 +37,11 @@ from benchyard.devboxes.base import (
     Usage,
     read_status,
 )
-from benchyard.devboxes.box import landlock
-from benchyard.devboxes.parts import keeper, roll
+from benchyard.devboxes.box import landlock, seccomp
+from benchyard.devboxes.parts import cgroups, keeper, roll
 from benchyard.devboxes.parts.asking import AskingInside
 from benchyard.devboxes.parts.rooted import open_below
-from benchyard.devboxes.parts.running import Held, Running
+from benchyard.devboxes.parts.running import Held, Running, dismiss
 from benchyard.devboxes.parts.watching import Watcher
 from benchyard.devboxes.trees import LocalTrees
 from benchyard.errors import DevboxError, DevboxGone, NotFound, NotSupported, StartFailed, UsageError
@@ -52,6 +52,8 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _READABLE = (*_SYSTEM, "/proc", "/sys", "/run/systemd/resolve")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
 _CLOSED_IN_ETC = frozenset({"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl"})
+_END_SECONDS = 30.0
+"""How long a keeper may take to end what works against it, on a busy machine."""
 _MARK = ".whole-root"
 """In the top of every disk this driver makes: the layer is complete, what lies below it is not looked at."""
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
@@ -68,6 +70,7 @@ class ProcessDriver(Driver):
             Capability.PTY,
             Capability.LIMIT_DISK,
             Capability.SHARED_NETWORK,
+            *({Capability.NO_TRACING} if seccomp.untraced_here() else ()),
         }
     )
 
@@ -78,6 +81,7 @@ class ProcessDriver(Driver):
         self.trees = LocalTrees()
         self._watcher = Watcher()
         self.inside = _FolderInside(lambda devbox_id: self._devbox(devbox_id).running, self._watcher)
+        self._cgroups = cgroups.Cgroups([], "")
         self._devboxes: dict[str, _Devbox] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
@@ -101,6 +105,9 @@ class ProcessDriver(Driver):
 
     async def __aenter__(self) -> Self:
         _logger.warning(self.notice())
+        name = cgroups.owner(self.folder)
+        self._cgroups = await asyncio.to_thread(cgroups.detect, name, limiting=False)
+        await asyncio.to_thread(self._cgroups.remove_empty)
         return self
 
     async def __aexit__(
@@ -110,6 +117,7 @@ class ProcessDriver(Driver):
         for devbox in self._devboxes.values():
             devbox.running.close()
         self._devboxes.clear()
+        await asyncio.to_thread(self._cgroups.remove_empty)
 
     async def start(self, spec: DevboxSpec) -> None:
         if spec.mounts:
@@ -119,10 +127,11 @@ class ProcessDriver(Driver):
         await self.stop(spec.id)
         try:
             await _make_disk(self.trees, spec)
-            held = await keeper.launch(spec.folder, self._rules(spec))
+            groups = [str(path) for path in self._cgroups.create(spec.id, spec.limits)]
+            held = await keeper.launch(spec.folder, self._rules(spec), self._cgroups.add_inner(spec.id))
         except OSError as error:
             raise StartFailed(f"the devbox's folder could not be made: {error}", step="disk") from error
-        held.save(spec.folder)
+        replace(held, groups=groups).save(spec.folder)
         if not await self.find(spec):
             raise StartFailed("the devbox's keeper ended as soon as it had started", step="keeper")
 
@@ -132,6 +141,7 @@ class ProcessDriver(Driver):
         return {
             "lease": self._lease,
             "walls": self.has_walls(),
+            "tracing": spec.tracing or not seccomp.untraced_here(),
             "readable": [*_READABLE, *etc, "/etc/ssl/certs", "/etc/ssl/openssl.cnf"],
             "writable": [str(spec.changes), *devices],
         }
@@ -142,13 +152,14 @@ class ProcessDriver(Driver):
         held = Held.load(spec.folder)
         pidfd = held.open() if held else None
         if held is None or pidfd is None:
+            await asyncio.to_thread(self._cgroups.remove, spec.id)
             return False
         running = Running(spec, held, pidfd, self._command_ended, self._lost, can_change_user=False)
         try:
             running.open()
         except OSError:
             # It lives but does not listen: not one of ours to use any more.
-            await asyncio.to_thread(_Devbox(running).end)
+            await asyncio.to_thread(self._end, _Devbox(running))
             os.close(pidfd)
             return False
         self._devboxes[spec.id] = _Devbox(running)
@@ -177,11 +188,24 @@ class ProcessDriver(Driver):
         devbox = self._devboxes.get(devbox_id)
         if devbox is None:
             return
-        ended = await asyncio.shield(asyncio.to_thread(devbox.end))
+        ended = await asyncio.shield(asyncio.to_thread(self._end, devbox))
         if self._devboxes.pop(devbox_id, None) is devbox:
             devbox.running.close()
         if not ended:
             raise DevboxError(f"processes of devbox {devbox_id} cannot be killed; see `ps` for state D")
+
+    def _end(self, devbox: "_Devbox") -> bool:
+        """Kill everything that belongs to a devbox (blocks); False if something would not die."""
+        spec = devbox.running.spec
+        if not self._cgroups.capabilities and not devbox.running.ended.is_set():
+            # Its keeper can make all of it stand still; scans from outside miss what forks meanwhile.
+            dismiss(spec.folder, _END_SECONDS)
+        try:
+            # Everything at one moment, where it has a group.
+            self._cgroups.remove(spec.id)
+        except OSError:
+            return False
+        return devbox.end()
 
     def _devbox(self, devbox_id: str) -> "_Devbox":
         devbox = self._devboxes.get(devbox_id)

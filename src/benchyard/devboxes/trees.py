@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from benchyard.devboxes.base import Rootfs, Trees
+from benchyard.devboxes.box import stop
 from benchyard.devboxes.box.answer import REPORT, carry_paths
 from benchyard.devboxes.box.changes import compare_tree, note_tree
 from benchyard.devboxes.box.merge import merge_layers
@@ -14,6 +15,7 @@ from benchyard.devboxes.box.pack import pack_layer
 from benchyard.devboxes.box.tar_stream import Limits
 from benchyard.devboxes.box.trees import copy_tree, remove_tree, sync_tree, tree_usage
 from benchyard.devboxes.box.unpack import unpack_layer
+from benchyard.devboxes.box.work import carry_work
 from benchyard.errors import ImageError
 
 P = ParamSpec("P")
@@ -27,17 +29,17 @@ class LocalTrees(Trees):
         self._keep_owner = os.geteuid() == 0 if keep_owner is None else keep_owner
 
     async def copy(self, source: Path, target: Path, *, link: bool = False) -> None:
-        await _in_thread(copy_tree, str(source), str(target), keep_owner=self._keep_owner, link=link)
+        await _stoppable(copy_tree, str(source), str(target), keep_owner=self._keep_owner, link=link)
 
     async def remove(self, path: Path) -> None:
         await _in_thread(remove_tree, str(path))
 
-    async def usage(self, path: Path) -> tuple[int, int]:
-        return await _in_thread(tree_usage, str(path))
+    async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
+        return await _in_thread(tree_usage, str(path), most)
 
     async def unpack(self, archive: Path, target: Path) -> None:
         try:
-            await _in_thread(unpack_layer, str(archive), str(target), keep_owner=self._keep_owner)
+            await _stoppable(unpack_layer, str(archive), str(target), keep_owner=self._keep_owner)
         except ValueError as error:
             raise ImageError(f"{archive.name}: {error}") from error
 
@@ -75,15 +77,29 @@ class LocalTrees(Trees):
         await _in_thread(carry_paths, stacks[0], stacks[1], paths, str(target), keep_owner=self._keep_owner)
         return target.with_name(target.name + REPORT)
 
+    async def carry_work(
+        self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], home: str | None, target: Path
+    ) -> Path:
+        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        await _in_thread(
+            carry_work, stacks[0], stacks[1], paths, home, str(target), keep_owner=self._keep_owner
+        )
+        return target.with_name(target.name + REPORT)
+
     async def note(self, tree: Path, manifest: Path) -> bool:
         return await _in_thread(note_tree, str(tree), str(manifest))
 
     async def compare(
-        self, noted: tuple[Path, Path], below: Rootfs, report: Path, aside: tuple[str, ...]
+        self,
+        noted: tuple[Path, Path],
+        below: Rootfs,
+        report: Path,
+        aside: tuple[str, ...],
+        counted: tuple[str, ...] = (),
     ) -> None:
         tree, manifest = map(str, noted)
         layers = [str(layer) for layer in below.layers]
-        await _in_thread(compare_tree, tree, manifest, (layers, below.host_dirs), str(report), aside)
+        await _in_thread(compare_tree, tree, manifest, (layers, below.host_dirs), str(report), aside, counted)
 
     async def sync(self, path: Path) -> None:
         await _in_thread(sync_tree, str(path))
@@ -99,6 +115,25 @@ async def unpack_plain(archive: Path, target: Path, most_entries: int, most_byte
         await _in_thread(unpack_layer, str(archive), str(target), keep_owner=False, limits=limits, plain=True)
     except ValueError as error:
         raise ImageError(str(error)) from error
+
+
+async def _stoppable(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run in a thread, which ends soon when this is cancelled: what it made is half then."""
+    flag = stop.Flag()
+
+    def run() -> T:
+        with flag:
+            return function(*args, **kwargs)
+
+    running = asyncio.ensure_future(asyncio.to_thread(run))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        flag.is_raised = True
+        await asyncio.wait([running])
+        # Read, so that nobody complains that it was not.
+        running.exception()
+        raise
 
 
 async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -19,13 +19,14 @@ class Attachments:
     async def content(self, name: str) -> bytes:
         """The bytes of an attachment; raises ScorerFailed with what to do where they cannot be had."""
         if name not in self._ids:
-            raise ScorerFailed(f"scenario {self._name!r} has no attachment {name!r}; import it again")
+            told = f"scenario {self._name!r} has no attachment {name!r}; import it again"
+            raise ScorerFailed(told, cause="scorer")
         try:
             record, pieces = await self._objects.content(self._ids[name])
         except (NotFound, Conflict) as error:
-            raise ScorerFailed(
-                f"attachment {name!r} of the scenario: {error.message}; import it again"
-            ) from error
+            told = f"attachment {name!r} of the scenario: {error.message}; import it again"
+            raise ScorerFailed(told, cause="scorer") from error
         if (record.size_bytes or 0) > MOST_BYTES:
-            raise ScorerFailed(f"attachment {name!r} of the scenario is larger than {MOST_BYTES} bytes")
+            told = f"attachment {name!r} of the scenario is larger than {MOST_BYTES} bytes"
+            raise ScorerFailed(told, cause="scorer")
         return b"".join([piece async for piece in pieces])

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import get_args
@@ -42,6 +43,8 @@ AGAIN_SECONDS = 600.0
 
 At once where somebody brought an image or an alias since, which is what the failure may have asked for."""
 
+_MOST_WAITS = 3
+"""Who comes while a build is given up waits for the next one."""
 _S = BlueprintStatus
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class Blueprints:
         self._logs = BuildLogs(tools.settings.data / "builds")
         self._turns = asyncio.Semaphore(tools.settings.builds_at_once)
         self._ended: dict[str, asyncio.Event] = {}
+        self._waiting: Counter[str] = Counter()
 
     async def open(self) -> None:
         """Go on with what a stop cut short, and remove what waits for it."""
@@ -104,15 +108,41 @@ class Blueprints:
         again = f"; tried again {AGAIN_SECONDS / 60:.0f} minutes after that, or with a new image or alias"
         if blueprint.status is not _S.FAILED:
             again = ""
-            if blueprint_id not in self._ended:
-                self._start(blueprint_id)
-            await self._ended[blueprint_id].wait()
-            blueprint = await until_kept(partial(self.records.get, blueprint_id))
+            for _ in range(_MOST_WAITS):
+                await self._wait(blueprint_id)
+                blueprint = await until_kept(partial(self.records.get, blueprint_id))
+                if blueprint.status not in UNFINISHED:
+                    break
         if blueprint.status is not _S.BUILD_COMPLETE:
             raise BuildFailed(
                 f"the environment could not be built: {blueprint.error_message or 'its build was ended'}; "
                 f"see `benchyard blueprint logs {blueprint_id}`{again}"
             )
+
+    async def _wait(self, blueprint_id: str) -> None:
+        """Wait for the end of a build, which is begun if it is not; the last who gives up ends it."""
+        if blueprint_id not in self._ended:
+            self._start(blueprint_id)
+        self._waiting[blueprint_id] += 1
+        try:
+            await self._ended[blueprint_id].wait()
+        except asyncio.CancelledError:
+            if self._waiting[blueprint_id] == 1:
+                key = f"unwanted/{blueprint_id}"
+                self._tools.work.start(key, partial(self._give_up, blueprint_id), finish=True)
+            raise
+        finally:
+            self._waiting[blueprint_id] -= 1
+
+    async def _give_up(self, blueprint_id: str) -> None:
+        """End a build on demand that nobody waits for any more: who needs it later begins it anew."""
+        if self._waiting[blueprint_id] > 0:
+            return
+        del self._waiting[blueprint_id]
+        await self._tools.work.cancel(_key(blueprint_id))
+        blueprint = await self.records.find(blueprint_id)
+        if blueprint is not None and blueprint_id not in self._ended:
+            await self._put_back(blueprint)
 
     async def preview(self, request: BlueprintRequest) -> str:
         """A Dockerfile that describes what would be built; nothing is."""

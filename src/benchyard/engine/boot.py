@@ -1,9 +1,10 @@
 """From a record to a running devbox: start it, fill it, prepare it, hand it over."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchyard.devboxes.base import Capability, Shown
+from benchyard.devboxes.base import Capability, Limits, Shown
 from benchyard.engine import egress, services
 from benchyard.engine.agents.commands import put_into_path
 from benchyard.engine.doors import open_doors, with_open_doors
@@ -84,12 +85,20 @@ async def start_request(tools: Tools, devbox: Devbox) -> StartRequest:
         id=devbox.id,
         image=devbox.image,
         network=plan.network,
-        limits=resources(launch).limits(),
+        limits=_limits(tools, devbox),
         user=user.username if user else DEFAULT_USER,
         uid=user.uid if user else None,
         env={**plan.variables(), **devbox.environment_variables, **secrets},
         mounts=shown_in(devbox),
     )
+
+
+def _limits(tools: Tools, devbox: Devbox) -> Limits:
+    limits = resources(devbox.launch_parameters).limits()
+    if devbox.purpose is None:
+        return limits
+    most = tools.settings.trial_output_max_bytes
+    return replace(limits, output_bytes=min(limits.output_bytes, most // 2), all_output_bytes=most)
 
 
 def shown_in(devbox: Devbox) -> tuple[Shown, ...]:
@@ -163,7 +172,7 @@ async def _remember_start(tools: Tools, devbox: Devbox, user: str) -> None:
     )
     await until_kept(noted)
     await tools.host.rooms.mark(devbox.id)
-    if devbox.purpose.isolation == "answer":
+    if devbox.purpose.keeps_start:
         await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
 
 

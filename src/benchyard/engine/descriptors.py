@@ -67,6 +67,18 @@ async def read_all(descriptor: int, path: str, limit: int) -> bytes:
         os.close(descriptor)
 
 
+async def read_pieces(descriptor: int, path: str, limit: int) -> AsyncIterator[bytes]:
+    """Read so much of a file in pieces, fewer where it ends before; the descriptor stays open."""
+    own = os.dup(descriptor)
+    try:
+        with file_errors(path):
+            while piece := await asyncio.to_thread(os.read, own, min(limit, PIECE_BYTES)):
+                yield piece
+                limit -= len(piece)
+    finally:
+        os.close(own)
+
+
 async def _each(pieces: Pieces) -> AsyncIterator[bytes]:
     if isinstance(pieces, AsyncIterator):
         async for piece in pieces:

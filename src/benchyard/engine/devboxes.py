@@ -154,6 +154,10 @@ class Devboxes:
         """Begin to suspend a devbox: its processes end, its disk is kept."""
         return await self._lifecycle.suspend(devbox_id)
 
+    async def retire(self, devbox_id: str) -> None:
+        """End the processes of a devbox in which nobody will work again, and wait for that."""
+        await self._lifecycle.retire(devbox_id)
+
     async def resume(self, devbox_id: str) -> Devbox:
         """Begin to resume a suspended devbox; its launch commands and entrypoint run again."""
         return await self._lifecycle.resume(devbox_id)

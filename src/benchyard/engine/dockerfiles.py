@@ -6,7 +6,7 @@ import shlex
 from benchyard.engine.launch import host_architecture
 from benchyard.models.blueprints import Blueprint, BlueprintRequest
 
-_FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
+_FROM = re.compile(r"^[^\S\n]*FROM\s", re.IGNORECASE | re.MULTILINE)
 _STARTER = "runloop:runloop/starter-{}"
 _SHOWN_FILE_CHARACTERS = 120
 

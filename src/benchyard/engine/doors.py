@@ -70,11 +70,13 @@ class Opener:
     async def upstream(self, door: GatewayDoor) -> Upstream:
         """Where a door leads, with the key for it; raises UsageError as `opened` does."""
         key = await self._value(door.secret_id)
+        kept: tuple[str, ...] = ()
         mechanism = door.auth_mechanism
         prefix = {"bearer": "Bearer ", "basic": "Basic ", "header": ""}[mechanism.type]
         if mechanism.type == "basic":
             if ":" not in key:
                 raise UsageError("the secret for basic auth is `user:password`; set it again", field="secret")
+            kept = (key, key.partition(":")[2])
             key = base64.b64encode(key.encode()).decode()
         _check_header(key, f"secret {door.secret_id}")
         headers = {}
@@ -82,6 +84,7 @@ class Opener:
             value = await self._value(header.secret) if header.secret else header.value or ""
             _check_header(value, f"the secret for header {header.name}")
             headers[header.name] = value
+            kept += (value,) if header.secret else ()
         return Upstream(
             base_url=door.endpoint,
             header=mechanism.header,
@@ -90,6 +93,7 @@ class Opener:
             headers=headers,
             prices=door.prices,
             any_path=True,
+            secrets=kept,
         )
 
     async def _value(self, secret_id: str) -> str:

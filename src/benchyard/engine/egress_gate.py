@@ -14,5 +14,8 @@ class EgressGate(Protocol):
         The descriptor is a socket that listens inside the devbox. It stays the caller's, who closes it.
         """
 
+    async def refused(self, devbox_id: str) -> dict[str, int]:
+        """What a devbox asked for in vain: host and port, and how often."""
+
     async def close_egress(self, devbox_id: str) -> None:
         """Serve a devbox's door no more, if it has one: its network would live as long as that socket."""

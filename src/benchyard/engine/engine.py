@@ -28,6 +28,7 @@ from benchyard.engine.reopening import reopen
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.logs import RunLogs
+from benchyard.engine.runs.references import References
 from benchyard.engine.runs.scenario_runs import Means, Records, ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.spending import Spending
@@ -50,6 +51,7 @@ from benchyard.models.network_policies import NetworkPolicy
 from benchyard.models.runs import BenchmarkRun, ScenarioRun
 from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot
+from benchyard.models.tampering import ReferenceReport
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 
@@ -96,14 +98,15 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
     agents = Agents(tools, store.collection("agents", RegisteredAgent), kits)
     configs = GatewayConfigs(store.collection("gateway_configs", GatewayConfig), tools.secrets)
     policies = NetworkPolicies(store.collection("network_policies", NetworkPolicy))
-    library = Library(tools)
+    library = Library(tools, blueprints)
     built = Blueprints(tools, blueprints, library.shelf)
     async with Devboxes(tools, origins, Supplies(built, agents), configs, policies) as devboxes:
         scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
         scenarios = Scenarios(_scenarios(store), scorers, origins)
         benchmarks = Benchmarks(store.collection("benchmarks", Benchmark), scenarios)
         records = _records(store)
-        scoring = Scoring(tools, scorers, kits, policies)
+        references = References(store.collection("reference_reports", ReferenceReport))
+        scoring = Scoring(tools, scorers, kits, policies, references)
         gateways = _gateways(tools, grants, records.scenario_runs, scenarios)
         runs = ScenarioRuns(tools, records, scenarios, Means(devboxes, scoring, gateways))
         benchmark_runs = BenchmarkRuns(tools, records.benchmark_runs, benchmarks, runs)
@@ -161,7 +164,7 @@ def _records(store: Store) -> Records:
 def _gateways(
     tools: Tools, grants: Grants, runs: Collection[ScenarioRun], scenarios: Scenarios
 ) -> RunGateways:
-    spending = Spending(grants, runs, Traces(tools, runs))
+    spending = Spending(grants, runs, Traces(tools, runs), tools.workers)
     return RunGateways(tools, spending, ModelKeys(Upstreams(tools.settings), tools.secrets), scenarios)
 
 

@@ -1,5 +1,6 @@
 """Files of devboxes as the API sees them: text and bytes, in and out."""
 
+import asyncio
 import os
 import stat
 from collections.abc import Iterator
@@ -31,19 +32,20 @@ class Files:
         self._tools = tools
         self._devboxes = devboxes
 
-    async def read_text(self, devbox_id: str, path: str) -> str:
-        """A file as text; raises UsageError if it is not UTF-8, TooLarge above 100 MB."""
+    async def read_text(self, devbox_id: str, path: str) -> bytes:
+        """The bytes of a text; raises UsageError if it is not UTF-8, TooLarge above 100 MB."""
         await self._check(devbox_id, path)
         descriptor = await self._tools.host.open_read(devbox_id, path)
         data = await read_all(descriptor, path, MAX_TEXT_BYTES)
         try:
-            return data.decode()
+            await asyncio.to_thread(data.decode)
         except UnicodeDecodeError as error:
             raise UsageError(f"{path} is not UTF-8 text; use download_file for its bytes") from error
+        return data
 
     async def write_text(self, devbox_id: str, path: str, text: str) -> ExecutionResultView:
         """Write text to a file, making its directories."""
-        await self._write(devbox_id, path, iter([text.encode()]))
+        await self._write(devbox_id, path, _encoded(text))
         return ExecutionResultView(devbox_id=devbox_id, exit_status=0)
 
     async def upload(self, devbox_id: str, path: str, content: BinaryIO) -> None:
@@ -75,3 +77,8 @@ class Files:
 def _pieces(content: BinaryIO) -> Iterator[bytes]:
     while piece := content.read(PIECE_BYTES):
         yield piece
+
+
+def _encoded(text: str) -> Iterator[bytes]:
+    for at in range(0, len(text), PIECE_BYTES):
+        yield text[at : at + PIECE_BYTES].encode()

@@ -14,12 +14,10 @@ from typing import Self
 from benchyard.engine.network_plans import PROXY_PORT
 from benchyard.errors import BenchyardError, DevboxGone, NotFound
 from benchyard.gateway import protocol
-from benchyard.gateway.calls import Call
 from benchyard.gateway.client import Gateway, is_running
 from benchyard.gateway.egress_rules import Rules
 from benchyard.gateway.grants import Grant, Spent
 from benchyard.gateway.protocol import Options
-from benchyard.gateway.reading import read_calls
 from benchyard.hosts.host import Host
 
 FIRST_PORT = 20_000
@@ -49,10 +47,6 @@ class CallRecords:
     def file(self, grant_id: str) -> Path:
         """The file in which the calls of a grant are kept."""
         return protocol.record_file(self._folder, grant_id)
-
-    def calls(self, grant_id: str) -> list[Call]:
-        """Every call that was made by a grant, to be read in a thread; they may be large."""
-        return list(read_calls(self.file(grant_id)))
 
     def ids(self) -> set[str]:
         """The grants of which there are calls."""
@@ -192,6 +186,13 @@ class Grants:
         self._egress[devbox_id] = rules
         message = {"op": "egress", "devbox_id": devbox_id, "rules": rules.to_json()}
         await self._gateway.ask(message, [descriptor])
+
+    async def refused(self, devbox_id: str) -> dict[str, int]:
+        """What a devbox asked for in vain: host and port, and how often."""
+        if devbox_id not in self._egress and devbox_id not in self._served:
+            return {}
+        told = await self._gateway.ask({"op": "refused_egress", "devbox_id": devbox_id})
+        return {str(host): int(count) for host, count in told.get("refused", {}).items()}
 
     async def close_egress(self, devbox_id: str) -> None:
         """Let a devbox reach nothing more that way, if it ever did."""

@@ -24,7 +24,7 @@ TICK_SECONDS = 1.0
 KEEP_SECONDS = 7 * 24 * 3600
 """How long logs and outputs of ended devboxes can be read."""
 _FIRST_CLEAR_SECONDS = 30.0
-CLEAR_SECONDS = 3600.0
+CLEAR_SECONDS = 600.0
 
 _S = DevboxStatus
 _log = logging.getLogger(__name__)
@@ -76,6 +76,8 @@ class Keeper:
             live = {devbox.id for devbox in self._tools.roster.live()}
             self._last_use_ms = {id: used for id, used in self._last_use_ms.items() if id in live}
             self._deadlines = {id: each for id, each in self._deadlines.items() if id in live}
+            if self._tools.reserve is not None:
+                self._tools.reserve.restore()
             await asyncio.sleep(TICK_SECONDS)
 
     async def clear(self) -> None:

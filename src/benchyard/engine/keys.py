@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import logging
 import time
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from benchyard.models.pages import Page, Query
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault, write_private
 
+_log = logging.getLogger(__name__)
+
 KEY_PREFIX = "key_"
+_FIRST = "first"
 _SECRET_PREFIX = "by_"  # noqa: S105  (what secrets begin with, so that they are recognised when leaked)
 
 
@@ -30,6 +34,7 @@ class Keys:
         await self._load()
         now = _now_ms()
         if any(key.opens_at(now) for key in self._by_hash.values()):
+            self._see_to(file, now)
             return
         # The file comes first: after a crash in between, the next start takes up what it holds.
         id = random_id(KEY_PREFIX)
@@ -37,8 +42,30 @@ class Keys:
         if not secret or _hash(secret) in self._by_hash:
             secret = self._secret(id)
             write_private(file, secret + "\n")
-        await self._records.insert(ApiKey(id=id, create_time_ms=now, name="first", key_hash=_hash(secret)))
+        await self._records.insert(ApiKey(id=id, create_time_ms=now, name=_FIRST, key_hash=_hash(secret)))
         await self._load()
+
+    def _see_to(self, file: Path, now: int) -> None:
+        """Tell of a key file that is gone or opens nothing; write the first key again where it is known."""
+        given = self._by_hash.get(_hash(file.read_text().strip())) if file.exists() else None
+        if given is not None and given.opens_at(now):
+            return
+        problem = "opens nothing any more" if file.exists() else "is gone"
+        open_keys = [key for key in self._by_hash.values() if key.opens_at(now)]
+        # A secret follows from its key's id, as long as the server's own secret is the same.
+        first = [key for key in open_keys if key.name == _FIRST]
+        known = [secret for key in first if _hash(secret := self._secret(key.id)) == key.key_hash]
+        if known and not file.exists():
+            write_private(file, known[0] + "\n")
+            _log.warning("%s was gone: it was written again, with a key that opens this server", file)
+            return
+        _log.warning(
+            "%s %s, so that commands on this machine do not get in by it: put it back from a backup, or "
+            "write a key into it that you have (`benchyard key list` tells of %d that open this server)",
+            file,
+            problem,
+            len(open_keys),
+        )
 
     @property
     def first_ms(self) -> int:

@@ -42,6 +42,7 @@ class Lifecycle:
         def rule(record: Devbox) -> Devbox:
             return record if record.status in ENDED else moved(record, move, now_ms())
 
+        self._tools.make_room_to_end()
         devbox, is_changed = await self._tools.roster.move(devbox_id, rule)
         if is_changed:
             self.release(devbox_id)
@@ -65,6 +66,21 @@ class Lifecycle:
         if is_changed:
             self.rest(devbox_id)
         return devbox
+
+    async def retire(self, devbox_id: str) -> None:
+        """End the processes of a devbox in which nobody will work again; its disk stays until its shutdown.
+
+        Its record is as if it were suspended, but its hooks do not run, and its doors stay until then, so
+        that what was refused there can be looked up. Returns when that is done.
+        """
+
+        def rule(record: Devbox) -> Devbox:
+            return moved(record, Move(_S.SUSPENDING), now_ms()) if record.status is _S.RUNNING else record
+
+        _, is_changed = await self._tools.roster.move(devbox_id, rule)
+        if is_changed:
+            self._tools.work.start(job_key(devbox_id), partial(self._rest, devbox_id, is_over=True))
+        await self._tools.work.settle(job_key(devbox_id))
 
     def rest(self, devbox_id: str) -> None:
         """Carry a devbox from `suspending` to `suspended` in the background."""
@@ -104,16 +120,17 @@ class Lifecycle:
     async def _note(self, devbox_id: str, change: Callable[[Devbox], Devbox]) -> None:
         await until_kept(partial(self._tools.roster.change, devbox_id, change))
 
-    async def _rest(self, devbox_id: str) -> None:
-        devbox = await self._tools.roster.get(devbox_id)
-        await self._run_hooks(devbox)
+    async def _rest(self, devbox_id: str, *, is_over: bool = False) -> None:
+        if not is_over:
+            await self._run_hooks(await self._tools.roster.get(devbox_id))
         await self._tools.work.settle(snapshot_keys(devbox_id))
         try:
             await services.stop(self._tools, devbox_id, keep_disk=True)
-            await self._tools.host.stop(devbox_id, keep_disk=True)
-            await egress.close_door(self._tools, devbox_id)
-            # Whoever serves them would keep a network that is gone; they are opened anew when it is resumed.
-            await self._tools.doors.close(devbox_id)
+            await self._tools.host.stop(devbox_id, keep_disk=True, is_synced=not is_over)
+            if not is_over:
+                await egress.close_door(self._tools, devbox_id)
+                # Whoever serves them would keep a network that is gone; a resume opens them anew.
+                await self._tools.doors.close(devbox_id)
         except BenchyardError as error:
             failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)
             await until_kept(partial(self.end, devbox_id, failure))

@@ -136,6 +136,11 @@ class Objects:
             )
         return record, self._contents.read(record.path, start, end)
 
+    async def open_content(self, id: str) -> int:
+        """A descriptor to read an object's content, which the caller closes; raises as `content` does."""
+        record, _ = await self.content(id)
+        return await self._contents.open(str(record.path))
+
     async def _limited(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         received = 0
         async for piece in pieces:

@@ -4,6 +4,7 @@ A value is known by its very bytes, and as base64 (alone or within something lon
 for JSON. What is compressed, encrypted, or spelled in another way is not found.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -29,7 +30,9 @@ class Scrubber:
     """Knows some values, and takes them out."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        found = {form for value in values for part in _parts(value) for form in _forms(part)}
+        self.values = tuple(values)
+        """What it knows, to make another one like it in a worker."""
+        found = {form for value in self.values for part in _parts(value) for form in _forms(part)}
         self._forms = tuple(sorted(found))
         self.longest = max(map(len, self._forms), default=0)
         """Of all forms, in bytes."""
@@ -55,9 +58,10 @@ class Scrubber:
         """What comes, without the values."""
         stream = self.stream()
         async for piece in pieces:
-            if clean := stream.feed(piece):
+            # In a thread: each value is looked for in several forms.
+            if clean := await asyncio.to_thread(stream.feed, piece) if self.longest else piece:
                 yield clean
-        if clean := stream.finish():
+        if clean := await asyncio.to_thread(stream.finish):
             yield clean
 
     def places(self, data: bytes, until: int) -> list[tuple[int, int]]:

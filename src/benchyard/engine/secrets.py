@@ -2,7 +2,7 @@
 
 import time
 
-from benchyard.errors import Conflict, NotFound, UsageError
+from benchyard.errors import Conflict, NotFound, StoreError, UsageError
 from benchyard.models.pages import Page, Query
 from benchyard.models.secrets import Secret, SecretRequest
 from benchyard.store.database import Store
@@ -17,6 +17,17 @@ class Secrets:
     def __init__(self, store: Store, vault: Vault) -> None:
         self._records = store.collection("secrets", Secret)
         self._vault = vault
+
+    async def unreadable(self) -> list[str]:
+        """The names of secrets that were sealed with another key than the one there is."""
+        return sorted(each.name for each in await self._records.all({}) if not self._opens(each))
+
+    def _opens(self, secret: Secret) -> bool:
+        try:
+            self._vault.open(secret.sealed)
+        except StoreError:
+            return False
+        return True
 
     async def create(self, id: str, request: SecretRequest, request_hash: str | None) -> Secret:
         """Keep a new secret; raises UsageError if its name is taken."""

@@ -1,17 +1,22 @@
 """The store of images as the API keeps it in order: aliases, pins, and the limit on its size."""
 
 from benchyard.engine.journal import now_ms
+from benchyard.engine.origins import check_built, newest_built
 from benchyard.engine.tools import Tools
-from benchyard.errors import UsageError
+from benchyard.errors import NotFound, UsageError
 from benchyard.images.collecting import Collector
+from benchyard.images.store import Image
+from benchyard.models.blueprints import Blueprint
 from benchyard.models.images import AliasView, CollectionView
+from benchyard.store.collection import Collection
 
 
 class Shelf:
     """What stays, what stands in for what, and what goes when there is too much."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, blueprints: Collection[Blueprint]) -> None:
         self._tools = tools
+        self._blueprints = blueprints
         folder = tools.settings.data / "images"
         self.collector = Collector(tools.images, folder, tools.trees, tools.builder)
         self.collector.protect(self._live)
@@ -24,16 +29,32 @@ class Shelf:
         return [AliasView(reference=reference, image=image) for reference, image in table.items()]
 
     async def set_alias(self, asked: AliasView) -> AliasView:
-        """Let an image stand in for a reference; raises NotFound if there is no such image."""
-        image = await self._tools.images.get(asked.image)
+        """Let an image, or a blueprint's, stand in for a reference; raises NotFound if there is none."""
+        image = await self._image(asked.image)
         if image.host_dirs or image.fingerprint is not None:
             raise UsageError(
                 f"{image.name!r} shows this machine's own system and cannot stand in for another image: "
                 "import one, or make one with `benchyard image debian`"
             )
-        reference = self.collector.aliases.set(asked.reference, asked.image)
+        # A name stays one: it means the newest image that has it.
+        kept = asked.image if image.name == asked.image else image.id
+        reference = self.collector.aliases.set(asked.reference, kept)
         self.changed_ms = now_ms()
-        return AliasView(reference=reference, image=asked.image)
+        return AliasView(reference=reference, image=kept)
+
+    async def _image(self, name: str) -> Image:
+        """The image of that id or name, else that of the newest good build of the blueprint of that name."""
+        try:
+            return await self._tools.images.get(name)
+        except NotFound as error:
+            blueprint = await newest_built(self._blueprints, name)
+            if blueprint is None:
+                raise NotFound(
+                    f"there is no image and no blueprint {name[:200]!r}: see `benchyard image list` and "
+                    "`benchyard blueprint list`"
+                ) from error
+        check_built(blueprint)
+        return await self._tools.images.get(blueprint.id)
 
     def remove_alias(self, reference: str) -> None:
         """Forget an alias; raises NotFound."""
@@ -62,6 +83,7 @@ class Shelf:
             cleared_cache=done.cleared_cache,
             freed_bytes=done.freed_bytes,
             used_bytes=done.used_bytes,
+            builds_under_way=len(self._tools.work.under_way("blueprint/")),
         )
 
     async def arrived(self) -> None:

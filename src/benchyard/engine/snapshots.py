@@ -69,22 +69,55 @@ class Snapshots:
             self._tools.work.start(key, partial(self._take, devbox_id, snapshot.id))
         return snapshot
 
-    async def make(self, record: Snapshot, work: Callable[[], Awaitable[dict[str, object]]]) -> Snapshot:
+    async def make(
+        self,
+        record: Snapshot,
+        work: Callable[[], Awaitable[dict[str, object]]],
+        detached: asyncio.Event | None = None,
+    ) -> Snapshot:
         """Make a snapshot by other work than taking one, and wait for it; the work returns what to note.
 
-        Raises ImageError where that failed, and leaves no record of it then.
+        Raises ImageError where that failed, and leaves no record of it then. Cancelled, it stops the work.
+        With `detached` it waits for that only: the work goes on, and the record tells how it went.
         """
-        snapshot, is_new = await self.records.insert_once(record)
-        key = f"snapshot//{snapshot.id}"
-        if is_new:
-            self._tools.work.start(key, partial(self._do, snapshot.id, work))
-        await self._tools.work.settle(key)
-        made = await self.records.find(snapshot.id)
+        while True:
+            snapshot, is_new = await self.records.insert_once(record)
+            key = f"snapshot//{snapshot.id}"
+            if is_new:
+                self._tools.work.start(key, partial(self._do, snapshot.id, work))
+            try:
+                await self._either_settled(key, detached if is_new else None)
+            except asyncio.CancelledError:
+                if is_new and detached is None:
+                    await uninterrupted(self._abandon(key, snapshot.id))
+                raise
+            made = await self.records.find(snapshot.id)
+            # Whoever asked first may have left and stopped it.
+            if made is not None or is_new:
+                break
+        if detached is not None and made is not None and made.status is _S.IN_PROGRESS:
+            return made
         if made is None or made.status is _S.ERROR:
             with contextlib.suppress(NotFound):
                 await self.records.delete(snapshot.id)
             raise ImageError(f"the snapshot was not made: {made.error_message if made else 'ask again'}")
         return made
+
+    async def _either_settled(self, key: str, detached: asyncio.Event | None) -> None:
+        settled = asyncio.ensure_future(self._tools.work.settle(key))
+        waits = [settled, *([asyncio.ensure_future(detached.wait())] if detached else [])]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _abandon(self, key: str, snapshot_id: str) -> None:
+        """Stop the work on a snapshot that nobody waits for, and forget it."""
+        await self._tools.work.cancel(key)
+        with contextlib.suppress(NotFound):
+            if (await self.records.get(snapshot_id)).status is not _S.COMPLETE:
+                await self.records.delete(snapshot_id)
 
     async def take(self, devbox_id: str, asked: Asked, request: SnapshotRequest) -> Snapshot:
         """Take a snapshot and wait until it is complete; raises DevboxError if it failed."""
@@ -119,6 +152,7 @@ class Snapshots:
             return snapshot.model_copy(update={"status": _S.DELETED})
 
         await self.records.get(snapshot_id)
+        self._tools.make_room_to_end()
         for devbox in self._tools.roster.live():
             if devbox.snapshot_id == snapshot_id and devbox.status in BOOTING:
                 raise Conflict(f"devbox {devbox.id} is being made from snapshot {snapshot_id}; wait for it")

@@ -17,7 +17,9 @@ from benchyard.images.build import Builder
 from benchyard.images.store import ImageStore
 from benchyard.models.executions import LogLine, LogSource
 from benchyard.settings import Settings
+from benchyard.store.reserve import Reserve
 from benchyard.store.vault import Vault
+from benchyard.workers.workers import Workers
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +38,19 @@ class Tools:
     vault: Vault
     secrets: Secrets
     objects: Objects
+    workers: Workers
+    """Where everything is parsed and graded that somebody else wrote."""
     trees: Trees = field(default_factory=LocalTrees)
     doors: GatewayDoors = field(default_factory=NoDoors)
     egress: EgressGate | None = None
     """Who lets devboxes reach what is on an allow-list; None where nobody does."""
+    reserve: Reserve | None = None
+    """Space that is set aside for what is to end; None where none is."""
+
+    def make_room_to_end(self) -> None:
+        """Let what is about to be ended be noted, also where the disk is full."""
+        if self.reserve is not None:
+            self.reserve.lend()
 
     @property
     def opener(self) -> Opener:

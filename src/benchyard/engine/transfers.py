@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -18,6 +20,7 @@ from benchyard.errors import Conflict, ImageError, UsageError
 from benchyard.images.exporting import Archive
 from benchyard.images.image import Image
 from benchyard.models.snapshots import Snapshot, SnapshotImportRequest, SnapshotRequest, SnapshotStatus
+from benchyard.settings import Settings
 
 _PREFIX = "dev.benchyard."
 _ID_LENGTH = 128
@@ -57,10 +60,8 @@ class Transfers:
 
     async def import_snapshot(self, asked: Asked, request: SnapshotImportRequest) -> Snapshot:
         """Make a snapshot of an archive; the same request again returns the same one."""
-        if (request.object_id is None) == (request.path is None):
-            raise UsageError("give either object_id or path")
         if await self._snapshots.records.find(asked.id) is None:
-            await self._check(request)
+            await check_archive(self._tools, request.object_id, request.path)
         record = Snapshot(
             id=asked.id,
             create_time_ms=now_ms(),
@@ -68,41 +69,98 @@ class Transfers:
             source_devbox_id="",
             name=request.name or None,
         )
-        return await self._snapshots.make(record, partial(self._taken_in, request, asked.id))
+        at_hand = asyncio.Event()
+        return await self._snapshots.make(
+            record,
+            partial(self._taken_in, request, asked.id, at_hand),
+            detached=at_hand if request.detach else None,
+        )
 
-    async def _check(self, request: SnapshotImportRequest) -> None:
-        """Refuse what is not there before anything is noted."""
-        if request.object_id is not None:
-            await self._tools.objects.content(request.object_id)
-        else:
-            _existing(request.path or "")
-
-    async def _taken_in(self, request: SnapshotImportRequest, snapshot_id: str) -> dict[str, object]:
+    async def _taken_in(
+        self, request: SnapshotImportRequest, snapshot_id: str, at_hand: asyncio.Event
+    ) -> dict[str, object]:
         """Import, and return what the snapshot's record shall say."""
-        async with self._importing, archive_of(self._tools, request.object_id, request.path) as source:
+        async with archive_in_turn(self._tools, request, self._importing, at_hand) as source:
             image, notes = await self._tools.images.import_snapshot(source, snapshot_id)
         noted = _noted(notes)
         named = {"name": request.name} if request.name else {}
         return {**noted, **named, "size_bytes": image.size_bytes}
 
 
-def archive_of(tools: Tools, object_id: str | None, path: str | None) -> AbstractAsyncContextManager[Path]:
-    """Where an archive lies that was given as an object or as a path of this machine."""
-    return _of_object(tools, object_id) if object_id is not None else _of_path(path or "")
+async def check_archive(tools: Tools, object_id: str | None, path: str | None) -> None:
+    """Refuse at once what cannot be imported: raises UsageError, NotFound or ImageError."""
+    if (object_id is None) == (path is None):
+        raise UsageError("give either object_id or path")
+    if object_id is not None:
+        await tools.objects.content(object_id)
+    else:
+        await tools.images.check_source(await asyncio.to_thread(_named, tools.settings, path or ""))
+
+
+class ImportRequest(Protocol):
+    """What requests for images and for snapshots have in common."""
+
+    object_id: str | None
+    path: str | None
+    detach: bool
 
 
 @asynccontextmanager
-async def _of_path(path: str) -> AsyncIterator[Path]:
-    yield _existing(path)
+async def archive_in_turn(
+    tools: Tools, request: ImportRequest, turn: asyncio.Lock, at_hand: asyncio.Event
+) -> AsyncIterator[Path]:
+    """An archive, when it is its turn; `at_hand` is set once whoever sent it is not needed any more."""
+    if request.detach:
+        async with archive_of(tools, request.object_id, request.path) as source:
+            at_hand.set()
+            async with turn:
+                yield source
+    else:
+        async with turn, archive_of(tools, request.object_id, request.path) as source:
+            yield source
 
 
-def _existing(path: str) -> Path:
-    source = Path(path)
-    if not source.is_absolute() or "\0" in path or not source.exists():
+def archive_of(tools: Tools, object_id: str | None, path: str | None) -> AbstractAsyncContextManager[Path]:
+    """Where an archive lies that was given as an object or as a path of this machine."""
+    return _of_object(tools, object_id) if object_id is not None else _of_path(tools.settings, path or "")
+
+
+@asynccontextmanager
+async def _of_path(settings: Settings, path: str) -> AsyncIterator[Path]:
+    source = await asyncio.to_thread(_named, settings, path)
+    before = source.stat()
+    yield source
+    # Where somebody can change the folder, it may have become a link to elsewhere meanwhile.
+    if await asyncio.to_thread(_named, settings, path) != source or not os.path.samestat(
+        before, source.stat()
+    ):
+        raise UsageError(f"{path[:200]!r} was changed while it was imported; import it again")
+
+
+def _named(settings: Settings, path: str) -> Path:
+    """A path of this machine without links in it, if the operator named a folder that it lies in."""
+    if not settings.import_folders:
         raise UsageError(
-            f"no absolute path of the server's machine: {path[:200]!r}; upload an object instead"
+            "this server imports nothing by path: upload the archive as an object, as `benchyard image "
+            "import` does, or start the server with --import-from DIR"
         )
-    return source
+    if not path.startswith("/") or "\0" in path:
+        raise UsageError(f"no absolute path of the server's machine: {path[:200]!r}; upload it instead")
+    # Told of all paths alike, so that it does not tell which there are.
+    refused = UsageError(
+        f"{path[:200]!r} is nothing below a folder that this server imports from "
+        f"(--import-from {' --import-from '.join(map(str, settings.import_folders))}); upload it instead"
+    )
+    try:
+        real = Path(path).resolve(strict=True)
+        folders = [folder.resolve(strict=True) for folder in settings.import_folders]
+    except (OSError, RuntimeError) as error:
+        raise refused from error
+    if not any(real.is_relative_to(folder) for folder in folders):
+        raise refused
+    if real.is_relative_to(settings.data.resolve()):
+        raise refused
+    return real
 
 
 @asynccontextmanager

@@ -51,6 +51,7 @@ class Control:
             "status": self._status,
             "stop": self._stop,
             "egress": egress.serve,
+            "refused_egress": egress.refused,
             "end_egress": egress.end,
         }
         """By name; other kinds of doors add theirs."""

@@ -27,6 +27,11 @@ class EgressDoor(Door):
             await self._served.close()
         self._listener.close()
 
+    def refused(self) -> dict[str, int]:
+        """How often each host was asked for in vain, by its name and port."""
+        found = self._served.log.refused() if self._served is not None else []
+        return {f"{entry.host}:{entry.port}": entry.count for entry in found}
+
     def change(self, rules: Rules) -> None:
         """Go on with other rules, and end what they do not allow."""
         self._rules = rules
@@ -53,6 +58,11 @@ class EgressOperations:
         self._open[devbox_id] = EgressDoor(listener, rules)
         await self._doors.put(devbox_id, KIND, listener, self._open[devbox_id])
         return {}
+
+    async def refused(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        """What a devbox asked for in vain."""
+        door = self._open.get(str(message["devbox_id"]))
+        return {"refused": door.refused() if door is not None else {}}
 
     async def end(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
         """Serve a devbox's door no more."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
-from benchyard.gateway import headers, logprobs, paths
+from benchyard.gateway import headers, logprobs, masking, paths
 from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.grants import Upstream
 from benchyard.gateway.ledger import Account, Ledger
@@ -153,18 +153,24 @@ async def _passed_back(asked: Asked, incoming: Incoming, heard: _Heard) -> web.S
     heard.first_byte_ms = now_ms()
     heard.kind = upstream.headers.get("content-type", "")
     heard.encoding = upstream.headers.get("content-encoding")
-    answer = web.StreamResponse(status=upstream.status, reason=upstream.reason)
-    answer.headers.extend(headers.to_agent(upstream.headers))
+    mask = masking.mask_of(asked.upstream)
+    try:
+        searched = masking.searched(mask, heard.encoding)
+    except masking.KeyShown as shown:
+        raise Refused("unavailable", str(shown)) from shown
+    reason = None if upstream.reason is None else mask.text(upstream.reason)
+    answer = web.StreamResponse(status=upstream.status, reason=reason)
+    answer.headers.extend(headers.to_agent(upstream.headers, mask))
     stripping = logprobs.stripping(asked.added, heard.kind) if not heard.encoding else None
     if stripping is not None:
         answer.headers.popall("Content-Length", None)
     await answer.prepare(asked.request)
     try:
-        async for chunk in _chunks(incoming):
+        async for chunk in _masked(incoming, searched):
             heard.take(chunk)
             if passed := stripping.feed(chunk) if stripping else chunk:
                 await answer.write(passed)
-    except _BrokenOff as broken:
+    except (_BrokenOff, masking.KeyShown) as broken:
         heard.error = str(broken)
         # The agent sees what happened: an answer that ends in the middle.
         if asked.request.transport is not None:
@@ -174,6 +180,17 @@ async def _passed_back(asked: Asked, incoming: Incoming, heard: _Heard) -> web.S
         await answer.write(rest)
     await answer.write_eof()
     return answer
+
+
+async def _masked(incoming: Incoming, searched: masking.Searched | None) -> AsyncIterator[bytes]:
+    """The body of an answer without keys; raises KeyShown where they cannot be taken out."""
+    async for chunk in _chunks(incoming):
+        if searched is None:
+            yield chunk
+        elif passed := searched.feed(chunk):
+            yield passed
+    if searched is not None and (rest := searched.end()):
+        yield rest
 
 
 async def _hear_out(incoming: Incoming, heard: _Heard) -> None:

@@ -22,6 +22,8 @@ class Upstream:
     """Whose prices count, by the name of the price list; None means that no price is known."""
     any_path: bool = False
     """Whether it is any HTTP API, not only calls of models."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What else of what it is sent must not come back in its answers."""
 
 
 @dataclass(frozen=True)

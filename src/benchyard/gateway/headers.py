@@ -7,6 +7,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from benchyard.gateway import paths
 from benchyard.gateway.answers import READABLE
 from benchyard.gateway.grants import Upstream
+from benchyard.gateway.masking import Mask
 
 KEY_HEADERS = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 """Where clients put what they take for a key, in the order in which it is looked for."""
@@ -26,6 +27,11 @@ _HOP = frozenset(
 )
 _OURS = frozenset({"host", "content-length", "expect", "accept-encoding", "cookie"})
 """Of a request: set by us, or not for others. A cookie of one devbox is nobody else's."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"})
+"""What may be asked of an upstream: TRACE, and what is like it, would have it answer with the key."""
+_METHOD_HEADERS = frozenset({"x-http-method-override", "x-http-method", "x-method-override"})
+"""Some servers take these for the method."""
 
 _NOT_SENT = _HOP | _OURS | set(KEY_HEADERS)
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -51,7 +57,10 @@ def to_upstream(headers: Headers, upstream: Upstream, token: str, *, plain: bool
     passed = CIMultiDict(
         (name, value)
         for name, value in headers.items()
-        if name.lower() not in dropped and token not in value and _is_sendable(value)
+        if name.lower() not in dropped
+        and token not in value
+        and _is_sendable(value)
+        and not (name.lower() in _METHOD_HEADERS and value.strip().upper() not in METHODS)
     )
     if (encodings := headers.get("accept-encoding")) is not None:
         passed["Accept-Encoding"] = "identity" if plain else _readable(encodings)
@@ -61,11 +70,11 @@ def to_upstream(headers: Headers, upstream: Upstream, token: str, *, plain: bool
     return passed
 
 
-def to_agent(headers: Headers) -> CIMultiDict[str]:
-    """What is passed back of an answer."""
+def to_agent(headers: Headers, mask: Mask) -> CIMultiDict[str]:
+    """What is passed back of an answer, without keys."""
     dropped = _HOP | _named(headers)
     return CIMultiDict(
-        (name, value)
+        (mask.text(name), mask.text(value))
         for name, value in headers.items()
         if name.lower() not in dropped and _is_sendable(value)
     )

@@ -61,9 +61,16 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
     }
 
 
+def _upstream(sent: dict[str, Any]) -> Upstream:
+    return Upstream(**{**sent, "secrets": tuple(sent.get("secrets", ()))})
+
+
 def _plain(upstream: Upstream) -> dict[str, Any]:
     fields = {name: getattr(upstream, name) for name in upstream.__dataclass_fields__}
-    return {**fields, "headers": dict(upstream.headers)}
+    # Left out where there are none: a process of an earlier version, which still has grants, knows none.
+    secrets = {"secrets": list(upstream.secrets)} if upstream.secrets else {}
+    fields.pop("secrets")
+    return {**fields, **secrets, "headers": dict(upstream.headers)}
 
 
 def grant_from_json(sent: Mapping[str, Any]) -> Grant:
@@ -71,7 +78,7 @@ def grant_from_json(sent: Mapping[str, Any]) -> Grant:
     return Grant(
         **{
             **sent,
-            "upstreams": {route: Upstream(**each) for route, each in sent["upstreams"].items()},
+            "upstreams": {route: _upstream(each) for route, each in sent["upstreams"].items()},
             "budget": Budget(**sent["budget"]),
             "group_budget": Budget(**sent["group_budget"]),
         }

@@ -41,6 +41,8 @@ class Proxy:
     async def _pass(
         self, request: web.BaseRequest, target: Target, devbox_id: str, bodies: Bodies
     ) -> web.StreamResponse:
+        if request.method not in headers.METHODS:
+            raise Refused("bad_request", f"{request.method[:20]} does not pass through the gateway", 405)
         account, token = self._account(request, target, devbox_id)
         upstream = _upstream(account, target)
         dialect = _dialect(request, target, upstream)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.gateway.calls import Usage
+from benchyard.store.private import keep_private
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -63,6 +64,7 @@ class Ended:
 
 def opened(file: Path) -> sqlite3.Connection:
     """A connection that writes; what it commits outlives this process, and after `synced` the machine."""
+    keep_private(file)
     connection = sqlite3.connect(file, timeout=_PATIENCE_SECONDS, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")

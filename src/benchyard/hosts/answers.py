@@ -3,11 +3,12 @@
 import asyncio
 import json
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.base import Trees
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.images.store import Image, ImageStore
 
@@ -24,6 +25,18 @@ class Carried:
     bytes: int
     refused: list[str]
     """What was left out: each path, and why."""
+    paths: tuple[str, ...] = ()
+    """Where it is whole as it was left."""
+    home: str | None = None
+    """Where only what is visible is as it was left, unless one of the paths leads to it."""
+
+    def has(self, path: str) -> bool:
+        """Whether something is as it was left, and not as it was at the start."""
+        named = [each for each in self.paths if f"{path}/".startswith(f"{each}/")]
+        if self.home is None or not path.startswith(f"{self.home}/"):
+            return bool(named)
+        is_visible = not path.removeprefix(f"{self.home}/").startswith(".")
+        return is_visible or any(each.startswith(f"{self.home}/") for each in named)
 
 
 def checked(paths: Sequence[str]) -> tuple[str, ...]:
@@ -49,13 +62,35 @@ async def make_image(
     store: ImageStore, stacks: tuple[Image, Image], paths: tuple[str, ...], image_id: str
 ) -> Carried:
     """Make an image of the second one that has these paths as the first one has them."""
+    source, onto = (store.rootfs(each) for each in stacks)
+    return await _with_layer(store, stacks, partial(store.trees.carry, source, onto, paths), image_id)
+
+
+async def make_work_image(
+    store: ImageStore,
+    stacks: tuple[Image, Image],
+    paths: tuple[str, ...],
+    home: str | None,
+    image_id: str,
+) -> Carried:
+    """Make an image of the second one that has the work in these paths and the home as the first one has."""
+    source, onto = (store.rootfs(each) for each in stacks)
+    carry = partial(store.trees.carry_work, source, onto, paths, home)
+    return await _with_layer(store, stacks, carry, image_id)
+
+
+async def _with_layer(
+    store: ImageStore,
+    stacks: tuple[Image, Image],
+    carry: Callable[[Path], Awaitable[Path]],
+    image_id: str,
+) -> Carried:
     source, onto = stacks
-    trees: Trees = store.trees
     async with store.scratch() as scratch:
         layer = scratch / "answer"
-        report = await trees.carry(store.rootfs(source), store.rootfs(onto), paths, layer)
+        report = await carry(layer)
         told: dict[str, Any] = json.loads(await asyncio.to_thread(report.read_bytes))
         if told["exceeded"]:
             raise ScorerFailed(f"{told['exceeded']}: name fewer paths, or let the agent leave less there")
         await store.add_layer(onto, layer, image_id, move=True, kind=source.kind)
-    return Carried(told["entries"], told["bytes"], told["refused"])
+    return Carried(told["entries"], told["bytes"], told["refused"], tuple(told["paths"]), told["home"])

@@ -59,22 +59,27 @@ async def changed(devbox: Devbox, trees: Trees, below: Rootfs, aside: Sequence[s
         return await compared(devbox, trees, (disk, below), aside)
 
 
-def require_mark(devbox: Devbox) -> None:
+def require_mark(devbox: Devbox, disk: Path | None = None) -> None:
     """Raise Conflict if there is nothing to compare with, or nothing to be compared."""
-    if not (devbox.spec.folder / _MARK).exists() or not devbox.spec.changes.exists():
+    if not (devbox.spec.folder / _MARK).exists() or not (disk or devbox.spec.changes).exists():
         raise Conflict(
             f"devbox {devbox.spec.id} has no mark to be compared with; mark it when it has started"
         )
 
 
 async def compared(
-    devbox: Devbox, trees: Trees, disk: tuple[Path, Rootfs], aside: Sequence[str] = ()
+    devbox: Devbox,
+    trees: Trees,
+    disk: tuple[Path, Rootfs],
+    aside: Sequence[str] = (),
+    counted: Sequence[str] = (),
 ) -> Changes:
     """What is different since the mark on a disk that stands still: its changes, and what lies below them."""
     changes, below = disk
     report = devbox.spec.folder / f"{_MARK}.{secrets.token_hex(8)}"
     try:
-        await trees.compare((changes, devbox.spec.folder / _MARK), below, report, tuple(aside))
+        noted = (changes, devbox.spec.folder / _MARK)
+        await trees.compare(noted, below, report, tuple(aside), tuple(counted))
         return await asyncio.to_thread(_read, report)
     finally:
         report.unlink(missing_ok=True)

@@ -25,9 +25,11 @@ from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError, f
 from benchyard.hosts import hints, shells
 from benchyard.hosts.executions import Execution, Executions, now_ms
 from benchyard.hosts.journal import Entry
+from benchyard.hosts.output_budget import OutputBudget
 from benchyard.hosts.requests import ExecRequest
 from benchyard.hosts.shells import Capture, Shell
 from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
@@ -46,6 +48,10 @@ class Ties:
     """Hear of an execution that has completed: the devbox's id and its own."""
     on_start: Callable[[], None]
     """Hear that there is a new execution."""
+    vault: Vault
+    """Seals what lies on disk and may be secret."""
+    outputs: OutputBudget
+    """What all outputs of the machine may take."""
 
 
 class Devbox:
@@ -59,9 +65,11 @@ class Devbox:
         folder = spec.folder / "executions"
         # One that begins now: none has to be looked for on disk.
         self._is_known_whole = not folder.exists()
-        self.executions = Executions(folder)
+        self.executions = Executions(folder, ties.vault)
         self.image_env = image_env
         self._driver = ties.driver
+        self._vault = ties.vault
+        self._outputs = ties.outputs
         self._spawn = ties.spawn
         self._on_end = ties.on_end
         self._on_start = ties.on_start
@@ -114,13 +122,20 @@ class Devbox:
     def _shell(self, request: ExecRequest) -> Shell | None:
         if request.shell_name is None or request.pty is not None:
             return None
-        shell = Shell.named(self.spec.folder / "shells", self._user(request), request.shell_name)
+        folder = self.spec.folder / "shells"
+        shell = Shell.named(folder, self._user(request), request.shell_name, self._vault)
         return self._shells.setdefault(shell.state, shell)
 
     def _user(self, request: ExecRequest) -> str:
         return request.user or self.entry.request.user
 
     async def _start(self, execution: Execution, shell: Shell | None) -> None:
+        with contextlib.ExitStack() as opened:
+            await self._start_with(execution, shell, opened)
+
+    async def _start_with(
+        self, execution: Execution, shell: Shell | None, opened: contextlib.ExitStack
+    ) -> None:
         request, folder = execution.request, execution.folder
         if request.argv is not None:
             invocation = shells.Invocation(request.argv)
@@ -129,8 +144,10 @@ class Devbox:
             invocation = shells.plain(program, request.command, folder, is_terminal=request.pty is not None)
         else:
             program = await self._shell_program()
-            invocation = shell.invocation(program, request.command, request.env, folder)
+            invocation = shell.invocation(program, request.command, request.env, folder, opened)
             execution.capture = Capture(folder / "state")
+        # Before it counts as one that runs.
+        execution.output_bytes = self._granted_output(request)
         self.executions.begin(execution)
         command = Command(
             id=request.id,
@@ -144,6 +161,8 @@ class Devbox:
             timeout_seconds=request.timeout_seconds,
             extra_files=invocation.extra_files,
             strict=request.strict,
+            output_bytes=execution.output_bytes,
+            spare_bytes=self._outputs.spare_bytes,
         )
         try:
             await self._driver.exec(self.spec.id, command)
@@ -151,6 +170,14 @@ class Devbox:
             if execution.capture is not None:
                 execution.capture.close()
             raise
+
+    def _granted_output(self, request: ExecRequest) -> int:
+        limits = self.spec.limits
+        if request.strict:
+            # Scorers are not cut short by what others have said.
+            return limits.output_bytes
+        used = 0 if limits.all_output_bytes is None else self.executions.used_bytes()
+        return self._outputs.stream_bytes(limits, used)
 
     def _environment(self, request: ExecRequest) -> dict[str, str]:
         own = {**self.image_env, **self.entry.request.env}
@@ -223,6 +250,10 @@ class Devbox:
             except OSError as error:
                 hint = f"The shell did not keep what this command changed in it: {error.strerror}."
         self.executions.finish(execution, status, hint)
+        self._outputs.kept_bytes += execution.kept_bytes
+        if status.stdout_truncated or status.stderr_truncated:
+            told = status.error or f"it was cut after {execution.output_bytes} bytes"
+            _logger.warning("output of %s in %s: %s", execution.request.id, self.spec.id, told)
         self._leave(shell, execution.request.id)
         self._on_end(self.spec.id, execution.request.id)
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.devboxes.base import Limits, Status, read_status
-from benchyard.errors import UsageError
+from benchyard.errors import StoreError, UsageError
 from benchyard.hosts import hints, output
 from benchyard.hosts.journal import checked_name
+from benchyard.hosts.output_budget import tree_bytes
 from benchyard.hosts.requests import ExecRequest, ExecutionState
 from benchyard.hosts.shells import Capture
+from benchyard.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
@@ -49,6 +51,20 @@ class Execution:
     hint: str | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)
     capture: Capture | None = None
+    output_bytes: int | None = None
+    """What each stream was granted, where that is known: of one from an earlier server it is not."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """What its output takes."""
+        return output.size(f"{self.folder}/stdout") + output.size(f"{self.folder}/stderr")
+
+    def _granted(self, limits: Limits) -> int:
+        if self.output_bytes is not None:
+            return self.output_bytes
+        return (
+            max(output.size(f"{self.folder}/{name}") for name in ("stdout", "stderr")) or limits.output_bytes
+        )
 
     def state(self, devbox_id: str, limits: Limits) -> ExecutionState:
         """What the server is told."""
@@ -67,26 +83,37 @@ class Execution:
             stderr_bytes=output.size(f"{self.folder}/stderr"),
             stdout_truncated=bool(status and status.stdout_truncated),
             stderr_truncated=bool(status and status.stderr_truncated),
-            hint=self.hint or (hints.from_status(status, limits) if status else None),
+            hint=self.hint or (hints.from_status(status, self._granted(limits)) if status else None),
             signal=status.signal if status else None,
             timed_out=bool(status and status.timed_out),
         )
 
 
 class Executions:
-    """All executions of one devbox."""
+    """All executions of one devbox; the variables that each was given are sealed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, vault: Vault) -> None:
         self._folder = folder
+        self._vault = vault
         self.active: dict[str, Execution] = {}
         self._recent: OrderedDict[str, Execution] = OrderedDict()
+        self._ended_bytes: int | None = None
+        """What the output of all that ended takes; None until somebody asks."""
+
+    def used_bytes(self) -> int:
+        """What the output of those that ended takes, and of those that run, what it may come to."""
+        if self._ended_bytes is None:
+            active = sum(each.kept_bytes for each in self.active.values())
+            self._ended_bytes = tree_bytes(self._folder) - active
+        running = [each for each in self.active.values() if each.is_started]
+        return self._ended_bytes + sum(2 * (each.output_bytes or 0) for each in running)
 
     def add(self, request: ExecRequest) -> tuple[Execution, bool]:
         """The execution of that id, and whether it is new; raises UsageError if the id stands for another."""
         folder = self._folder / checked_name(request.id)
         known = self.active.get(request.id) or self._recent.get(request.id)
         if known is None and not _make(folder):
-            known = _load(folder)
+            known = _load(folder, self._vault)
         if known is not None:
             if known.request.request_hash != request.request_hash:
                 raise UsageError(
@@ -94,7 +121,8 @@ class Executions:
                 )
             return known, False
         execution = Execution(folder, request, time.time_ns())
-        noted = {**vars(request), "env": {**request.env}, "created_ns": execution.created_ns}
+        env = self._vault.seal_variables(request.env)
+        noted = {**vars(request), "env": env, "created_ns": execution.created_ns}
         try:
             _write(f"{folder}/request.json", json.dumps(noted))
         except OSError:
@@ -106,18 +134,18 @@ class Executions:
     def find(self, execution_id: str) -> Execution | None:
         """The execution of that id, from memory or from disk."""
         known = self.active.get(execution_id) or self._recent.get(execution_id)
-        return known or _load(self._folder / checked_name(execution_id))
+        return known or _load(self._folder / checked_name(execution_id), self._vault)
 
     async def all(self) -> list[Execution]:
         """Every execution, oldest first."""
         known = {**self._recent, **self.active}
-        found = await asyncio.to_thread(_load_all, self._folder, known)
+        found = await asyncio.to_thread(_load_all, self._folder, known, self._vault)
         return sorted(found, key=lambda one: one.created_ns)
 
     def unfinished(self) -> list[Execution]:
         """Those on disk that have no status, oldest first; blocks, but does not read the others' requests."""
         folders = self._folder.iterdir() if self._folder.is_dir() else ()
-        found = [_load(folder) for folder in folders if read_status(folder) is None]
+        found = [_load(folder, self._vault) for folder in folders if read_status(folder) is None]
         return sorted((one for one in found if one), key=lambda one: one.created_ns)
 
     def begin(self, execution: Execution) -> None:
@@ -131,6 +159,8 @@ class Executions:
         execution.status = status
         execution.hint = hint
         execution.done.set()
+        if self._ended_bytes is not None:
+            self._ended_bytes += execution.kept_bytes
         self.active.pop(execution.request.id, None)
         self._recent[execution.request.id] = execution
         while len(self._recent) > _REMEMBERED:
@@ -178,9 +208,9 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _load_all(folder: Path, known: Mapping[str, Execution]) -> list[Execution]:
+def _load_all(folder: Path, known: Mapping[str, Execution], vault: Vault) -> list[Execution]:
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    found = [known.get(name) or _load(folder / name) for name in names]
+    found = [known.get(name) or _load(folder / name, vault) for name in names]
     return [execution for execution in found if execution]
 
 
@@ -197,7 +227,7 @@ def _make(folder: Path) -> bool:
     return True
 
 
-def _load(folder: Path) -> Execution | None:
+def _load(folder: Path, vault: Vault) -> Execution | None:
     try:
         noted: dict[str, Any] = json.loads((folder / "request.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -207,11 +237,22 @@ def _load(folder: Path) -> Execution | None:
     for name in ("pty", "argv"):
         if noted.get(name):
             noted[name] = tuple(noted[name])
+    status = read_status(folder)
+    # Who has ended needs none any more.
+    noted["env"] = {} if status else _variables(folder, noted["env"], vault)
     execution = Execution(folder, ExecRequest(**noted), created_ns)
     execution.is_started = (folder / "stdout").exists()
-    execution.status = read_status(folder)
+    execution.status = status
     hint = folder / "hint"
     execution.hint = hint.read_text() if hint.exists() else None
     if execution.status:
         execution.done.set()
     return execution
+
+
+def _variables(folder: Path, sealed: str | dict[str, str], vault: Vault) -> dict[str, str]:
+    try:
+        return vault.open_variables(sealed)
+    except StoreError as error:
+        _logger.error("execution %s goes on without its variables: %s", folder.name, error.message)
+        return {}

@@ -4,7 +4,7 @@ import re
 import signal
 from pathlib import Path
 
-from benchyard.devboxes.base import Limits, Network, Status
+from benchyard.devboxes.base import Network, Status
 from benchyard.hosts.output import size
 
 _LOOKED_AT_BYTES = 4096
@@ -17,6 +17,7 @@ _NEEDED_NETWORK = re.compile(
 _NEEDED_DISK = re.compile(
     rb"no space left on device|disk quota exceeded|file too large|file size limit exceeded", re.IGNORECASE
 )
+_OUTPUT = "output was "
 _STOPPED_AT_FILE_LIMIT = 128 + signal.SIGXFSZ
 
 OUT_OF_MEMORY = "A process was killed because the devbox ran out of memory: create it with a larger size."
@@ -27,14 +28,16 @@ NO_NETWORK = (
 )
 
 
-def from_status(status: Status, limits: Limits) -> str | None:
-    """What the status alone tells."""
+def from_status(status: Status, output_bytes: int) -> str | None:
+    """What the status alone tells of a command that was granted so much output."""
     if status.timed_out:
         return "The command ran into its time limit; it and everything it had started was killed."
+    if status.error and status.error.startswith(_OUTPUT):
+        return f"The command was not stopped, but its {status.error}."
     if status.error:
         return f"The command was cut short: {status.error}."
     if status.stdout_truncated or status.stderr_truncated:
-        return f"The output was cut after {limits.output_bytes} bytes; send it to a file and download that."
+        return f"The output was cut after {output_bytes} bytes; send it to a file and download that."
     return None
 
 

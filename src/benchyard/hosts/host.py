@@ -30,11 +30,13 @@ from benchyard.hosts.devbox import Devbox, Ties
 from benchyard.hosts.doors import Doors
 from benchyard.hosts.events import Events
 from benchyard.hosts.journal import Entry, Journal
+from benchyard.hosts.output_budget import OutputBudget
 from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.rooms import HostTies, Rooms
 from benchyard.hosts.unfinished import Unfinished
 from benchyard.hosts.users import ensure_user
 from benchyard.images.store import Image, ImageStore
+from benchyard.store.vault import Vault
 
 __all__ = ["ExecRequest", "ExecutionState", "Host", "StartRequest"]
 
@@ -48,14 +50,23 @@ _LOOK_AGAIN_SECONDS = 1.0
 class Host:
     """Driver, image store and execution files of one machine. Use as an async context manager.
 
+    The vault seals what lies on disk and may be secret: variables, and states of named shells.
+
     The driver must be entered and the image store open before; the host leaves both as they are.
     """
 
-    def __init__(self, folder: Path, driver: Driver, images: ImageStore) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        driver: Driver,
+        images: ImageStore,
+        vault: Vault,
+        outputs: OutputBudget | None = None,
+    ) -> None:
         self.pretends = driver.pretends
         self._driver = driver
         self._images = images
-        self._journal = Journal(folder / "devboxes")
+        self._journal = Journal(folder / "devboxes", vault)
         self._devboxes: dict[str, Devbox] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -63,7 +74,10 @@ class Host:
         self._unfinished = Unfinished()
         self._events = Events()
         self._executions_started = 0
-        self._ties = Ties(driver, self._spawn, self._execution_ended, self._execution_started)
+        self._outputs = outputs or OutputBudget()
+        self._ties = Ties(
+            driver, self._spawn, self._execution_ended, self._execution_started, vault, self._outputs
+        )
         self._defaults = Defaults(driver, images)
         self.doors = Doors(driver, self._devbox)
         self.rooms = Rooms(HostTies(driver, images, self._devbox, self._lock, self._image, self._journal))
@@ -71,6 +85,7 @@ class Host:
 
     async def __aenter__(self) -> Self:
         self._journal.open()
+        self._outputs.measure_disk(self._journal.root)
         noted = [self._journal.read(devbox_id) for devbox_id in self.with_disk()]
         await asyncio.gather(*(self._take_up(entry) for entry in noted if entry and entry.should_run))
         self._spawn(self._listen())
@@ -105,6 +120,8 @@ class Host:
             devbox = self._make(entry, Rootfs(()))
         devbox.is_running = await self._driver.find(devbox.spec)
         if devbox.is_running:
+            # Noted once more: an earlier version left its variables in plain text.
+            self._journal.write(entry)
             await devbox.take_up()
         else:
             # No event: who opened this host compares `running` with what it expects, and may start it anew.
@@ -118,7 +135,7 @@ class Host:
         request = entry.request
         folder = self._journal.folder(request.id)
         spec = DevboxSpec(request.id, folder, rootfs, request.network, request.limits)
-        spec = replace(spec, network_of=request.network_of, mounts=request.mounts)
+        spec = replace(spec, network_of=request.network_of, mounts=request.mounts, tracing=request.tracing)
         devbox = self._devboxes[request.id] = Devbox(entry, spec, self._ties, image.env if image else {})
         self._ended.pop(request.id, None)
         return devbox
@@ -188,11 +205,14 @@ class Host:
         await devbox.end(reason)
         self._remember(devbox.spec.id)
 
-    async def stop(self, devbox_id: str, *, keep_disk: bool) -> None:
-        """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent."""
-        await self._unfinished.whole(self._stop(devbox_id, keep_disk=keep_disk))
+    async def stop(self, devbox_id: str, *, keep_disk: bool, is_synced: bool = True) -> None:
+        """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent.
 
-    async def _stop(self, devbox_id: str, *, keep_disk: bool) -> None:
+        A disk that is kept is there after a loss of power too, unless `is_synced` is false.
+        """
+        await self._unfinished.whole(self._stop(devbox_id, keep_disk=keep_disk, is_synced=is_synced))
+
+    async def _stop(self, devbox_id: str, *, keep_disk: bool, is_synced: bool) -> None:
         async with self._lock(devbox_id):
             devbox = None
             # One that a host which was killed did not note may have left a folder and a hold.
@@ -202,7 +222,7 @@ class Host:
                 await self._settle(devbox, "the devbox was stopped")
             if not keep_disk:
                 await self._remove_disk(devbox_id)
-            elif devbox is not None:
+            elif devbox is not None and is_synced:
                 # Who is told that it rests will find its disk, even if the power goes.
                 await self._driver.trees.sync(devbox.spec.folder)
 
@@ -232,10 +252,23 @@ class Host:
         return self._images.holders()
 
     async def forget_old(self, before_ms: int) -> list[str]:
-        """Forget every devbox that ended before that time; returns their ids."""
-        old = await asyncio.to_thread(self._journal.ended_before, before_ms / 1000)
-        for devbox_id in (forgotten := sorted(old - self.running())):
+        """Forget every devbox that ended before that time, and the oldest while outputs take too much."""
+        ended = await asyncio.to_thread(self._journal.ended_before, before_ms / 1000)
+        forgotten = sorted(ended - self.running())
+        for devbox_id in forgotten:
             await self.forget(devbox_id)
+        sizes = await asyncio.to_thread(self._journal.output_sizes)
+        self._outputs.kept_bytes = sum(sizes.values())
+        most = self._outputs.most_bytes
+        # Of those that have ended, oldest first.
+        for devbox_id in await asyncio.to_thread(self._journal.ended_in_order):
+            if most is None or self._outputs.kept_bytes <= most:
+                break
+            if sizes.get(devbox_id) and devbox_id not in self.running():
+                _logger.warning("outputs of %s are removed: all together take over %s bytes", devbox_id, most)
+                await self.forget(devbox_id)
+                self._outputs.kept_bytes -= sizes[devbox_id]
+                forgotten.append(devbox_id)
         return forgotten
 
     def running(self) -> set[str]:
@@ -319,9 +352,12 @@ class Host:
         """A descriptor to write a new file in the place of whatever has its name; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode, fresh=True))
 
-    async def open_kept(self, devbox_id: str, path: str, reader: str) -> int:
+    async def open_kept(self, devbox_id: str, path: str, reader: str, *, program: bool = False) -> int:
         """As `open_fresh`, for a file of root's that only this user's group may read beside root."""
-        request = OpenFile(path, write=True, mode=0o640, fresh=True, group_of=reader)
+        # The group of root may have members that the work has added.
+        mode = 0o600 if reader == "root" else 0o640
+        mode |= 0o110 if program else 0
+        request = OpenFile(path, write=True, mode=mode, fresh=True, group_of=reader)
         return await self._open(devbox_id, request)
 
     async def _open(self, devbox_id: str, request: OpenFile) -> int:

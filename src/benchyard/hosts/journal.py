@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.devboxes.base import Limits, Network, Shown
-from benchyard.errors import UsageError
+from benchyard.errors import StoreError, UsageError
+from benchyard.hosts.output_budget import tree_bytes
 from benchyard.hosts.requests import StartRequest
+from benchyard.hosts.shells import seal_states
+from benchyard.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
-_KEPT_WITHOUT_DISK = frozenset({"request.json", "executions", "shells"})
+_KEPT_WITHOUT_DISK = frozenset({"request.json", "executions"})
 _PAGE_BYTES = 4096
 _ENCODER = json.JSONEncoder(default=os.fspath)
 
@@ -51,6 +54,15 @@ def _write_whole(path: str, data: bytes) -> None:
     part.rename(path)
 
 
+def disk_in(folder: str | Path) -> list[Path]:
+    """Everything in the folder of a devbox that is not a record of what happened in it."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  (names, of which hardly any becomes a path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [Path(folder, name) for name in names if name not in _KEPT_WITHOUT_DISK]
+
+
 @dataclass(frozen=True)
 class Entry:
     """A devbox this host was asked to hold."""
@@ -61,10 +73,16 @@ class Entry:
 
 
 class Journal:
-    """One folder per devbox, with the request it was started by."""
+    """One folder per devbox, with the request it was started by; its variables are sealed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, vault: Vault) -> None:
         self._folder = folder
+        self._vault = vault
+
+    @property
+    def root(self) -> Path:
+        """Where the folders of all devboxes lie."""
+        return self._folder
 
     def open(self) -> None:
         """Make the folder, closed to other users, without what a killed host left of devboxes it forgot."""
@@ -73,6 +91,15 @@ class Journal:
             # Fails for all that are not empty, which is all but a few.
             with contextlib.suppress(OSError):
                 folder.rmdir()
+            if (shells := folder / "shells").is_dir():
+                self._see_to_shells(shells)
+
+    def _see_to_shells(self, shells: Path) -> None:
+        """Remove or seal the states of shells that an earlier version left in plain text."""
+        if (shells.parent / "changes").exists():
+            seal_states(shells, self._vault)
+        else:
+            shutil.rmtree(shells, ignore_errors=True)
 
     def folder(self, devbox_id: str) -> Path:
         """Where everything of a devbox lies."""
@@ -86,7 +113,7 @@ class Journal:
         """Note a devbox, and whether it should run."""
         folder = self._path(entry.request.id)
         # Its variables may be secrets: what has ended, or rests, needs none until it is started anew.
-        env = {**entry.request.env} if entry.should_run else {}
+        env = self._vault.seal_variables(entry.request.env if entry.should_run else {})
         # Not `asdict`, which copies everything below too.
         request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
         request["mounts"] = [vars(each) for each in entry.request.mounts]
@@ -108,20 +135,24 @@ class Journal:
             _logger.warning("the note of devbox %s cannot be read, it counts as ended", devbox_id)
             return None
         request = dict(found["request"])
+        request["env"] = self._variables(devbox_id, request["env"])
         request["network"] = Network(request["network"])
         request["limits"] = Limits(**request["limits"])
         shown = request.get("mounts", ())
         request["mounts"] = tuple(Shown(Path(each["source"]), each["target"]) for each in shown)
         return Entry(StartRequest(**request), found["image_id"], found["should_run"])
 
+    def _variables(self, devbox_id: str, sealed: str | dict[str, str]) -> dict[str, str]:
+        try:
+            return self._vault.open_variables(sealed)
+        except StoreError as error:
+            # The devbox lives, and its files can still be fetched.
+            _logger.error("devbox %s goes on without its variables: %s", devbox_id, error.message)
+            return {}
+
     def disk(self, devbox_id: str) -> list[Path]:
         """Everything in a devbox's folder that is not a record of what happened in it."""
-        folder = self._path(devbox_id)
-        try:
-            names = os.listdir(folder)  # noqa: PTH208  (names, of which hardly any becomes a path)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return [Path(folder, name) for name in names if name not in _KEPT_WITHOUT_DISK]
+        return disk_in(self._path(devbox_id))
 
     def has_changes(self, devbox_id: str) -> bool:
         """Whether a devbox has changed files here."""
@@ -136,6 +167,16 @@ class Journal:
         notes = ((folder.name, folder / "request.json") for folder in self._folder.iterdir())
         old = {name for name, note in notes if note.exists() and note.stat().st_mtime < seconds}
         return old - self.with_disk()
+
+    def ended_in_order(self) -> list[str]:
+        """The devboxes without a disk, those first that were noted longest ago."""
+        ended = self.ended_before(float("inf"))
+        notes = {name: self._folder / name / "request.json" for name in ended}
+        return sorted(ended, key=lambda name: notes[name].stat().st_mtime)
+
+    def output_sizes(self) -> dict[str, int]:
+        """What the outputs of each devbox take; blocks."""
+        return {folder.name: tree_bytes(folder / "executions") for folder in self._folder.iterdir()}
 
     def clear_unnoted(self, devbox_id: str) -> None:
         """Remove the folder of a devbox that nothing was noted about: it is empty once the disk is gone."""

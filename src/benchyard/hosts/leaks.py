@@ -16,7 +16,7 @@ from pathlib import Path
 from benchyard.devboxes.box import processes
 from benchyard.devboxes.parts import cgroups, roll
 from benchyard.devboxes.parts.running import TRACES, Held
-from benchyard.hosts.journal import Journal
+from benchyard.hosts.journal import disk_in
 from benchyard.images.image import read_records
 
 _SETTLE_SECONDS = 5.0
@@ -97,7 +97,8 @@ class _Scene:
     def _reason(self, pid: int) -> str | None:
         for line in _text(f"/proc/{pid}/cgroup").splitlines():
             if f"/{self._owner}/" in line:
-                return f"in the control group of devbox {line.rpartition('/')[2]}, which does not run"
+                name = line.partition(f"/{self._owner}/")[2].partition("/")[0]
+                return f"in the control group of devbox {name}, which does not run"
         if _link(f"/proc/{pid}/cwd") == str(self._data / "driver") and not self._is_warden(pid):
             return "a helper of a server that is gone"
         environment = _text(f"/proc/{pid}/environ")
@@ -135,10 +136,9 @@ class _Scene:
 
     def folders(self) -> Iterator[Leak]:
         """Folders, files and sockets that tell of devboxes which do not run."""
-        journal = Journal(self._devboxes)
         for folder in _children(self._devboxes):
             if folder.name not in self._living:
-                yield from self._remains(folder, journal)
+                yield from self._remains(folder)
         for link in _children(self._data / "driver" / "devboxes"):
             if link.name not in self._living:
                 yield Leak("folder", str(link), "the driver notes a devbox that does not run")
@@ -152,11 +152,11 @@ class _Scene:
         for kind, name, detail in remains(self._data / "driver", self._data / "images" / "layers"):
             yield Leak(kind, name, detail)
 
-    def _remains(self, folder: Path, journal: Journal) -> Iterator[Leak]:
+    def _remains(self, folder: Path) -> Iterator[Leak]:
         if not (folder / "request.json").exists():
             yield Leak("folder", str(folder), "nothing says which devbox it was")
         has_disk = (folder / "changes").exists()
-        for path in journal.disk(folder.name):
+        for path in disk_in(folder):
             if path.name in _UNFINISHED or not has_disk:
                 kind = "socket" if path.is_socket() else "folder"
                 yield Leak(kind, str(path), "its devbox does not run")

@@ -24,6 +24,8 @@ class StartRequest:
     """A devbox whose network this one shares: it has to run first."""
     mounts: tuple[Shown, ...] = ()
     """Folders of the host that it sees and cannot change."""
+    tracing: bool = True
+    """Whether its processes may trace each other, as debuggers do."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchyard.devboxes.base import Capability, Driver, Kill, OpenFile, Process
-from benchyard.errors import NotFound, NotSupported, StillWaiting
+from benchyard.devboxes.base import Capability, Driver, Kill, OpenFile
+from benchyard.devboxes.inside import Processes
+from benchyard.errors import Conflict, NotFound, NotSupported, StillWaiting
 from benchyard.hosts import answers, changes
 from benchyard.hosts.answers import Carried
 from benchyard.hosts.changes import Changes
@@ -40,6 +41,8 @@ class Opened:
 
     paths: list[str] | None = None
     """In order; None if it is not known."""
+    unwatched: Sequence[str] = ()
+    """What is there and could not be watched."""
 
 
 class Rooms:
@@ -93,8 +96,45 @@ class Rooms:
                 await images.add_layer(parent, disk, image_id, move=False, kind=kind)
             return found
 
-    async def processes(self, devbox_id: str) -> list[Process]:
-        """What runs in a running devbox, without our own; 1,000 at most."""
+    def can_take(self) -> bool:
+        """Whether the disk of a stopped devbox can become a layer without being copied."""
+        return self._ties.driver.storage.is_in_folder
+
+    async def take(
+        self,
+        devbox_id: str,
+        image_id: str,
+        kind: str,
+        *,
+        aside: Sequence[str] = (),
+        counted: Sequence[str] = (),
+    ) -> Changes:
+        """Make the disk of a stopped devbox an image by moving it, and tell what is different since the mark.
+
+        The devbox cannot be started again after that. Called once more, after a kill too, this moves what has
+        not been moved, and tells the differences but for those in the folders `aside`. Where there are more
+        than can be listed, those in new folders of the `counted` ones are counted only.
+        """
+        images = self._ties.images
+        async with self._ties.lock(devbox_id):
+            devbox = self._ties.devbox(devbox_id)
+            if devbox.is_running:
+                raise Conflict(f"devbox {devbox_id} still runs; its disk can be taken when it is stopped")
+            started_from = await self._ties.image(devbox.entry)
+            disk = devbox.spec.changes
+            with contextlib.suppress(NotFound):
+                made = await images.get(image_id)
+                disk = images.top(made) if images.has_top(made) else disk
+            changes.require_mark(devbox, disk)
+            found = await changes.compared(
+                devbox, self._trees, (disk, images.rootfs(started_from)), aside, counted
+            )
+            async with images.shallow(started_from) as parent:
+                await images.take_layer(parent, devbox.spec.changes, image_id, kind)
+            return found
+
+    async def processes(self, devbox_id: str) -> Processes:
+        """What runs in a running devbox, without our own: `MOST_PROCESSES` at most, and the number of all."""
         self._ties.devbox(devbox_id).require_running()
         return await self._ties.driver.inside.processes(devbox_id)
 
@@ -133,11 +173,13 @@ class Rooms:
     async def watch_opens(self, devbox_id: str, paths: Sequence[str]) -> AsyncIterator[Opened]:
         """Watch files of a running devbox, by absolute paths; what was opened is told after the block.
 
-        Only files that are there when it begins can be: folders, links and what is missing are never told.
+        Only files that are there when it begins can be: folders and what is missing are never told, and links
+        when what they lead to is opened. Where there is no room for all, those that come first are watched.
         """
         self._ties.devbox(devbox_id).require_running()
         opened = Opened()
         watch = await self._ties.driver.inside.watch(devbox_id, paths)
+        opened.unwatched = watch.unwatched if watch else paths
         try:
             yield opened
         finally:
@@ -157,8 +199,27 @@ class Rooms:
 
         A path that the source does not have is gone in the new image. Raises ScorerFailed over a limit.
         """
+        stacks = await self._stacks(source_image_id, pristine_image_id)
+        return await answers.make_image(self._ties.images, stacks, answers.checked(paths), new_image_id)
+
+    async def work_image(
+        self,
+        source_image_id: str,
+        paths: Sequence[str],
+        home: str | None,
+        pristine_image_id: str,
+        new_image_id: str,
+    ) -> Carried:
+        """Make an image of the pristine one with the work of the source: these paths, and the visible home.
+
+        Links of the pristine one on the way to a path are followed. Raises ScorerFailed over a limit.
+        """
+        stacks = await self._stacks(source_image_id, pristine_image_id)
+        named = answers.checked(paths)
+        return await answers.make_work_image(self._ties.images, stacks, named, home, new_image_id)
+
+    async def _stacks(self, source_image_id: str, pristine_image_id: str) -> tuple[Image, Image]:
         if not {Capability.IMAGES, Capability.SNAPSHOTS} <= self._ties.driver.capabilities:
             raise NotSupported("this driver cannot carry an answer over; use the native driver")
         images = self._ties.images
-        stacks = (await images.get(source_image_id), await images.get(pristine_image_id))
-        return await answers.make_image(images, stacks, answers.checked(paths), new_image_id)
+        return await images.get(source_image_id), await images.get(pristine_image_id)

@@ -2,20 +2,24 @@
 
 Each command of a named shell runs in a fresh login shell that first restores what the one before it left
 (directory, variables, functions, aliases, options) and at its end writes the same into a pipe. Nothing lies
-inside the devbox. POSIX shells keep directory and exported variables.
+inside the devbox; on the host it is sealed, since variables may be secrets. POSIX shells keep directory
+and exported variables.
 """
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import re
 import shlex
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchyard.errors import UsageError
+from benchyard.errors import StoreError, UsageError
+from benchyard.store.vault import Vault
 
 BASH = "/bin/bash"
 SH = "/bin/sh"
@@ -25,6 +29,8 @@ MAX_STATE_BYTES = 4 * 1024 * 1024
 _COMPLETE = b"\n#complete\n"
 _READS_AT_ONCE = 32
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_FINAL = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+_SEALED_START = b"gAAAA"
 
 _BASH_RESTORE = r"""
 __benchyard_save() {
@@ -128,26 +134,29 @@ class Shell:
     """One named shell of one user: its state on disk, and who waits for it."""
 
     state: Path
+    vault: Vault
     queue: deque[str] = field(default_factory=deque)
     """Ids of executions; the first one runs."""
 
     @classmethod
-    def named(cls, folder: Path, user: str, name: str) -> "Shell":
+    def named(cls, folder: Path, user: str, name: str, vault: Vault) -> "Shell":
         """A user's shell of that name; nobody restores what another user left."""
-        return cls(folder / hashlib.sha256(f"{user}\0{name}".encode()).hexdigest()[:32])
+        return cls(folder / hashlib.sha256(f"{user}\0{name}".encode()).hexdigest()[:32], vault)
 
-    def invocation(self, program: str, command: str, env: Mapping[str, str], folder: Path) -> Invocation:
-        """The command between what restores and what saves the state, which goes to `folder/state`."""
+    def invocation(
+        self, program: str, command: str, env: Mapping[str, str], folder: Path, opened: ExitStack
+    ) -> Invocation:
+        """The command between what restores and what saves the state, which goes to `folder/state`.
+
+        What it restores is good to be opened until `opened` is closed.
+        """
         before, after = (_BASH_RESTORE, _BASH_SAVE) if program == BASH else (_SH_RESTORE, "")
         given = "".join(
             f"export {name}={shlex.quote(value)}\n"
             for name, value in env.items()
             if _VARIABLE.fullmatch(name)
         )
-        # A file of its own even when empty: whoever holds a descriptor can change the mode of what it opens.
-        self.state.parent.mkdir(mode=0o700, exist_ok=True)
-        self.state.touch(mode=0o600)
-        files = [(self.state, "r"), (folder / "state", "w")]
+        files = [(_in_memory(self.kept(), opened), "r"), (folder / "state", "w")]
         body = f"eval {shlex.quote(command)}"
         if len(body.encode()) + len(given.encode()) > MAX_ARGUMENT_BYTES:
             if program != BASH:
@@ -160,10 +169,51 @@ class Shell:
         """Make what a command left the shell's state, if it is whole."""
         if state is None:
             return
-        part = self.state.with_suffix(".part")
-        part.write_bytes(state)
-        part.chmod(0o600)
-        part.rename(self.state)
+        self.state.parent.mkdir(mode=0o700, exist_ok=True)
+        _write_sealed(self.state, state, self.vault)
+
+    def kept(self) -> bytes:
+        """What the last command left; raises StoreError if it was sealed with another key."""
+        try:
+            found = self.state.read_bytes()
+        except FileNotFoundError:
+            return b""
+        if not found.startswith(_SEALED_START):
+            return found
+        try:
+            return self.vault.open(found.decode()).encode("latin-1")
+        except StoreError as error:
+            raise StoreError(
+                "what this shell kept was sealed with a key that is gone; "
+                "give the shell another name, or put the old secret-key back"
+            ) from error
+
+
+def _write_sealed(path: Path, state: bytes, vault: Vault) -> None:
+    part = path.with_suffix(".part")
+    part.touch(mode=0o600)
+    part.write_text(vault.seal(state.decode("latin-1")))
+    part.rename(path)
+
+
+def seal_states(folder: Path, vault: Vault) -> None:
+    """Seal the states of shells that lie in a folder in plain text, and remove halves of others."""
+    for path in folder.iterdir():
+        if path.suffix:
+            path.unlink()
+        elif (state := path.read_bytes()) and not state.startswith(_SEALED_START):
+            _write_sealed(path, state, vault)
+
+
+def _in_memory(content: bytes, opened: ExitStack) -> Path:
+    """A file that lies on no disk and that nobody can change, by a path of this process."""
+    descriptor = os.memfd_create("benchyard-shell", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    opened.callback(os.close, descriptor)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _FINAL)
+    return Path(f"/proc/self/fd/{descriptor}")
 
 
 class Capture:

@@ -43,6 +43,15 @@ class Source(ABC):
         """Add what is missing, pinned by the caller's set."""
 
 
+def check_kind(source: Path) -> None:
+    """Raise ImageError unless a path is a file, or a folder that holds an image."""
+    if source.is_dir():
+        if not (is_layout(source) or is_root_filesystem(source)):
+            raise ImageError(f"{source} holds no image: {_EXPECTED}")
+    elif not source.is_file():
+        raise ImageError(f"{source} is no file or folder: {_EXPECTED}")
+
+
 class Importer:
     """Brings one source into the layers of a store."""
 
@@ -55,12 +64,9 @@ class Importer:
         """Import; raises ImageError for what is not an image. Layers stay pinned by the caller's set."""
         if isinstance(source, Source):
             found = await source.bring(self._layers, self._pins)
-        elif source.is_dir():
-            found = await self._from_folder(source)
-        elif source.is_file():
-            found = await self._from_file(source)
         else:
-            raise ImageError(f"{source} is no file or folder: {_EXPECTED}")
+            await asyncio.to_thread(check_kind, source)
+            found = await (self._from_folder(source) if source.is_dir() else self._from_file(source))
         top = await self._add_user_layer(found.layers, resolv_conf)
         # Of a layer that comes twice the lower one shows nothing the upper does not, and no mount takes both.
         layers = tuple(dict.fromkeys((*top, *found.layers)))
@@ -69,8 +75,6 @@ class Importer:
     async def _from_folder(self, source: Path) -> Imported:
         if await asyncio.to_thread(is_layout, source):
             return await self._from_layout(source)
-        if not is_root_filesystem(source):
-            raise ImageError(f"{source} holds no image: {_EXPECTED}")
         return Imported((await self._layers.add_copy(source.resolve(), self._pins),), Config())
 
     async def _from_file(self, source: Path) -> Imported:

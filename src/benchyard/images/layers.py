@@ -104,25 +104,35 @@ class Layers:
             self._place(scratch / "tree", name)
         return name
 
-    def move_in(self, source: Path, pins: set[str]) -> str | None:
-        """Move a tree in as a new layer; None where it cannot be moved and has to be copied."""
+    def new_name(self, pins: set[str]) -> str:
+        """Choose the name of a layer that is about to come."""
         name = secrets.token_hex(_NAME_LENGTH // 2)
         pins.add(name)
+        return name
+
+    def move_in(self, source: Path, name: str) -> bool:
+        """Move a tree in as the layer of that name; False where it cannot be moved and has to be copied."""
         try:
             source.rename(self.path(name))
         except OSError as error:
             if error.errno not in _CANNOT_MOVE:
                 raise
-            return None
-        return name
+            return False
+        return True
 
-    async def size(self, names: Iterable[str]) -> int:
-        """Bytes on disk of these layers; each is measured once, since none ever changes."""
+    async def size(self, names: Iterable[str], most: int | None = None) -> int:
+        """Bytes on disk of these layers; each is measured once, since none ever changes.
+
+        Where one has more than `most`, it is not told how much more.
+        """
         total = 0
         for name in names:
-            if name not in self._sizes:
-                self._sizes[name] = (await self._trees.usage(self.path(name)))[0]
-            total += self._sizes[name]
+            size = self._sizes.get(name)
+            if size is None:
+                size = (await self._trees.usage(self.path(name), most))[0]
+                if most is None or size <= most:
+                    self._sizes[name] = size
+            total += size
         return total
 
     async def sync(self) -> None:

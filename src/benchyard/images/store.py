@@ -28,7 +28,7 @@ from benchyard.images.image import (
     read_records,
     write_record,
 )
-from benchyard.images.importing import Imported, Importer, Source
+from benchyard.images.importing import Imported, Importer, Source, check_kind
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
@@ -111,9 +111,7 @@ class ImageStore:
     async def import_archive(self, source: Path | Source, name: str | Label) -> Image:
         """Import a root filesystem folder or tarball, an OCI or docker archive, or what an engine made."""
         label = Label(name) if isinstance(name, str) else name
-        check_name(label.name)
-        if label.name in self._images:
-            raise Conflict(f"{label.name!r} is the id of another image: choose another name")
+        self.check_name(label.name)
         async with self._keeping() as pins:
             found = await self._brought_in(source, pins)
             made = Image(
@@ -125,6 +123,12 @@ class ImageStore:
             )
             return await self._register(_configured(made, found))
 
+    def check_name(self, name: str) -> None:
+        """Raise UsageError or Conflict for what an image cannot be called."""
+        check_name(name)
+        if name in self._images:
+            raise Conflict(f"{name!r} is the id of another image: choose another name")
+
     async def import_snapshot(self, source: Path, image_id: str) -> tuple[Image, Mapping[str, str]]:
         """Import an archive as a snapshot of that id; also returns what was noted in it."""
         check_id(image_id)
@@ -134,13 +138,19 @@ class ImageStore:
             return await self._register(_configured(made, found)), found.notes
 
     async def _brought_in(self, source: Path | Source, pins: set[str]) -> Imported:
-        if isinstance(source, Path) and source.is_dir() and _lies_in(self._folder, source):
-            raise ImageError(f"{source} holds the image store itself: import a folder that does not")
+        if isinstance(source, Path):
+            await self.check_source(source)
         try:
             importer = Importer(self._layers, self._trees, pins)
             return await importer.run(source, await asyncio.to_thread(resolv_conf, self._root))
         except OSError as error:
             raise ImageError(f"{source} could not be imported: {error}") from error
+
+    async def check_source(self, source: Path) -> None:
+        """Raise ImageError for a path that can be told to hold no image without reading all of it."""
+        if source.is_dir() and _lies_in(self._folder, source):
+            raise ImageError(f"{source} holds the image store itself: import a folder that does not")
+        await asyncio.to_thread(check_kind, source)
 
     @contextlib.asynccontextmanager
     async def exported(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[Archive]:
@@ -186,27 +196,49 @@ class ImageStore:
         self.rootfs(parent)
         async with self._keeping() as pins:
             pins.update(parent.layers)
-            moved = self._layers.move_in(changes, pins) if move else None
-            layer = moved or await self._layers.add_copy(changes, pins)
-            image = dataclasses.replace(
-                parent,
-                id=image_id,
-                name=image_id,
-                layers=(layer, *parent.layers),
-                kind=kind,
-                parent=parent.id,
-                own_layers=parent.own_layers + 1,
-                request_hash=None,
-            )
+            layer = self._layers.new_name(pins)
+            is_moved = move and self._layers.move_in(changes, layer)
+            if not is_moved:
+                layer = await self._layers.add_copy(changes, pins)
             try:
-                image = await self._register(image)
+                image = await self._register(_on_top(parent, layer, image_id, kind))
             except BaseException:
-                if moved and image_id not in self._images:
-                    self._layers.path(moved).rename(changes)
+                if is_moved and image_id not in self._images:
+                    self._layers.path(layer).rename(changes)
                 raise
-        if move and not moved:
+        if move and not is_moved:
             await self._trees.remove(changes)
         return image
+
+    async def take_layer(self, parent: Image, changes: Path, image_id: str, kind: str) -> Image:
+        """Make an image of `changes` on top of `parent` by moving the folder; its size is not measured.
+
+        The record is written first. Called again after a kill, this finishes what was begun.
+        """
+        check_id(image_id)
+        image = self._images.get(image_id)
+        if image is None:
+            self.rootfs(parent)
+            async with self._keeping() as pins:
+                pins.update(parent.layers)
+                made = _on_top(parent, self._layers.new_name(pins), image_id, kind)
+                image = await self._register(made, is_measured=False)
+        if not self.has_top(image) and not self._layers.move_in(changes, image.layers[0]):
+            await self.remove(image_id)
+            return await self.add_layer(parent, changes, image_id, move=True, kind=kind)
+        return image
+
+    def has_top(self, image: Image) -> bool:
+        """Whether the topmost layer of an image has been moved in."""
+        return self.top(image).is_dir()
+
+    def top(self, image: Image) -> Path:
+        """Where the topmost layer of an image lies."""
+        return self._layers.path(image.layers[0])
+
+    async def size(self, image: Image, most: int) -> int:
+        """Bytes on disk of what an image adds to its parent; of more than `most` not how much more."""
+        return await self._layers.size(image.layers if image.parent is None else image.layers[:1], most)
 
     async def share(self, image_id: str, new_id: str, kind: str) -> Image:
         """Name the layers of an image by another id too, so that they stay when the image goes."""
@@ -321,13 +353,13 @@ class ImageStore:
             await self._sweep(used)
             raise
 
-    async def _register(self, image: Image) -> Image:
+    async def _register(self, image: Image, *, is_measured: bool = True) -> Image:
         """Write an image down once its layers are on disk."""
         check_depth(image.layers)
         own = image.layers if image.parent is None else image.layers[:1]
         if image.kind not in PASSING:
             await self._layers.sync()
-        size = await self._layers.size(own)
+        size = await self._layers.size(own) if is_measured else 0
         image = dataclasses.replace(image, size_bytes=size, create_time_ms=time.time_ns() // 1_000_000)
         previous = self._images.get(image.id)
         if previous and image.id != HOST_IMAGE:
@@ -386,3 +418,17 @@ def _is_deep(image: Image) -> bool:
 
 def _lies_in(folder: Path, outer: Path) -> bool:
     return folder.resolve().is_relative_to(outer.resolve())
+
+
+def _on_top(parent: Image, layer: str, image_id: str, kind: str) -> Image:
+    """Describe an image that has one more layer than another."""
+    return dataclasses.replace(
+        parent,
+        id=image_id,
+        name=image_id,
+        layers=(layer, *parent.layers),
+        kind=kind,
+        parent=parent.id,
+        own_layers=parent.own_layers + 1,
+        request_hash=None,
+    )

@@ -12,6 +12,7 @@ from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount, Mount
 from benchyard.models.network_policies import Egress
 from benchyard.models.rounds import StepSetup
+from benchyard.models.scenarios import Isolation
 from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
 
 
@@ -85,8 +86,10 @@ class DevboxPurpose(Model):
     """Made before it runs, where it is not there."""
     home: str | None = None
     """Of its user, when it began to run: afterwards the devbox may say what it likes."""
-    isolation: Literal["clean", "answer", "live"] = "clean"
-    """How what is done in it will be scored: what it looks like at the start is kept accordingly."""
+    isolation: Isolation = "clean"
+    """How what is done in it will be scored."""
+    keeps_start: bool = False
+    """Whether what it looks like at the start is kept."""
     shown: dict[str, str] = Field(default_factory=dict)
     """Path inside -> folder of the host that is shown there, read-only."""
     agent_network_policy: str | None = None

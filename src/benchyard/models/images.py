@@ -36,6 +36,9 @@ class ImageImportRequest(Model):
     name: str = Field(pattern=IMAGE_NAME)
     object_id: str | None = None
     path: str | None = None
+    """Below a folder that the server imports from (`serve --import-from`)."""
+    detach: bool = False
+    """Answer once the archive is at hand, and go on; without it, an import ends when its client leaves."""
 
 
 class DebianImageRequest(Model):
@@ -94,3 +97,5 @@ class CollectionView(Model):
     cleared_cache: bool
     freed_bytes: int
     used_bytes: int
+    builds_under_way: int = 0
+    """What these use stays until they are done, and so does the builder's cache."""

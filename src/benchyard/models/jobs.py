@@ -14,6 +14,7 @@ from benchyard.models.trials import (
     EndedBy,
     FailureReason,
     OutcomeState,
+    SuspectRule,
     TrialRound,
     TrialState,
     TrialView,
@@ -246,9 +247,15 @@ class AttemptOutcome(Model):
     scenario_run_id: str | None = None
     duration_ms: int | None = None
     failure_reason: FailureReason | None = None
+    answer_failure: str | None = None
+    """How its answer made a scorer fail, which counts 0 for that scorer."""
     usage: dict[str, float] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
+    conditions: list[str] = Field(default_factory=list)
+    """What the network or the machine did meanwhile, one line each."""
     rounds: list[TrialRound] = Field(default_factory=list)
+    suspicions: list[str] = Field(default_factory=list)
+    """Why its score may not be earned; the score is shown as it was given, whatever it counts."""
 
 
 class ScenarioOutcome(Model):
@@ -264,6 +271,10 @@ class ScenarioOutcome(Model):
     failure_reason: FailureReason | None = None
     attempts: list[AttemptOutcome] = Field(default_factory=list)
     unscored: int = 0
+    n_suspect: int = 0
+    """How many of its attempts that count have a suspect score."""
+    suspicions: list[str] = Field(default_factory=list)
+    """Why, each line once."""
 
 
 class BenchmarkOutcome(Model):
@@ -292,6 +303,10 @@ class BenchmarkOutcome(Model):
     """Scenarios without any completed attempt."""
     unscored: int = 0
     """Trials left out of the mean: the infrastructure, a scorer or a cancel is why."""
+    n_suspect: int = 0
+    """Trials whose score may not be earned; `suspicions` of the scenarios say why."""
+    suspect: SuspectRule = "keep"
+    """What became of them in the means and pass@k: with `zero` they count 0."""
     pass_at_k: dict[str, float] = Field(default_factory=dict)
     usage: dict[str, float] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
@@ -309,6 +324,7 @@ class AgentProgress(Model):
     by_state: dict[TrialState, int] = Field(default_factory=dict)
     unscored: int = 0
     retries: int = 0
+    n_suspect: int = 0
     mean_score: float | None = None
     """Over what has ended."""
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from benchyard.models.base import Model, WireBool, WireFloat, WireInt
 from benchyard.models.budgets import Budget
+from benchyard.models.trials import SuspectRule
 
 MOST_ATTEMPTS = 1_000
 MOST_CONCURRENT = 10_000
@@ -33,6 +34,14 @@ class OrchestratorConfig(Model):
     """What all trials of the job may use together."""
     rate_limit_seconds: Annotated[WireFloat, Field(ge=0, le=MOST_SECONDS)] | None = None
     """How long the gateway may wait for a provider in one trial; its agent has so much longer."""
+
+    suspect: SuspectRule | None = None
+    """What becomes of suspect scores: `keep` and mark them, count them as `zero`, or `fail` the gate."""
+
+    @property
+    def suspect_rule(self) -> SuspectRule:
+        """What becomes of suspect scores."""
+        return self.suspect or "keep"
 
     @property
     def attempts(self) -> int:

@@ -29,6 +29,9 @@ else
     exit 127
 fi
 """
+_ANSWER = """\
+mkdir -p -- "$(dirname -- {path})" && cat -- {file} > {path}
+"""
 _PATCH_REVERSE = _PATCH.replace(" --forward", "")
 
 
@@ -63,14 +66,25 @@ FILE_NAMES = ("reference.patch", "reference.sh", "reference.txt")
 def answer_path(scenario: ScenarioView) -> str | None:
     """Where an expected answer is written: the one answer path of a scenario that has one."""
     paths = scenario.answer_paths or []
-    if scenario.scoring_isolation != "answer" or len(paths) != 1:
+    if scenario.isolation != "answer" or len(paths) != 1:
         return None
     directory = scenario.environment.working_directory if scenario.environment else None
     return posixpath.join(directory or "", paths[0])
 
 
+def application(scenario: ScenarioView, file: str) -> str | None:
+    """The command that does in a devbox what the reference output says, which lies in this file of it.
+
+    None where it is what is expected, and nothing says where that belongs.
+    """
+    if kind(scenario) != "expected":
+        return command(scenario, file)
+    path = answer_path(scenario)
+    return path and _ANSWER.format(path=shlex.quote(path), file=shlex.quote(file))
+
+
 def command(scenario: ScenarioView, file: str) -> str:
-    """The command that applies the reference output of a scenario, which lies in this file of its devbox."""
+    """The command that applies a diff or runs a script, which lies in this file of the devbox."""
     directory = scenario.environment.working_directory if scenario.environment else None
     where = shlex.quote(directory) if directory else '"$HOME"'
     if kind(scenario) == "script":

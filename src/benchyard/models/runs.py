@@ -29,6 +29,12 @@ class RunState(StrEnum):
 
 ENDED_RUNS = frozenset({RunState.COMPLETED, RunState.CANCELED, RunState.TIMEOUT, RunState.FAILED})
 BenchmarkRunState = Literal["running", "canceled", "completed", "failed"]
+FailureCause = Literal["answer", "scorer", "machine"]
+"""What made a scorer fail: the work it graded, the scorer itself, or the machine it ran on."""
+
+
+REFERENCE_KEY = "benchyard.reference"
+"""In the metadata of a run: its scenario's reference output was applied, and nothing else done."""
 
 
 def _either(camel: str, snake: str) -> AliasChoices:
@@ -97,11 +103,15 @@ class ScorerResult(Model):
     weight: float = 0.0
     """An extension, as those that follow."""
     reason: str | None = None
-    """Why there is no score, when the state is `error`."""
+    """Why the scorer failed; the state is `error` then, or `complete` where the answer made it fail."""
     duration_ms: int = 0
     facts: dict[str, str] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
     """Every number the scorer told, by its name; the score is one of them, or made of them."""
+    suspect: str | None = None
+    """Why this score may not be earned, as its scorer saw it; None where it saw nothing."""
+    cause: FailureCause | None = None
+    """Who a failure of the scorer is put down to; None where it did not fail. The answer's scores 0."""
 
 
 class ContractResult(Model):
@@ -112,15 +122,27 @@ class ContractResult(Model):
     scored_time_ms: int = 0
     """An extension, as those that follow."""
     isolation: Isolation = "clean"
+    isolation_reason: str | None = None
+    """Who decided on it, and why stricter ones would not do."""
     scenario_revision: int = 1
     network: TrialNetwork | None = None
     """What the scorers could reach; None where that is not known."""
+    conditions: list[str] = Field(default_factory=list)
+    """What the network or the machine did meanwhile, one line each: hosts that were refused, a high load."""
     rewards: dict[str, float] = Field(default_factory=dict)
     """What was counted beside the score, by name; of all rounds together where there are several."""
     round: int = 1
     """Which round the scorers' results are of; the score is that of all rounds until then."""
     rounds: list[RoundScore] = Field(default_factory=list)
     """Each round until then; empty where a scenario has but one."""
+    suspicions: list[str] = Field(default_factory=list)
+    """Why a score above 0 may not be earned, one line each, the weightiest first."""
+
+    @property
+    def answer_failure(self) -> str | None:
+        """How the answer made a scorer fail, which counts 0 for it; None where it did not."""
+        wrong = (each for each in self.scoring_function_results if each.cause == "answer")
+        return next((f"scorer {each.scoring_function_name!r}: {each.reason}" for each in wrong), None)
 
 
 TraceKind = Literal["file", "atif"]
@@ -149,7 +171,9 @@ class FinalState(Model):
 
     image_id: str
     start_image_id: str | None = None
-    """For `answer`: what the devbox looked like when it began to run."""
+    """For `answer` and `system`: what the devbox looked like when it began to run."""
+    home: str | None = None
+    """Of the user that the work was done as; None where it is the working directory, or was not noted."""
     size_bytes: int
     """Of what was changed; what the images share with others does not count."""
     create_time_ms: int
@@ -221,6 +245,8 @@ class ScenarioRun(Record):
     """What of models code of the user's own may ask; a trial's agent has a way of its own."""
     scorer_multiplier: float = 1.0
     """What the time of its scorers is multiplied by: the job's, where it is a trial's."""
+    is_reference: bool = False
+    """Whether it was begun to see how scorers end with the reference; a new server does not go on with it."""
 
     def columns(self) -> Columns:
         """Found by name, state, and the benchmark run it belongs to."""

@@ -1,7 +1,8 @@
 """A scenario: a problem, the devbox it is worked on in, and how what comes out is graded."""
 
+import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, Field, StringConstraints
 
@@ -27,8 +28,11 @@ MAX_STEPS = 100
 
 DefinitionStatus = Literal["active", "archived"]
 ValidationType = Literal["UNSPECIFIED", "FORWARD", "REVERSE", "EVALUATION"]
-Isolation = Literal["clean", "answer", "live"]
-"""How what is graded is kept apart from who made it."""
+Isolation = Literal["answer", "system", "clean", "live"]
+"""How what is graded is kept apart from who made it, the strictest first."""
+STRICTEST_FIRST: tuple[Isolation, ...] = get_args(Isolation)
+IsolationChoice = Literal["auto", "answer", "system", "clean", "live"]
+"""What an author says about it; `auto` leaves it to validation."""
 RewardStrategy = Literal["mean", "final"]
 """What a scenario with steps scores: the mean of them, or what its last one does."""
 
@@ -123,17 +127,30 @@ class Step(Model):
         return StepSetup(files=files, setup=self.setup, as_root=self.setup_as_root)
 
 
+class ValidatedIsolation(Model):
+    """The strictest isolation in which validation saw the reference solve a scenario, and nothing else."""
+
+    isolation: Isolation
+    failed: dict[Isolation, Annotated[str, StringConstraints(max_length=1000)]] = Field(default_factory=dict)
+    """Stricter ones -> why they would not do."""
+
+
 class ScoringRules(Model):
     """How a scenario is scored, beyond what the wire of the original has (extensions).
 
     Each may also be given as metadata, which every client can set: see `engine/scenario_rules.py`.
     """
 
-    scoring_isolation: Isolation | None = None
+    scoring_isolation: IsolationChoice | None = None
+    """What the author chose; None, as `auto`, is what validation found, and `clean` where it has not."""
+    validated_isolation: ValidatedIsolation | None = None
+    """What validation found. Where the author chose `clean`, a score that the work alone does not get in a
+    stricter one is suspect."""
     answer_paths: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
         default=None, max_length=100
     )
-    """For `answer`: what is taken over from the devbox; absolute, or below the working directory."""
+    """For `answer`: what is taken over from the devbox; absolute, or below the working directory. For
+    `system`: where work lies beside the working directory and the home."""
     answer_excludes: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
         default=None, max_length=100
     )
@@ -150,6 +167,8 @@ class ScoringRules(Model):
     """What scorers can reach: `none`, `host`, or what a network policy allows, by its id or name."""
     scoring_secrets: dict[str, str] | None = None
     """Environment variable -> name of a secret that scorers get."""
+    scoring_tracing: WireBool | None = None
+    """Whether processes of a room may trace each other, as debuggers and leak checkers do; else refused."""
     agent_network_policy: ShortText | None = None
     """The network policy, by id or name, from when the devbox is prepared: setup has what the devbox has."""
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
@@ -168,9 +187,50 @@ class ScoringRules(Model):
         """How many rounds it may have at most."""
         return len(self.steps or ()) or self.tries or 1
 
+    @property
+    def is_isolation_chosen(self) -> bool:
+        """Whether its author said how it is graded."""
+        return self.scoring_isolation not in (None, "auto")
+
+    @property
+    def isolation(self) -> Isolation:
+        """How it is graded: as its author chose, else as validation found, else `clean`."""
+        if self.scoring_isolation is not None and self.scoring_isolation != "auto":
+            return self.scoring_isolation
+        return self.validated_isolation.isolation if self.validated_isolation else "clean"
+
+    @property
+    def isolation_reason(self) -> str:
+        """Why it is graded so, in one line."""
+        found = self.validated_isolation
+        told = (
+            "; ".join(f"`{name}` would not do: {why}" for name, why in found.failed.items()) if found else ""
+        )
+        more = f"; {told}" if told else ""
+        if self.is_isolation_chosen:
+            stricter = (
+                f"; validation: `{found.isolation}` would do" if found and self.stricter_isolation else ""
+            )
+            return f"the author chose it{stricter}{more}"
+        return f"validation found it{more}" if found else "nothing was chosen, and it was not validated"
+
+    @property
+    def stricter_isolation(self) -> Isolation | None:
+        """A stricter one than that it is graded in, which validation saw the reference pass in."""
+        found = self.validated_isolation
+        if self.isolation != "clean" or found is None or found.isolation not in ("answer", "system"):
+            return None
+        return found.isolation
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether what its devbox looked like at the start is needed to grade it."""
+        return self.isolation in ("answer", "system") or self.stricter_isolation is not None
+
 
 RULES_IN_METADATA = {
     "benchyard.scoring": "scoring_isolation",
+    "benchyard.validated_isolation": "validated_isolation",
     "benchyard.answer_paths": "answer_paths",
     "benchyard.answer_excludes": "answer_excludes",
     "benchyard.scoring_blueprint_id": "scoring_blueprint_id",
@@ -179,6 +239,7 @@ RULES_IN_METADATA = {
     "benchyard.nop_score": "nop_score",
     "benchyard.scoring_network": "scoring_network",
     "benchyard.scoring_secrets": "scoring_secrets",
+    "benchyard.scoring_tracing": "scoring_tracing",
     "benchyard.agent_network_policy": "agent_network_policy",
     "benchyard.agent_timeout_sec": "agent_timeout_sec",
     "benchyard.tries": "tries",
@@ -187,6 +248,14 @@ RULES_IN_METADATA = {
     "benchyard.reward_strategy": "reward_strategy",
 }
 """Metadata key -> the rule that it gives, for clients that cannot send the field."""
+
+
+_NOT_GRADED = {
+    *("id", "create_time_ms", "request_hash", "revision", "status", "is_public"),
+    *("name", "metadata", "input_context", "scoring_isolation", "validated_isolation"),
+    *("agent_timeout_sec", "agent_network_policy", "tries", "retry_prompt", "reward_strategy"),
+}
+"""What has no part in how the reference is graded, or says in which isolation."""
 
 
 class ScenarioRequest(ScoringRules):
@@ -254,6 +323,11 @@ class Scenario(Record, ScoringRules):
     def working_directory(self) -> str | None:
         """Where the work is done and graded; None is the user's home."""
         return self.environment.working_directory if self.environment else None
+
+    @property
+    def graded_digest(self) -> str:
+        """Tells scenarios apart whose reference may do or score something else."""
+        return hashlib.sha256(self.model_dump_json(exclude=_NOT_GRADED).encode()).hexdigest()
 
     def frozen(self) -> "Scenario":
         """A copy to be kept as it is, under an id that tells the revision."""

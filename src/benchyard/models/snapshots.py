@@ -31,6 +31,9 @@ class SnapshotImportRequest(Model):
     """Instead of the name that the archive tells."""
     object_id: str | None = None
     path: str | None = None
+    """Below a folder that the server imports from (`serve --import-from`)."""
+    detach: bool = False
+    """Answer once the archive is at hand, and go on; without it, an import ends when its client leaves."""
 
 
 class Snapshot(Record):

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, computed_field
 
 from benchyard.models.base import Columns, Model, Record
+from benchyard.models.scenarios import Isolation
 
 
 class TrialState(StrEnum):
@@ -34,6 +35,9 @@ EndedBy = Literal["timeout", "budget"]
 
 TrialNetwork = Literal["none", "gateway", "allow-list", "open"]
 """What a trial's devbox could reach: nothing, the gateway only, what a policy lists too, or anything."""
+
+SuspectRule = Literal["keep", "zero", "fail"]
+"""What becomes of suspect scores: they count and are marked, they count 0, or they fail the job's gate."""
 
 PASSED = 1.0
 
@@ -105,11 +109,17 @@ class Trial(Record):
     devbox_id: str | None = None
     network: TrialNetwork | None = None
     scoring_network: TrialNetwork | None = None
+    isolation: Isolation | None = None
+    isolation_reason: str | None = None
     score: float | None = None
     rewards: dict[str, float] = Field(default_factory=dict)
     """What was counted beside the score, by name."""
+    conditions: list[str] = Field(default_factory=list)
+    """What the network or the machine did meanwhile, one line each."""
     rounds: list[TrialRound] = Field(default_factory=list)
     """Empty where its scenario has but one round."""
+    suspicions: list[str] = Field(default_factory=list)
+    """Why its score may not be earned, the weightiest first."""
     ended_by: EndedBy | None = None
     exit_status: int | None = None
     failure: FailureReason | None = None
@@ -120,6 +130,8 @@ class Trial(Record):
     """Tokens and cost, when they are known."""
     scored_revision: int | None = None
     """Of the scenario, whose scorers gave the score."""
+    answer_failure: str | None = None
+    """How its answer made a scorer fail, which counts 0 for that scorer."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescorings: int = 0
     """The number of the job's last rescoring that it was a part of."""
@@ -147,6 +159,15 @@ class Trial(Record):
             return self.score
         is_own = self.has_ended and self.failure is not None and self.failure.kind in AGENTS_OWN
         return 0.0 if is_own else None
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it counts with a score that may not be earned."""
+        return bool(self.suspicions) and bool(self.counted_score)
+
+    def counts(self, rule: "SuspectRule") -> float | None:
+        """What it counts in a mean where suspect scores are treated by a rule."""
+        return 0.0 if rule == "zero" and self.is_suspect else self.counted_score
 
     @property
     def is_unscored(self) -> bool:
@@ -183,9 +204,17 @@ class TrialView(Model):
     """What its devbox could reach; None until it is there."""
     scoring_network: TrialNetwork | None = None
     """What its scorers could reach; None until there is a score."""
+    isolation: Isolation | None = None
+    """How what it left was kept apart from who made it; None until there is a score."""
+    isolation_reason: str | None = None
+    """Who decided on that, and why stricter ones would not do."""
     score: float | None = None
     rewards: dict[str, float] = Field(default_factory=dict)
+    conditions: list[str] = Field(default_factory=list)
+    """What the network or the machine did meanwhile, one line each."""
     rounds: list[TrialRound] = Field(default_factory=list)
+    suspicions: list[str] = Field(default_factory=list)
+    """Why its score may not be earned, one line each, the weightiest first; empty where nothing says so."""
     ended_by: EndedBy | None = None
     exit_status: int | None = None
     failure: FailureReason | None = None
@@ -195,6 +224,8 @@ class TrialView(Model):
     stages: list[Stage]
     usage: dict[str, float]
     scored_revision: int | None = None
+    answer_failure: str | None = None
+    """How its answer made a scorer fail, which counts 0 for that scorer."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescore_note: str | None = None
 
@@ -215,11 +246,11 @@ class TrialListView(Model):
     total_count: int | None = None
 
 
-def counted_mean(trials: list[Trial]) -> float | None:
+def counted_mean(trials: list[Trial], rule: SuspectRule = "keep") -> float | None:
     """The mean over scenarios of what counts; None when nothing does."""
     by_scenario: dict[int, list[float]] = {}
     for each in trials:
-        if not each.is_superseded and (score := each.counted_score) is not None:
+        if not each.is_superseded and (score := each.counts(rule)) is not None:
             by_scenario.setdefault(each.scenario, []).append(score)
     means = [sum(scores) / len(scores) for scores in by_scenario.values()]
     return round(sum(means) / len(means), 9) if means else None

@@ -16,11 +16,44 @@ class Compared:
     scenario_name: str
     scores: tuple[float | None, ...]
     states: tuple[OutcomeState | None, ...]
+    suspect: tuple[bool, ...] = ()
+    """Whether a score of theirs may not be earned."""
 
     @property
     def differs(self) -> bool:
         """Whether it tells the agents apart: two of them have scores, and not the same."""
         return len({score for score in self.scores if score is not None}) > 1
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A scenario whose score may not be earned by an agent."""
+
+    label: str
+    """Of the agent."""
+    scenario_name: str
+    why: str
+    """The weightiest reason."""
+
+
+def suspects(outcomes: Sequence[BenchmarkOutcome]) -> list[Suspect]:
+    """All suspect scores, agent by agent; lists of jobs, which leave out the scenarios, have none."""
+    return [
+        Suspect(label, row.scenario_name, why_suspect(row) or "")
+        for label, outcome in zip(labels(outcomes), outcomes, strict=True)
+        for row in outcome.scenario_outcomes
+        if row.n_suspect
+    ]
+
+
+def why_suspect(row: ScenarioOutcome) -> str | None:
+    """The weightiest reason why a row's score may not be earned, and how often; None where nothing is."""
+    if not row.n_suspect:
+        return None
+    counting = sum(not each.is_superseded for each in row.attempts)
+    share = f" ({row.n_suspect} of {counting} attempts)" if counting > 1 else ""
+    more = f" (and {len(row.suspicions) - 1} more)" if len(row.suspicions) > 1 else ""
+    return f"{row.suspicions[0]}{more}{share}"
 
 
 def labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
@@ -54,6 +87,7 @@ def compared(outcomes: Sequence[BenchmarkOutcome]) -> list[Compared]:
             scenario_name=name,
             scores=tuple(counted_score(rows[id]) if id in rows else None for rows in held),
             states=tuple(rows[id].state if id in rows else None for rows in held),
+            suspect=tuple(id in rows and rows[id].n_suspect > 0 for rows in held),
         )
         for id, name in names.items()
     ]

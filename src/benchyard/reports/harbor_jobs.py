@@ -93,6 +93,8 @@ def trial_result(job: BenchmarkJobView, trial: TrialView, name: str) -> dict[str
         "finished_at": _time(trial.end_time_ms),
         **{theirs: _timing(trial.stages, ours) for theirs, ours in _PHASES.items()},
         "step_results": [_step(each) for each in trial.rounds] or None,
+        # Harbor has no word for it, and leaves what it does not know alone.
+        "suspicions": trial.suspicions,
     }
 
 
@@ -202,6 +204,7 @@ def _evals(
             "pass_at_k": _at_k(outcome.pass_at_k if outcome else {}),
             "reward_stats": rewards,
             "exception_stats": exceptions,
+            "n_suspect": sum(bool(each.suspicions) for each in own),
         }
     return found
 

@@ -1,16 +1,22 @@
 """A job as the wire shows it: what is under way, and what became of the agents that are done."""
 
 from benchyard.models.jobs import BenchmarkJobView, InProgressRun, Job, JobState
-from benchyard.models.trials import Trial
+from benchyard.models.trials import SuspectRule, Trial
 from benchyard.reports.outcomes import outcomes, progress
 
 _UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
 """States in which its benchmark runs are there, and not over."""
 
 
-def job_view(job: Job, trials: list[Trial], *, with_scenarios: bool) -> BenchmarkJobView:
-    """A job with its outcomes; lists leave the scenarios out of them."""
-    found = outcomes(job, trials, with_scenarios=with_scenarios)
+def job_view(
+    job: Job, trials: list[Trial], *, with_scenarios: bool, suspect: SuspectRule | None = None
+) -> BenchmarkJobView:
+    """A job with its outcomes; lists leave the scenarios out of them.
+
+    Suspect scores are treated by the job's own rule, unless another is given.
+    """
+    rule = suspect or job.orchestrator.suspect_rule
+    found = outcomes(job, trials, with_scenarios=with_scenarios, rule=rule)
     done = {each.benchmark_run_id for each in found}
     return BenchmarkJobView(
         id=job.id,
@@ -27,7 +33,7 @@ def job_view(job: Job, trials: list[Trial], *, with_scenarios: bool) -> Benchmar
         end_time_ms=job.end_time_ms,
         deadline_ms=job.deadline_ms,
         n_trials=job.n_trials,
-        progress=progress(job, trials),
+        progress=progress(job, trials, rule=rule),
         rescoring=job.rescoring,
         rescoring_state=job.rescoring_state,
     )

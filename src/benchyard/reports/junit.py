@@ -1,15 +1,17 @@
 """A job as JUnit's XML, as CI systems read it: a suite per agent, a case per scenario."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from benchyard.models.jobs import BenchmarkJobView, BenchmarkOutcome, ScenarioOutcome
 from benchyard.models.trials import PASSED
-from benchyard.reports.comparison import counted_score, labels
+from benchyard.reports.comparison import counted_score, labels, why_suspect
 
 LONGEST_TEXT = 20_000
+_LONGEST_MESSAGE = 200
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NEARLY = PASSED - 1e-9
@@ -33,14 +35,14 @@ def _suite(root: Element, label: str, job: BenchmarkJobView, outcome: BenchmarkO
     suite = SubElement(root, "testsuite", name=_text(label), time=_seconds(outcome.duration_ms))
     if job.start_time_ms is not None:
         suite.set("timestamp", datetime.fromtimestamp(job.start_time_ms / 1000, UTC).isoformat())
-    if outcome.mean_score is not None:
-        _property(suite, "mean_score", outcome.mean_score)
+    known = {} if outcome.mean_score is None else {"mean_score": f"{outcome.mean_score:g}"}
+    _properties(suite, known | ({"n_suspect": str(outcome.n_suspect)} if outcome.n_suspect else {}))
     for row in outcome.scenario_outcomes:
-        _case(suite, label, row)
+        _case(suite, label, row, fails_suspect=outcome.suspect == "fail")
     _count(suite)
 
 
-def _case(suite: Element, label: str, row: ScenarioOutcome) -> None:
+def _case(suite: Element, label: str, row: ScenarioOutcome, *, fails_suspect: bool) -> None:
     case = SubElement(
         suite,
         "testcase",
@@ -49,12 +51,18 @@ def _case(suite: Element, label: str, row: ScenarioOutcome) -> None:
         time=_seconds(row.duration_ms),
     )
     score = counted_score(row)
-    if score is not None:
-        _property(case, "score", score)
+    why = why_suspect(row)
+    known = {} if score is None else {"score": f"{score:g}"}
+    _properties(case, known | ({"suspect": why} if why else {}))
     if row.state == "CANCELED":
         SubElement(case, "skipped", message="canceled")
     elif score is None:
         _problem(case, "error", row, "no score")
+    elif why and (fails_suspect or score < _NEARLY):
+        told = f"score {score:g}; suspect: {why}"
+        found = SubElement(case, "failure", message=_text(told[:_LONGEST_MESSAGE]), type="Suspect")
+        given = ", ".join(f"{each.score:g}" for each in row.attempts if each.score is not None)
+        found.text = _text("\n".join([f"scored {given}, counts {score:g}", *row.suspicions]))
     elif score < _NEARLY:
         _problem(case, "failure", row, f"score {score:g}")
 
@@ -67,7 +75,7 @@ def _problem(case: Element, tag: str, row: ScenarioOutcome, what: str) -> None:
     found = SubElement(
         case,
         tag,
-        message=_text(f"{what}: {reason.exception_message}"[:200]),
+        message=_text(f"{what}: {reason.exception_message}"[:_LONGEST_MESSAGE]),
         type=_text(reason.exception_type),
     )
     found.text = _text(f"{reason.kind}: {reason.exception_message}")
@@ -88,9 +96,11 @@ def _count(suite: Element) -> None:
         suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
 
 
-def _property(parent: Element, name: str, value: float) -> None:
-    properties = SubElement(parent, "properties")
-    SubElement(properties, "property", name=name, value=f"{value:g}")
+def _properties(parent: Element, known: Mapping[str, str]) -> None:
+    if known:
+        properties = SubElement(parent, "properties")
+        for name, value in known.items():
+            SubElement(properties, "property", name=name, value=_text(value))
 
 
 def _length(job: BenchmarkJobView) -> int | None:

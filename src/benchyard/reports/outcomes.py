@@ -12,7 +12,7 @@ from benchyard.models.jobs import (
     Job,
     ScenarioOutcome,
 )
-from benchyard.models.trials import PASSED, OutcomeState, Trial, TrialState
+from benchyard.models.trials import PASSED, OutcomeState, SuspectRule, Trial, TrialState
 from benchyard.reports.statistics import estimate, pass_at_k
 
 _NEARLY = PASSED - 1e-9
@@ -26,31 +26,35 @@ _WORDS: dict[TrialState, OutcomeState] = {
 }
 
 
-def outcomes(job: Job, trials: list[Trial], *, with_scenarios: bool) -> list[BenchmarkOutcome]:
+def outcomes(
+    job: Job, trials: list[Trial], *, with_scenarios: bool, rule: SuspectRule = "keep"
+) -> list[BenchmarkOutcome]:
     """What became of each agent that is done: every place of its plan has a trial, and all have ended."""
     by_agent = _grouped(trials, lambda trial: trial.agent)
     return [
-        _outcome(job, agent, by_agent[agent], with_scenarios=with_scenarios)
+        _outcome(job, agent, by_agent[agent], with_scenarios=with_scenarios, rule=rule)
         for agent in range(len(job.spec.agent_configs))
         if _is_done(job, by_agent.get(agent, ()))
     ]
 
 
-def progress(job: Job, trials: list[Trial]) -> list[AgentProgress]:
+def progress(job: Job, trials: list[Trial], *, rule: SuspectRule = "keep") -> list[AgentProgress]:
     """How far each agent is; trials that another one took the place of are only its `retries`."""
     by_agent = _grouped(trials, lambda trial: trial.agent)
-    return [_progress(job, agent, by_agent.get(agent, [])) for agent in range(len(job.spec.agent_configs))]
+    agents = range(len(job.spec.agent_configs))
+    return [_progress(job, agent, by_agent.get(agent, []), rule) for agent in agents]
 
 
 class _Row:
     """One scenario: the trials that count, and those whose place they took."""
 
-    def __init__(self, trials: list[Trial]) -> None:
+    def __init__(self, trials: list[Trial], rule: SuspectRule) -> None:
         self.trials = trials if len(trials) == 1 else sorted(trials, key=_place)
         self.counting = [each for each in self.trials if not each.is_superseded]
         done = [each for each in self.counting if each.state is TrialState.COMPLETED]
-        self.completed = [each.score for each in done if each.score is not None]
-        self.scores = [score for each in self.counting if (score := each.counted_score) is not None]
+        self.completed = [score for each in done if (score := each.counts(rule)) is not None]
+        self.scores = [score for each in self.counting if (score := each.counts(rule)) is not None]
+        self.suspect = [each for each in self.counting if each.is_suspect]
         self.score = fmean(self.scores) if self.scores else None
         self.unscored = sum(each.is_unscored for each in self.counting)
         self._speakers = done or self.counting
@@ -66,9 +70,11 @@ class _Row:
         return sum(score >= _NEARLY for score in self.scores)
 
 
-def _outcome(job: Job, agent: int, trials: list[Trial], *, with_scenarios: bool) -> BenchmarkOutcome:
+def _outcome(
+    job: Job, agent: int, trials: list[Trial], *, with_scenarios: bool, rule: SuspectRule
+) -> BenchmarkOutcome:
     config = job.spec.agent_configs[agent]
-    rows = [row for row in _rows(trials) if row.counting]
+    rows = [row for row in _rows(trials, rule) if row.counting]
     states = Counter(row.speaker.state for row in rows)
     scores = [row.score for row in rows if row.score is not None]
     mean = estimate(scores)
@@ -90,6 +96,8 @@ def _outcome(job: Job, agent: int, trials: list[Trial], *, with_scenarios: bool)
         mean_high=mean.high if mean else None,
         pass_at_k=pass_at_k(((len(row.scores), row.n_passed) for row in rows), job.orchestrator.attempts),
         unscored=sum(row.unscored for row in rows),
+        n_suspect=sum(len(row.suspect) for row in rows),
+        suspect=rule,
         usage=_usage(trials),
         rewards=_rewards(rows),
         duration_ms=_span(trials),
@@ -112,6 +120,8 @@ def _scenario(row: _Row) -> ScenarioOutcome:
         failure_reason=speaker.failure,
         attempts=[_attempt(each) for each in row.trials if each.has_ended],
         unscored=row.unscored,
+        n_suspect=len(row.suspect),
+        suspicions=list(dict.fromkeys(line for each in row.suspect for line in each.suspicions)),
     )
 
 
@@ -127,15 +137,18 @@ def _attempt(trial: Trial) -> AttemptOutcome:
         scenario_run_id=trial.scenario_run_id,
         duration_ms=trial.duration_ms,
         failure_reason=trial.failure,
+        answer_failure=trial.answer_failure,
         usage=trial.usage,
         rewards=trial.rewards,
+        conditions=trial.conditions,
         rounds=trial.rounds,
+        suspicions=trial.suspicions,
     )
 
 
-def _progress(job: Job, agent: int, trials: list[Trial]) -> AgentProgress:
+def _progress(job: Job, agent: int, trials: list[Trial], rule: SuspectRule) -> AgentProgress:
     config = job.spec.agent_configs[agent]
-    rows = _rows(trials)
+    rows = _rows(trials, rule)
     counting = [each for row in rows for each in row.counting]
     return AgentProgress(
         agent_name=config.name,
@@ -145,6 +158,7 @@ def _progress(job: Job, agent: int, trials: list[Trial]) -> AgentProgress:
         by_state=dict(Counter(each.state for each in counting)),
         unscored=sum(row.unscored for row in rows),
         retries=len(trials) - len(counting),
+        n_suspect=sum(len(row.suspect) for row in rows),
         mean_score=_mean(row.score for row in rows if row.score is not None),
     )
 
@@ -157,10 +171,10 @@ def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
     return bool(counting) and is_whole and all(each.has_ended for each in counting)
 
 
-def _rows(trials: Iterable[Trial]) -> list[_Row]:
+def _rows(trials: Iterable[Trial], rule: SuspectRule) -> list[_Row]:
     """One for each scenario, in the order of the job's plan."""
     by_scenario = _grouped(trials, lambda trial: trial.scenario)
-    return [_Row(by_scenario[scenario]) for scenario in sorted(by_scenario)]
+    return [_Row(by_scenario[scenario], rule) for scenario in sorted(by_scenario)]
 
 
 def _grouped(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
@@ -200,13 +214,16 @@ def _usage(trials: Iterable[Trial]) -> dict[str, float]:
 
 
 def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
-    """By name the mean over scenarios of what counts."""
+    """By name the mean over scenarios of what counts; one that only some of them have, over those."""
     counted = [[each for each in row.counting if each.counted_score is not None] for row in rows]
-    names = dict.fromkeys(name for row in counted for each in row for name in each.rewards)
-    return {
-        name: round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in counted if row), 9)
-        for name in names
-    }
+    counted = [row for row in counted if row]
+    told = [{name for each in row for name in each.rewards} for row in counted]
+    shared = set.intersection(*(each for each in told if each)) if any(told) else set[str]()
+    found = {}
+    for name in dict.fromkeys(name for row in counted for each in row for name in each.rewards):
+        having = [row for row, names in zip(counted, told, strict=True) if name in shared or name in names]
+        found[name] = round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in having), 9)
+    return found
 
 
 def _span(trials: Iterable[Trial]) -> int | None:

@@ -1,4 +1,4 @@
-"""Scorers that take an answer from one file and grade it on the host: nothing runs in the room."""
+"""Scorers that take an answer from one file and grade it in a worker: nothing runs in the room."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from benchyard.models.base import Model
 from benchyard.scorers import fields
 from benchyard.scorers.base import Context, Room, Scorer, Verdict
 
+GRADE = "benchyard.scorers.parsers:grade"
 _MOST_EXPECTED_BYTES = 1024**2
 _SHOWN = 2000
 """Of the answer, letters that are kept with the result: its end."""
@@ -20,11 +21,12 @@ _SHOWN = 2000
 class Grader(Protocol):
     """What a module of `graders` has."""
 
+    __name__: str
     MAIN: str
     MOST_BYTES: int
 
     def grade(self, answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
-        """The rewards by name; `MAIN` is one of them."""
+        """The rewards by name; `MAIN` is one of them. Called in a worker only."""
 
     def check(self, expected: Mapping[str, Any]) -> None:
         """Raise ValueError unless this is what `grade` needs."""
@@ -70,7 +72,10 @@ class GradedAnswer(Scorer[AnswerConfig]):
             content, said = b"", error.message
         else:
             said = f"{path} is not there" if content is None else _told(path, content)
-        rewards = self._grader.grade(self._grader.text_of(content or b""), self.config.expected)
+        name = self._grader.__name__.rpartition(".")[2]
+        rewards: dict[str, float] = await self.context.call(
+            GRADE, content or b"", {"grader": name, "expected": self.config.expected}
+        )
         return Verdict(rewards[self._grader.MAIN], f"{said}\n{json.dumps(rewards)}\n", rewards=rewards)
 
 

@@ -8,11 +8,12 @@ kept of a command's output. Nothing that lies in the devbox before can speak for
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
+from benchyard.workers.workers import Call, call_once
 
 C = TypeVar("C", bound=Model)
 
@@ -45,7 +46,7 @@ class How:
     cwd: str | None = None
     """None is the working directory."""
     user: str | None = None
-    """None is the scenario's user."""
+    """None is who grades."""
     most_output: int = MOST_OUTPUT_BYTES
     """So much of the end of its output is told; the host keeps more."""
 
@@ -53,8 +54,23 @@ class How:
 AS_USUAL = How()
 
 
+class GraderConfig(Model):
+    """What scorers that run a script or a command have in common."""
+
+    user: Literal["root"] | None = None
+    """Who grades (an extension); None is the scenario's user.
+
+    Of `root`, the scenario's user can neither read the scripts and tests nor touch the processes; what is
+    graded is run by the command that the variable `BENCHYARD_GRADED` names, as the scenario's user.
+    """
+
+
 class Room(ABC):
     """The devbox a scorer grades in, as it sees it."""
+
+    tools: str | None = None
+    """Where the start's own shell and plain tools are; None where those of the devbox are the start's, or
+    nothing can be shown."""
 
     working_directory: str
     """Where commands run, and where relative paths begin."""
@@ -63,6 +79,7 @@ class Room(ABC):
     async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
         """Write a file in the place of whatever has its name; returns its whole path.
 
+        Where another than the scenario's user grades, it is for nobody else.
         Relative paths begin at the working directory. Raises ScorerFailed where that cannot be.
         """
 
@@ -70,7 +87,7 @@ class Room(ABC):
     async def keep(self, name: str, content: bytes) -> str:
         """Write a file where nobody could have prepared anything, and only root can change it; its path.
 
-        The scenario's user may read it, others but root may not. A name that a scorer uses again is a new
+        Who grades may read it, others but root may not. A name that a scorer uses again is a new
         file in the old one's place.
         """
 
@@ -109,6 +126,10 @@ class Context:
     """Type -> bash script of the registered custom scorers that the contract names."""
     attached: Callable[[str], Awaitable[bytes]] = _nothing_attached
     """The content of an attachment of the scenario; raises ScorerFailed where it is gone."""
+    call: Call = call_once
+    """Runs a function in a worker: nothing that came out of a devbox is graded or parsed anywhere else."""
+    official: bool = False
+    """Whether the scenario is of a public benchmark, whose official verdict stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +142,21 @@ class Verdict:
     """Worth recording: the Python that was used, the revision of a script."""
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Every number by its name, where there are several, or where the score has a name."""
+    suspect: str | None = None
+    """One line that says why a score above 0 may not be earned, such as a test report that is missing."""
 
 
 class Scorer(ABC, Generic[C]):
     """One way of grading. `type` on the wire is the module's name followed by `_scorer`.
 
-    Each grading has its own: `kits` is awaited first, then `score`, once each. What a ScorerFailed has in
-    `details["output"]` is kept with the result, as the output of a Verdict is.
+    Each grading has its own: `kits` is awaited first, then `score`, once each. What a ScorerFailed has in its
+    details under `output`, `facts` and `rewards` is kept with the result, as that of a Verdict is. A scorer
+    that fails is tried again in a new room; failing twice is the answer's, unless the reference has it too.
     """
 
     Config: ClassVar[type[Model]]
+    uses_shell: ClassVar[bool] = False
+    """Whether it runs a script by the room's shell."""
     draws: ClassVar[bool] = False
     """Whether it draws its answer first (`draw`), to grade that in a devbox that is as it was at the start.
 
@@ -142,6 +168,11 @@ class Scorer(ABC, Generic[C]):
         self.context = context
         self.answer = b""
         """What was drawn."""
+
+    @property
+    def user(self) -> str | None:
+        """Who grades; None is the scenario's user."""
+        return self.config.user if isinstance(self.config, GraderConfig) else None
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
         """What must be shown in the room before it opens; raises ScorerFailed with what to do."""

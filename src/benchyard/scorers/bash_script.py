@@ -1,11 +1,10 @@
 """A bash script that prints the score as its last line."""
 
-from benchyard.models.base import Model
 from benchyard.scorers import fields, script
-from benchyard.scorers.base import Room, Scorer, Verdict
+from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
-class BashScriptConfig(Model):
+class BashScriptConfig(GraderConfig):
     """What a `bash_script_scorer` is made of."""
 
     bash_script: fields.Script
@@ -15,6 +14,7 @@ class BashScriptScorer(Scorer[BashScriptConfig]):
     """Runs the script; how it exits does not matter."""
 
     Config = BashScriptConfig
+    uses_shell = True
 
     async def score(self, room: Room) -> Verdict:
         return await script.printed(room, self.config.bash_script, self.context)

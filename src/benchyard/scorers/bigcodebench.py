@@ -1,6 +1,5 @@
 """An answer of BigCodeBench, graded by its unit tests as the official harness does it."""
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,9 +20,15 @@ from benchyard.scorers import (
 )
 from benchyard.scorers import bigcodebench_packages as listed
 from benchyard.scorers.base import Context, How, Room, Scorer, Verdict
+from benchyard.workers.workers import Limits
 
 TIME_LIMIT_SEC = 240.0
 _MOST_FACT = 4000
+_JOB = "benchyard.scorers.parsers:make_bigcodebench_job"
+_RESULT = "benchyard.scorers.parsers:bigcodebench_result"
+_JOB_LIMITS = Limits(output_bytes=16 * 1024**2)
+_SKIP = "skip"
+"""Stands in tests that may be skipped, in whatever way."""
 _MISSING = re.compile(r"No module named '([A-Za-z0-9_]+)")
 
 Text = Annotated[str, Field(max_length=fields.MOST_SCRIPT_BYTES)]
@@ -86,8 +91,8 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         if content is None:
             return Verdict(0.0, f"there is no {self.config.answer}", self._facts)
         program = await room.keep("run.py", Path(bigcodebench_runner.__file__).read_bytes())
-        told = bigcodebench_job.job(self.config.model_dump(), content)
-        job = await room.keep("job.json", json.dumps(told).encode())
+        told = await self.context.call(_JOB, content, {"item": self.config.model_dump()}, _JOB_LIMITS)
+        job = await room.keep("job.json", told)
         environment = {**python_kit.environment(self._python.target), "MPLBACKEND": "agg"}
         # Root only waits, and becomes nobody before anything of the answer runs.
         ran = await room.run(
@@ -95,23 +100,28 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
             How(env=environment, cwd="/", user="root", most_output=4 * 1024**2),
         )
         score.ended(ran)
-        try:
-            said = json.loads(ran.stdout.splitlines()[-1])
-        except (ValueError, IndexError) as error:
-            raise score.failed("the answer could not be run in this room", ran) from error
+        said = await self.context.call(_RESULT, ran.stdout)
+        if said is None:
+            raise score.failed("the answer could not be run in this room", ran)
         return self._judged(said)
 
     def _judged(self, said: dict[str, Any]) -> Verdict:
         bad = said.get("bad", [])
         text = "\n".join(f"{name}: {told}" for name, told in bad)
-        output = said.get("reason") or (f"{said.get('good', 0)} tests passed" if not bad else text)
+        skipped = int(said.get("skipped", 0))
+        told = f"{said.get('good', 0)} tests passed" + (f", {skipped} skipped" if skipped else "")
+        output = said.get("reason") or (told if not bad else text)
         if self.config.modules is not None and (lacking := self._lacking(text)):
             raise ScorerFailed(
                 f"the answer uses {', '.join(lacking)}, which the official environment has, and that of this "
                 "scenario has not; import the benchmark with its whole environment (without `small`)",
                 output=output[-_MOST_FACT:],
             )
-        return Verdict(1.0 if said["passed"] else 0.0, output[-_MOST_FACT * 8 :], self._facts)
+        suspect = None
+        if skipped > self.config.test.lower().count(_SKIP):
+            suspect = f"{skipped} of the tests were skipped, which they do not ask for"
+        facts = {**self._facts, "skipped": str(skipped)} if skipped else self._facts
+        return Verdict(1.0 if said["passed"] else 0.0, output[-_MOST_FACT * 8 :], facts, suspect=suspect)
 
     def _lacking(self, text: str) -> list[str]:
         found = {name for module in _MISSING.findall(text) for name in listed.of_modules([module])}

@@ -7,13 +7,15 @@ import ast
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 MOST_ANSWER_BYTES = 1024**2
 _SPARE_SEC = 1.0
 _LIMITS = {"RLIMIT_AS": 30 * 1024**3, "RLIMIT_DATA": 30 * 1024**3, "RLIMIT_STACK": 10 * 1024**2}
-_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_BLANKS = " \t"
+_FENCE = "```"
 
 
 def job(item: dict[str, Any], content: bytes) -> dict[str, Any]:
@@ -32,11 +34,21 @@ def cleaned(text: str, entry_point: str) -> str:
     """The code of an answer: itself, or what stands in a fence of a text that is no code."""
     if _is_code(text):
         return text
-    blocks: list[str] = _FENCED.findall(text)
-    defining = [
-        block for block in blocks if re.search(rf"^\s*(async )?def {re.escape(entry_point)}\b", block, re.M)
-    ]
+    blocks = list(_fenced(text.split("\n")))
+    defines = re.compile(rf"^[^\S\n]*(async )?def {re.escape(entry_point)}\b", re.MULTILINE)
+    defining = [block for block in blocks if defines.search(block)]
     return next(iter(defining or blocks), text)
+
+
+def _fenced(lines: "list[str]") -> "Iterator[str]":
+    """What stands between fences: each ends with the first line after it that is a fence and nothing else."""
+    opened = None
+    for number, line in enumerate(lines):
+        if opened is not None and line.strip(_BLANKS) == _FENCE:
+            yield "".join(f"{each}\n" for each in lines[opened + 1 : number])
+            opened = None
+        elif opened is None and line.lstrip(_BLANKS).startswith(_FENCE) and line.count("`") == len(_FENCE):
+            opened = number
 
 
 def expected_tests(test: str) -> list[str]:

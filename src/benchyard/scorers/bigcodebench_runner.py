@@ -1,8 +1,10 @@
 """Runs an answer of BigCodeBench with its tests; a program for the room, of the standard library alone.
 
-The parent is root, and all it does is to wait: the child becomes nobody, runs the answer and its tests as the
-official harness does, in one module, and tells by a pipe what it counted. The parent's own output, which is
-what the scorer reads, is out of the child's reach.
+The parent is root, and keeps the list of tests and the count. The child is a program of its own, so that no
+frame of the parent is below the answer; it becomes nobody and runs the answer and its tests as the official
+harness does, in one module. It tells by a pipe which test begins, is given a word for it, and tells with that
+word how the test ended. The parent's own output, which is what the scorer reads, is out of the child's reach.
+What the answer does inside of the child while its tests run, it does to the tests too: that is no wall.
 """
 
 import builtins
@@ -22,16 +24,18 @@ import tempfile
 import time
 import types
 import unittest
-from typing import Any
+from typing import Any, NoReturn
 
 NOBODY = 65534
 _MODULE = "__test__"
-_MOST_REPORT = 256 * 1024
+_CHILD = "--child"
+_MOST_REPORT = 1024**2
+_WORD_BYTES = 16
 _MOST_ISSUE = 4000
 _MOST_ISSUES = 20
-_WRITE, _EXIT = os.write, os._exit
-Report = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
-"""The tests that passed, and those that did not, with what they said."""
+_SKIPPED = "~"
+"""What follows the name of a test that was skipped: by the official rule it is no failure."""
+_READ, _WRITE, _EXIT, _GET_PID = os.read, os.write, os._exit, os.getpid
 _WATCHED = (unittest.TestCase, unittest.TestSuite, unittest.BaseTestSuite, unittest.TestLoader)
 
 
@@ -47,29 +51,73 @@ class _Unreadable(io.StringIO):
         return False
 
 
-class _Counted(unittest.TestResult):
-    """Counts by itself, whatever becomes of the class it is of."""
+class _Teller:
+    """Tells the parent what happens, with nothing but methods of texts: all else the answer may change."""
 
-    def __init__(self) -> None:
+    def __init__(self, telling: int, given: int) -> None:
+        self._telling = telling
+        self._given = given
+        self._pid = _GET_PID()
+        self._issues = 0
+        self._word = ""
+
+    def is_copy(self) -> bool:
+        """Whether this is a process that the answer made of its own: it has nothing to tell."""
+        return _GET_PID() != self._pid
+
+    def begin(self, name: str) -> None:
+        """Tell that a test begins, or all of them, and take the word for it."""
+        if not self.is_copy():
+            self._tell(f"begin {name}")
+            self._word = _READ(self._given, 2 * _WORD_BYTES).decode()
+
+    def good(self, name: str) -> None:
+        """Tell that a test passed."""
+        self._tell(f"good {name} {self._word}")
+
+    def bad(self, name: str, text: str) -> None:
+        """Tell that one did not, and what it said."""
+        self._issues += 1
+        said = text[-_MOST_ISSUE:] if self._issues <= _MOST_ISSUES else ""
+        self._tell(f"bad {name} {self._word} {said.encode(errors='replace').hex()}")
+
+    def end(self) -> NoReturn:
+        """Tell that all of them were run, and end."""
+        self._tell(f"done - {self._word}")
+        _EXIT(0)
+
+    def _tell(self, line: str) -> None:
+        if not self.is_copy():
+            _WRITE(self._telling, f"{line}\n".encode(errors="replace"))
+
+
+class _Outcomes(unittest.TestResult):
+    """Tells each outcome when it is known, whatever becomes of the class it is of."""
+
+    def __init__(self, teller: _Teller) -> None:
         super().__init__()
-        self.good: list[str] = []
-        self.bad: list[tuple[str, str]] = []
+        self._teller = teller
+
+    def startTest(self, test: Any) -> None:
+        super().startTest(test)
+        self._teller.begin(_name(test))
 
     def addSuccess(self, test: Any) -> None:
-        self.good.append(test.id())
+        self._teller.good(_name(test))
 
     def addSkip(self, test: Any, reason: str) -> None:
-        self.good.append(test.id())
+        # A part of a test that is skipped is named after the whole.
+        self._teller.good(f"{_name(getattr(test, 'test_case', test))}{_SKIPPED}")
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
-        self.good.append(test.id())
+        self._teller.good(_name(test))
 
     def addUnexpectedSuccess(self, test: Any) -> None:
         # The official rule looks at failures and errors only.
-        self.good.append(test.id())
+        self._teller.good(_name(test))
 
     def addFailure(self, test: Any, err: Any) -> None:
-        self.bad.append((test.id(), self._exc_info_to_string(err, test)))  # type: ignore[attr-defined]
+        self._teller.bad(_name(test), self._exc_info_to_string(err, test))  # type: ignore[attr-defined]
 
     addError = addFailure
 
@@ -78,36 +126,103 @@ class _Counted(unittest.TestResult):
             self.addFailure(subtest, err)
 
 
+def _name(test: Any) -> str:
+    """The last part of a test's name, without what would part the words of a line."""
+    return "_".join(test.id().split(".")[-1].split()) or "-"
+
+
+class _Count:
+    """The parent's count: what the child told, of that what has the word that it was given for it."""
+
+    def __init__(self, giving: int) -> None:
+        self.good: list[str] = []
+        self.bad: list[tuple[str, str]] = []
+        self.is_done = False
+        self._giving = giving
+        self._word = ""
+        self._left = b""
+        self._size = 0
+
+    def take(self, piece: bytes) -> None:
+        """Take what the child told next."""
+        self._size += len(piece)
+        *lines, self._left = (self._left + piece).split(b"\n")
+        for line in lines if self._size <= _MOST_REPORT else ():
+            self._note(line.decode(errors="replace").split(" "))
+
+    def _note(self, words: list[str]) -> None:
+        kind, name, *rest = [*words, "", ""]
+        if kind == "begin":
+            self._word = secrets.token_hex(_WORD_BYTES)
+            with contextlib.suppress(OSError):
+                os.write(self._giving, self._word.encode())
+        elif self._word and secrets.compare_digest(rest[0].encode(), self._word.encode()):
+            if kind == "good":
+                self.good.append(name)
+            elif kind == "bad" and len(self.bad) < _MOST_ISSUES:
+                self.bad.append((name, _text(rest[1])))
+            self.is_done = self.is_done or kind == "done"
+
+
+def _text(said: str) -> str:
+    try:
+        return bytes.fromhex(said).decode(errors="replace")
+    except ValueError:
+        return ""
+
+
 def main(path: str) -> None:
     """Do the job of a file, and print what came of it as one line of JSON."""
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         job = json.load(file)
     folder = tempfile.mkdtemp(prefix="answer-")
     os.chown(folder, NOBODY, NOBODY)
-    reading, writing = os.pipe()
-    token = secrets.token_hex(16)
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            _become_nobody(folder, job, writing)
-            report = _tested(job)
-        except BaseException as error:  # noqa: BLE001  as the official harness: whatever it was, it failed
-            report = (), (("ALL", f"{type(error).__name__}: {error}"),)
-        _tell(writing, token, report)
-    os.close(writing)
-    said, is_late = _wait(child, reading, float(job["seconds"]))
+    reading, telling = os.pipe()
+    given, giving = os.pipe()
+    os.set_blocking(giving, False)
+    count = _Count(giving)
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-X", "utf8", __file__, _CHILD, folder, str(telling), str(given)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(telling, given),
+        start_new_session=True,
+    )
+    for descriptor in (telling, given):
+        os.close(descriptor)
+    with contextlib.suppress(BrokenPipeError), child.stdin as stdin:  # type: ignore[union-attr]
+        told = {name: job[name] for name in ("code", "test", "limits")}
+        stdin.write(json.dumps(told).encode())
+    is_late = _wait(child.pid, reading, float(job["seconds"]), count)
     shutil.rmtree(folder, ignore_errors=True)
-    sys.stdout.write(json.dumps(_verdict(said, token, job, is_late=is_late)) + "\n")
+    sys.stdout.write(json.dumps(_verdict(count, job, is_late=is_late)) + "\n")
 
 
-def _become_nobody(folder: str, job: dict[str, Any], keep: int) -> None:
-    os.setsid()
+def _run_child(folder: str, telling: int, given: int) -> NoReturn:
+    """Run the answer with its tests, as nobody."""
+    job = json.load(sys.stdin)
+    sys.argv = [sys.argv[0]]
+    teller = _Teller(telling, given)
+    try:
+        _become_nobody(folder, job, (given, telling))
+        _test(job, teller)
+    except BaseException as error:  # noqa: BLE001  as the official harness: whatever it was, it failed
+        teller.begin("ALL")
+        teller.bad("ALL", f"{type(error).__name__}: {error}")
+    if teller.is_copy():
+        _EXIT(1)
+    teller.end()
+
+
+def _become_nobody(folder: str, job: dict[str, Any], keep: "tuple[int, int]") -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 4096)
+    low, high = min(keep), max(keep)
+    os.closerange(3, low)
+    os.closerange(low + 1, high)
+    os.closerange(high + 1, 4096)
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
@@ -133,8 +248,8 @@ def _become_nobody(folder: str, job: dict[str, Any], keep: int) -> None:
     sys.path.insert(0, "")
 
 
-def _tested(job: dict[str, Any]) -> Report:
-    """What the tests say; the answer runs in here, so that nothing of it is trusted further than needed."""
+def _test(job: dict[str, Any], teller: _Teller) -> None:
+    """Run the tests; the answer runs in here, so that nothing of it is trusted further than needed."""
     module = types.ModuleType(_MODULE)
     module.__dict__.update(
         __builtins__=builtins, __file__=f"{_MODULE}.py", __package__=None, sys=sys, os=os, environ=os.environ
@@ -142,24 +257,20 @@ def _tested(job: dict[str, Any]) -> Report:
     builtins.exit = builtins.quit = None  # type: ignore[assignment]
     # Whoever looks for the main module finds one with nothing in it.
     sys.modules["__main__"] = types.ModuleType("__main__")
-    own, before, pid = unittest.TestCase, _marks(), os.getpid()
-    get_pid, end = os.getpid, os._exit
-    result = _Counted()
+    own, before = unittest.TestCase, _marks()
     with _quiet():
         _close_figures()
         exec(compile(f"{job['code']}\n{job['test']}", f"{_MODULE}.py", "exec"), module.__dict__)  # noqa: S102
         sys.modules[_MODULE] = module
         cases = module.__dict__["TestCases"]
-        if not issubclass(cases, own):
-            return (), (("ALL", "TestCases is no TestCase of unittest"),)
         changed = _marks() != before
-        unittest.TestLoader().loadTestsFromTestCase(cases).run(result)
-    if get_pid() != pid:
-        end(1)  # A copy of this process, which the answer made: it has nothing to tell.
-    bad = [(name.split(".")[-1], text) for name, text in result.bad]
+        teller.begin("-")
+        if issubclass(cases, own):
+            unittest.TestLoader().loadTestsFromTestCase(cases).run(_Outcomes(teller))
+        else:
+            teller.bad("ALL", "TestCases is no TestCase of unittest")
     if changed or _marks() != before:
-        bad.append(("ALL", "the answer changed unittest itself"))
-    return tuple(name.split(".")[-1] for name in result.good), tuple(bad)
+        teller.bad("ALL", "the answer changed unittest itself")
 
 
 def _marks() -> list[Any]:
@@ -204,24 +315,14 @@ def _close_figures() -> None:
     pyplot.close("all")
 
 
-def _tell(writing: int, token: str, report: Report) -> None:
-    """Write a report, with nothing but methods of texts: all else the answer may have changed."""
-    good, bad = report
-    told = [
-        f"{name}:{text[-_MOST_ISSUE:].encode(errors='replace').hex()}" for name, text in bad[:_MOST_ISSUES]
-    ]
-    _WRITE(writing, f"{token} {','.join(good)} {','.join(told)}\n".encode(errors="replace"))
-    _EXIT(0)
-
-
-def _wait(child: int, reading: int, seconds: float) -> "tuple[bytes, bool]":
-    """What the child told, and whether its time was over; nothing of it is left afterwards."""
-    said, deadline, ended = b"", time.monotonic() + seconds, False
+def _wait(child: int, reading: int, seconds: float, count: _Count) -> bool:
+    """Count what the child tells; whether its time was over. Nothing of it is left afterwards."""
+    deadline, ended = time.monotonic() + seconds, False
     open_pipes = [reading]
     while time.monotonic() < deadline:
         ready = select.select(open_pipes, [], [], 0 if ended else 0.02)[0]
         piece = os.read(reading, 65536) if ready else b""
-        said = (said + piece)[:_MOST_REPORT]
+        count.take(piece)
         if ended and not piece:
             break
         if ready and not piece:
@@ -230,7 +331,7 @@ def _wait(child: int, reading: int, seconds: float) -> "tuple[bytes, bool]":
     _end_all_of_nobody()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
-    return said, not ended
+    return not ended
 
 
 def _end_all_of_nobody() -> None:
@@ -253,21 +354,21 @@ def _is_nobodys(pid: str) -> bool:
     return about.get("State", ["Z"])[0] != "Z" and about.get("Uid", ["0"])[0] == str(NOBODY)
 
 
-def _verdict(said: bytes, token: str, job: dict[str, Any], *, is_late: bool) -> dict[str, Any]:
+def _verdict(count: _Count, job: dict[str, Any], *, is_late: bool) -> dict[str, Any]:
     if is_late:
         return {"passed": False, "reason": f"not done after {job['seconds']:.0f} seconds"}
-    lines = [line for line in said.splitlines() if line.startswith(token.encode() + b" ")]
-    if len(lines) != 1:
+    if not count.is_done:
         return {"passed": False, "reason": "it ended before the tests did"}
-    _, passed, failed = lines[0].decode(errors="replace").split(" ", 2)
-    good = [name for name in passed.split(",") if name]
-    told = [each.partition(":") for each in failed.split(",") if each]
-    bad = [(name, bytes.fromhex(text).decode(errors="replace")) for name, _, text in told]
-    missed = sorted(set(job["expected"]) - set(good) - {name for name, _ in bad})
+    bad = count.bad
+    skipped = {name.removesuffix(_SKIPPED) for name in count.good if name.endswith(_SKIPPED)}
+    good = {name.removesuffix(_SKIPPED) for name in count.good}
+    missed = sorted(set(job["expected"]) - good - {name for name, _ in bad})
     if not bad and (missed or not good):
         bad = [("ALL", f"tests did not run: {', '.join(missed) or 'there is none'}")]
-    return {"passed": not bad, "good": len(good), "bad": bad}
+    return {"passed": not bad, "good": len(good - skipped), "skipped": len(skipped), "bad": bad}
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == _CHILD:
+        _run_child(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
     main(sys.argv[1])

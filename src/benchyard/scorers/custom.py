@@ -1,12 +1,12 @@
 """A bash script that was registered under a type, with parameters of its own."""
 
 from benchyard.errors import ScorerFailed
-from benchyard.models.base import Model, ShortText
+from benchyard.models.base import ShortText
 from benchyard.scorers import fields, script
-from benchyard.scorers.base import Room, Scorer, Verdict
+from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
-class CustomConfig(Model):
+class CustomConfig(GraderConfig):
     """What a `custom_scorer` is made of."""
 
     custom_scorer_type: ShortText
@@ -17,6 +17,7 @@ class CustomScorer(Scorer[CustomConfig]):
     """Runs the registered script, which prints the score as its last line."""
 
     Config = CustomConfig
+    uses_shell = True
 
     async def score(self, room: Room) -> Verdict:
         wanted = self.config.custom_scorer_type
@@ -24,6 +25,7 @@ class CustomScorer(Scorer[CustomConfig]):
         if text is None:
             raise ScorerFailed(
                 f"no scorer of type {wanted!r} is registered; register its bash script with "
-                "POST /v1/scenarios/scorers"
+                "POST /v1/scenarios/scorers",
+                cause="scorer",
             )
         return await script.printed(room, text, self.context, self.config.scorer_params)

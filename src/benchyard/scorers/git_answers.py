@@ -4,13 +4,13 @@ The `.git` that commands work with is the image's own (`answer_excludes` sees to
 done to hooks, configuration or history of the devbox counts or runs. Configuration comes from `ALONE` only.
 """
 
-import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import score
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, How, Ran, Room
+from benchyard.workers.workers import Call
 
 MOST_PATCH_BYTES = 32 * 1024**2
 MOST_PATHS_BYTES = 4 * 1024**2
@@ -37,6 +37,7 @@ ALONE = {
 }
 """Git as it comes, whatever an image or a home says."""
 DIFF = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
+_CHANGED_PATHS = "benchyard.scorers.parsers:changed_paths"
 _WORK = "/run/benchyard-git"
 _SETUP_NAMES = frozenset(
     (
@@ -102,17 +103,14 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
     return (await _sure(room, *DIFF, *trees, most=MOST_PATCH_BYTES)).stdout
 
 
-async def changed_paths(room: Room, patch_file: str) -> list[str]:
-    """The paths that a patch changes."""
+async def changed_paths(
+    room: Room, patch_file: str, tests: Iterable[str], call: Call
+) -> tuple[int, list[str]]:
+    """How many paths a patch changes; those by which tests are set up, and the tests that are graded."""
     listed = await run(room, ("git", "apply", "--numstat", "-z", patch_file), most=MOST_PATHS_BYTES)
-    rows = listed.stdout.decode(errors="replace").split("\0")
-    return [row.split("\t", 2)[2] for row in rows if row.count("\t") >= 2]
-
-
-def flagged(paths: Iterable[str], tests: Iterable[str]) -> list[str]:
-    """Of changed paths, those by which tests are set up, and the tests that are graded themselves."""
-    own = set(tests)
-    return [path for path in paths if path in own or posixpath.basename(path) in _SETUP_NAMES]
+    wanted = {"flagged": list(tests), "flagged_names": list(_SETUP_NAMES)}
+    found = await call(_CHANGED_PATHS, listed.stdout, wanted)
+    return found["total"], found["flagged"]
 
 
 async def run(

@@ -1,7 +1,6 @@
 """Tests of a task in Harbor's form: a script that leaves its rewards in a folder."""
 
 import asyncio
-import json
 import posixpath
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,13 +12,14 @@ from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.attachments import unpacked
 from benchyard.models.base import Model
 from benchyard.models.scenarios import AttachmentName, LongText
-from benchyard.scorers import rewards, score, verifier_kit
+from benchyard.scorers import reports, rewards, score, verifier_kit
 from benchyard.scorers.base import How, Room, Scorer, Verdict
 
 TESTS = "/tests"
 LOGS = "/logs/verifier"
 _SCRIPT = f"{TESTS}/test.sh"
 _PROGRAM = 0o755
+_SUMMARY = "benchyard.scorers.parsers:report_summary"
 _MOST_REPORT_BYTES = 4 * 1024**2
 
 
@@ -35,6 +35,8 @@ class HarborConfig(Model):
     env: dict[str, str] = Field(default_factory=dict)
     reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """The reward that is the score, where there are several and none is called `reward`."""
+    report_tests: Annotated[int, Field(gt=0)] | None = None
+    """How many tests the runner's report must tell of, where the script has it leave one."""
 
 
 class HarborScorer(Scorer[HarborConfig]):
@@ -68,8 +70,16 @@ class HarborScorer(Scorer[HarborConfig]):
             main = rewards.main(found, self.config.reward)
         except ScorerFailed as error:
             raise ScorerFailed(error.message, output=said) from error
-        facts = {**verifier_kit.facts(self._made), **await _report(room)}
-        return Verdict(main, said, facts, found)
+        facts = {**verifier_kit.facts(self._made), **await self._report(room)}
+        return await self._checked(room, Verdict(main, said, facts, found))
+
+    async def _checked(self, room: Room, verdict: Verdict) -> Verdict:
+        """The verdict in view of the runner's report, where the script has it leave one."""
+        place = reports.place_of(self.config.script or "")
+        if place is None:
+            return verdict
+        reason = await reports.flaw(room, place, self.context.call, wanted=self.config.report_tests)
+        return reports.judged(verdict, reason, official=self.context.official)
 
     async def _put_tests(self, room: Room) -> None:
         if self.config.tests is None:
@@ -84,13 +94,12 @@ class HarborScorer(Scorer[HarborConfig]):
             path = posixpath.join(TESTS, name)
             await room.put(path, file.content, mode=_PROGRAM if path == _SCRIPT else file.mode)
 
-
-async def _report(room: Room) -> dict[str, str]:
-    """What the tests counted, where they left a report that can be read."""
-    try:
-        content = await room.fetch(f"{LOGS}/ctrf.json", _MOST_REPORT_BYTES)
-        summary = json.loads(content or b"{}")["results"]["summary"]
-        return {name: str(int(summary[name])) for name in ("tests", "passed", "failed") if name in summary}
-    except (ScorerFailed, ValueError, LookupError, TypeError, RecursionError, OverflowError):
-        # It is only told for people: the score does not come from it.
-        return {}
+    async def _report(self, room: Room) -> dict[str, str]:
+        """What the tests counted, where they left a report that can be read."""
+        try:
+            content = await room.fetch(f"{LOGS}/ctrf.json", _MOST_REPORT_BYTES)
+            summary = await self.context.call(_SUMMARY, content) if content else {}
+        except ScorerFailed:
+            # It is only told for people: the score does not come from it.
+            return {}
+        return {name: str(count) for name, count in summary.items()}

@@ -138,9 +138,7 @@ def _fit(path: Path, targets: tuple[str, str], *, is_beside_python: bool) -> Non
     if is_beside_python and first.startswith(b"#!") and b"python" in first:
         programs.put(path, f"#!{own}/bin/python3\n".encode() + path.read_bytes()[len(first) :])
     elif first.startswith(elf.MAGIC):
-        content = path.read_bytes()
+        path.chmod(0o755)
         # A file that is no program although it begins like one is nobody's to load.
         with contextlib.suppress(ValueError, struct.error):
-            is_program = elf.is_elf(content) and elf.loader(content) is not None
-            fitted = programs.own_program(content, base) if is_program else elf.with_own_paths(content)
-            programs.put(path, fitted)
+            elf.fit_file(path, f"{base}/{programs.LOADER}")

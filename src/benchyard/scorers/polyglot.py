@@ -1,8 +1,10 @@
-"""An exercise of Aider's Polyglot benchmark: its own tests over the files that were to be changed."""
+"""An exercise of Aider's Polyglot benchmark: its own tests over the sources that were left in its folder."""
 
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -14,18 +16,37 @@ from benchyard.models.attachments import PackedFile, unpacked
 from benchyard.models.base import Model
 from benchyard.scorers import fields, polyglot_languages, score
 from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
-from benchyard.scorers.polyglot_languages.base import Language
+from benchyard.scorers.polyglot_languages.base import PRUNED_ANYWHERE, PRUNED_AT_THE_TOP, Language
 
 ATTACHMENT = "exercise"
 TIMED_OUT = "Tests timed out!"
 _PLACE = "/tmp/polyglot"  # noqa: S108  it is the room's, made anew
 _HOME = f"{_PLACE}/.home"
 _NOBODY = "65534"
-_MOST_FILE_BYTES = 4 * 1024**2
+MOST_FILES = 500
+MOST_BYTES = 16 * 1024**2
+"""Of all files of an answer together: more earns nothing."""
+_MOST_LISTED_BYTES = 1024**2
+_MOST_TOLD = 20
+_NOT_SHOWN = re.compile(r"[^ -~]")
 _MOST_OUTPUT = 1024**2
 _NOT_FOUND = 127
+_SAYS = "benchyard.scorers.parsers:says"
 _TIMES = re.compile(r"\bin \d+\.\d+s\b")
 _LOOK = 'for each; do command -v "$each" > /dev/null || { echo "$each"; exit 1; }; done'
+
+
+_THERE = 'cd -- "$1" 2> /dev/null || exit 0; shift; exec "$@"'
+"""A folder that was removed has no files."""
+FIND = (
+    "find",
+    *(".", "-mindepth", "1", "("),
+    *" -o ".join(
+        [f"-name {name}" for name in PRUNED_ANYWHERE] + [f"-path ./{name}" for name in PRUNED_AT_THE_TOP]
+    ).split(),
+    *(")", "-prune"),
+)
+"""The files of an answer, up to what is done with each: what tools made is told by its folder's name."""
 
 
 def languages() -> list[str]:
@@ -59,14 +80,30 @@ class PolyglotConfig(Model):
     """The folder that tests run in has its name: CMake makes names of files from it."""
     solution: list[Inner] = Field(min_length=1, max_length=100)
     """The files that were to be changed, from the working directory."""
+    tests: list[Inner] = Field(default=[], max_length=500)
+    """Files of the exercise that an answer never replaces, beside those that its language knows."""
     tools: Literal["image", "server"] = "image"
     """Whose compilers and test runners: the image's, or those that the server can bring."""
 
 
-class PolyglotScorer(Scorer[PolyglotConfig]):
-    """1.0 if the tests pass; they come from the scenario, and of the devbox only the solution's files.
+class TooLarge(Exception):
+    """An answer that is larger than any solution is."""
 
-    Tests that are not done when the scorer's time is over have failed: that is the official rule.
+
+@dataclass(frozen=True)
+class Answer:
+    """What is graded, and the files of the folder that are not."""
+
+    files: Mapping[str, bytes]
+    left_out: tuple[str, ...] = ()
+
+
+class PolyglotScorer(Scorer[PolyglotConfig]):
+    """1.0 if the tests pass; they come from the scenario, and of the devbox only sources of its language.
+
+    The official harness keeps every file that was made and puts the tests back. Here nothing of what the
+    tools take for their settings is kept either, nor other tests. Tests that are not done when the scorer's
+    time is over have failed: that is the official rule.
     """
 
     Config = PolyglotConfig
@@ -85,14 +122,17 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         files = dict(unpacked(await self.context.attached(ATTACHMENT)))
         folder = f"{_PLACE}/{self.config.exercise}"
         await self._check_programs(room)
-        await self._lay_out(room, folder, files)
+        try:
+            answer = await self._answer(room, files)
+        except TooLarge as error:
+            return Verdict(0.0, str(error), self._facts(()))
+        await self._lay_out(room, folder, files, answer)
         ran = await self._test(room, folder)
-        return self._judged(ran, folder)
+        return await self._judged(ran, folder, answer, files)
 
     async def _check_programs(self, room: Room) -> None:
-        if self._tools.kits:
-            return
-        ran = await room.run(("/bin/sh", "-c", _LOOK, "sh", *self._language.programs), How(cwd="/"))
+        needed = ("find", *(() if self._tools.kits else self._language.programs))
+        ran = await room.run(("/bin/sh", "-c", _LOOK, "sh", *needed), How(cwd="/"))
         if ran.exit_status:
             missing = ran.stdout.decode(errors="replace").strip()[:100] or "/bin/sh"
             raise score.failed(
@@ -101,19 +141,59 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
                 ran,
             )
 
-    async def _lay_out(self, room: Room, folder: str, files: dict[str, PackedFile]) -> None:
-        """A pristine exercise, with what was answered in its place."""
-        answers = {path: await room.fetch(path, _MOST_FILE_BYTES) for path in self.config.solution}
+    async def _answer(self, room: Room, files: Mapping[str, PackedFile]) -> Answer:
+        """The sources in the working directory; raises TooLarge."""
+        told = ("-printf", "%y %s %P\\0")
+        find = (*FIND, *told, "-o", "!", "-type", "d", *told)
+        how = How(cwd="/", user="root", most_output=_MOST_LISTED_BYTES)
+        ran = await room.run(("/bin/sh", "-c", _THERE, "sh", room.working_directory, *find), how)
+        if ran.timed_out or ran.exit_status:
+            raise score.failed("the files of the answer could not be listed", ran)
+        if len(ran.stdout) >= _MOST_LISTED_BYTES:
+            raise TooLarge("the answer has more files than any solution has")
+        chosen: dict[str, int] = {}
+        left_out = []
+        for kind, size, path in _listed(ran.stdout):
+            if kind == "f" and self._is_taken(path):
+                chosen[path] = size
+            elif not await self._is_untouched(room, path, size, files):
+                left_out.append(f"{path}/" if kind == "d" else path)
+        if len(chosen) > MOST_FILES or sum(chosen.values()) > MOST_BYTES:
+            raise TooLarge(
+                f"the answer has more than {MOST_FILES} source files or {MOST_BYTES} bytes of them"
+            )
+        fetched = {path: await room.fetch(path, MOST_BYTES) for path in sorted(chosen)}
+        return Answer(
+            {path: content for path, content in fetched.items() if content is not None},
+            tuple(sorted(left_out)),
+        )
+
+    def _is_taken(self, path: str) -> bool:
+        if path in self.config.solution:
+            return True
+        return path not in self.config.tests and bool(re.fullmatch(self._language.taken, path))
+
+    async def _is_untouched(self, room: Room, path: str, size: int, files: Mapping[str, PackedFile]) -> bool:
+        """Whether it is a file of the exercise as the devbox had it at the start."""
+        return (
+            path in files
+            and len(files[path].content) == size <= MOST_BYTES
+            and (await room.fetch(path, MOST_BYTES) == files[path].content)
+        )
+
+    async def _lay_out(
+        self, room: Room, folder: str, files: Mapping[str, PackedFile], answer: Answer
+    ) -> None:
+        """Make a pristine exercise, with what was answered in its place."""
         await room.clear(_PLACE)
         for made in (folder, _HOME):
             await room.clear(made, _NOBODY)
         for path, file in files.items():
-            if path not in answers:
+            if path not in answer.files and path not in self.config.solution:
                 content = self._language.prepared(path, file.content)
                 await room.put(f"{folder}/{path}", content, mode=file.mode)
-        for path, answer in answers.items():
-            if answer is not None:
-                await room.put(f"{folder}/{path}", answer)
+        for path, content in answer.files.items():
+            await room.put(f"{folder}/{path}", content)
 
     async def _test(self, room: Room, folder: str) -> Ran:
         script = f"exec 2>&1\n{self._language.command}\n"
@@ -121,19 +201,54 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         how = How(env=environment, cwd=folder, user=_NOBODY, most_output=_MOST_OUTPUT)
         return await room.run(("/bin/sh", "-c", script), how)
 
-    def _judged(self, ran: Ran, folder: str) -> Verdict:
+    def _facts(self, left_out: Sequence[str]) -> dict[str, str]:
         facts = {"language": self.config.language, "tools": self.config.tools}
         if self._tools.substitutes:
             facts["substitutes"] = "; ".join(self._tools.substitutes)
+        if left_out:
+            shown = [_NOT_SHOWN.sub("?", path[:200]) for path in left_out[:_MOST_TOLD]]
+            more = len(left_out) - len(shown)
+            facts["left_out"] = ", ".join([*shown, *([f"and {more} more"] if more else [])])
+        return facts
+
+    async def _judged(
+        self, ran: Ran, folder: str, answer: Answer, files: Mapping[str, PackedFile]
+    ) -> Verdict:
+        facts = self._facts(answer.left_out)
         if ran.timed_out:
             return Verdict(0.0, TIMED_OUT, facts)
         output = tidied(score.output(ran), folder, self.config.exercise)
         if ran.exit_status == _NOT_FOUND:
             raise ScorerFailed(f"tests in {self.config.language} cannot run in this room", output=output)
-        ended = bool(self._language.passed.search(ran.stdout))
+        ended = await self.context.call(
+            _SAYS, ran.stdout, {"pattern": self._language.passed.pattern.decode()}
+        )
         if ran.exit_status == 0 and not ended:
             facts["suspicious"] = "the tests exited with 0 and did not say that they passed"
-        return Verdict(1.0 if ran.exit_status == 0 and ended else 0.0, output, facts)
+        passed = ran.exit_status == 0 and ended
+        suspect = None
+        if passed and not self._language.is_complete(ran.stdout):
+            suspect = "the tests are told as passed, and their runner did not print that it ran them"
+        if skipped := self._skipped(ran):
+            facts["skipped"] = str(skipped)
+            asked = sum(
+                files[path].content.lower().count(b"skip") for path in self.config.tests if path in files
+            )
+            if skipped > asked:
+                suspect = f"{skipped} of the tests were skipped, which they do not ask for"
+        return Verdict(1.0 if passed else 0.0, output, facts, suspect=suspect)
+
+    def _skipped(self, ran: Ran) -> int:
+        pattern = self._language.skipped
+        return sum(int(found[1]) for found in pattern.finditer(ran.stdout)) if pattern else 0
+
+
+def _listed(stdout: bytes) -> Iterator[tuple[str, int, str]]:
+    """Kind, size and path of everything that was found, in whatever form its name has."""
+    for each in stdout.split(b"\0"):
+        if each:
+            kind, size, path = each.decode(errors="backslashreplace").split(" ", 2)
+            yield kind, int(size), path
 
 
 def tidied(output: str, folder: str, exercise: str) -> str:

@@ -28,7 +28,7 @@ ALONE = {"LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "LD_AUDIT": ""}
 
 _CACHE = "c"
 _LIBRARIES = "libraries"
-_LISTED = re.compile(r"^\s*(\S+) => (/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_LISTED = re.compile(r"^[^\S\n]*(\S+) => (/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _LIST_SECONDS = 60
 
 
@@ -75,20 +75,31 @@ def write(folder: Path, shown_at: str, parts: Contents) -> None:
     more = _more(found, parts.libraries)
     found = _loaded(loader, more.values()) | more | found
     found.pop(loader.name, None)
-    (folder / _LIBRARIES).mkdir()
-    for name, source in found.items():
-        put(folder / _LIBRARIES / name, elf.closed_library(source.resolve().read_bytes()))
-    for place, content in contents.items():
-        put(folder / place, own_program(content, shown_at))
-    content = loader.resolve().read_bytes()
-    paths = {name: f"{shown_at}/{_LIBRARIES}/{name}" for name in found}
+    libraries = {name: source.resolve().read_bytes() for name, source in found.items()}
     try:
-        put(folder / LOADER, elf.closed_loader(content, f"{shown_at}/{_CACHE}"))
-        put(folder / _CACHE, elf.cache(paths, elf.machine(content)))
+        write_contents(folder, shown_at, contents, libraries, loader.resolve().read_bytes())
     except ValueError as error:
         raise ScorerFailed(
             f"this scorer needs a server with the GNU C library, on x86-64 or aarch64: {loader}: {error}"
         ) from error
+
+
+def write_contents(
+    folder: Path,
+    shown_at: str,
+    programs: Mapping[str, bytes],
+    libraries: Mapping[str, bytes],
+    loader: bytes,
+) -> None:
+    """Write programs by place and libraries by name; raises ValueError where the C library is not GNU's."""
+    paths = {name: f"{shown_at}/{_LIBRARIES}/{name}" for name in libraries}
+    put(folder / LOADER, elf.closed_loader(loader, f"{shown_at}/{_CACHE}"))
+    put(folder / _CACHE, elf.cache(paths, elf.machine(loader)))
+    (folder / _LIBRARIES).mkdir()
+    for name, content in libraries.items():
+        put(folder / _LIBRARIES / name, elf.closed_library(content))
+    for place, content in programs.items():
+        put(folder / place, own_program(content, shown_at))
 
 
 def own_program(content: bytes, shown_at: str) -> bytes:

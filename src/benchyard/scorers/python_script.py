@@ -5,14 +5,14 @@ from pydantic import field_validator
 
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.base import Model, ShortText
+from benchyard.models.base import ShortText
 from benchyard.scorers import context, fields, packages, python_kit, pythons, requirements, score
-from benchyard.scorers.base import Context, How, Room, Scorer, Verdict
+from benchyard.scorers.base import Context, GraderConfig, How, Room, Scorer, Verdict
 
 _MOST_FACT = 4000
 
 
-class PythonScriptConfig(Model):
+class PythonScriptConfig(GraderConfig):
     """What a `python_script_scorer` is made of."""
 
     python_script: fields.Script

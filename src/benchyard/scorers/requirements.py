@@ -19,7 +19,7 @@ MOST_BYTES = 64 * 1024
 
 _HEADER = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 """As PEP 723 has it."""
-_COMMENT = re.compile(r"(^|\s+)#.*$")
+_COMMENT = re.compile(r"(^|(?<!\s)\s+)#.*$")
 _HASH = re.compile(r"\s--hash[= ](\S+)")
 _HASH_VALUE = re.compile(r"[a-z0-9]+:[0-9a-f]+")
 _ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")

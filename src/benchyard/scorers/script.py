@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchyard.errors import ScorerFailed
-from benchyard.scorers import context, score
+from benchyard.scorers import context, score, start_tools
 from benchyard.scorers.base import Context, How, Ran, Room, Verdict
 
 BASH = "/bin/bash"
@@ -19,6 +19,10 @@ async def run(
     """Run a script in the working directory; how it ended, and what is worth recording of how it was run."""
     environment = await context.environment(room, about, params)
     path = await room.keep("scorer.sh", text.encode())
+    if room.tools is not None:
+        own = {**environment, "BASH_ENV": f"{room.tools}/{start_tools.ENVIRONMENT}"}
+        shell = f"{room.tools}/{start_tools.SHELL}"
+        return await room.run((shell, *_COMMANDS[BASH][1:], path), How(env=own)), {"shell": "the start's own"}
     ran = await room.run((*_COMMANDS[BASH], path), How(env=environment))
     if await _exists(room, BASH, ran):
         return ran, {}

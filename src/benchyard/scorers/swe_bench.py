@@ -1,5 +1,6 @@
 """SWE-bench: the answer's patch on a pristine checkout, the official script, graded by `swebench`."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -11,8 +12,10 @@ from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchTests
 from benchyard.scorers import git_answers, patch_chain, score, swebench_grading
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, Context, How, Ran, Room, Scorer, Verdict
+from benchyard.workers.workers import Call
 
 _MOST_LOG_BYTES = 64 * 1024**2
+_NOT_FOUND = 127
 _SHOWN_TESTS = 50
 _MOST_FACT = 4000
 _RUN = 'exec /bin/bash "$0" 2>&1'
@@ -40,7 +43,7 @@ class Answer:
             rewards = {"resolved": float(grade.is_resolved)}
             rewards |= {"fail_to_pass": grade.fail_to_pass, "pass_to_pass": grade.pass_to_pass}
             shown = grade.failed[:_SHOWN_TESTS]
-            more = len(grade.failed) - len(shown)
+            more = len(grade.failed) - len(shown) + grade.more_failed
             self.told += [f"not passed: {name}" for name in shown] + [f"... and {more} more"] * bool(more)
         head = "\n".join([f"resolved: {'yes' if rewards['resolved'] else 'no'}", *self.told]) + "\n"
         head = head.encode(errors="replace")[: MOST_OUTPUT_BYTES // 2].decode(errors="replace")
@@ -83,20 +86,20 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
             answer.facts["tests"] = why
             answer.told.append(f"the tests {why}")
             return answer.verdict(ran=ran)
-        grade = await swebench_grading.grade(tests.spec, swebench_grading.log(ran.stdout, ran.exit_status))
+        grade = await swebench_grading.grade(tests.spec, ran.stdout, ran.exit_status, self.context.call)
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         if not grade.has_results:
             answer.told.append("the log has no results that can be believed")
         if grade.reason:
             answer.facts["environment"] = grade.reason
-        return answer.verdict(grade, ran)
+        verdict = answer.verdict(grade, ran)
+        require_results(verdict, ran, has_results=grade.has_results and grade.has_tests)
+        return verdict
 
     async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
-            files = dict(unpacked(await self.context.attached(ATTACHMENT)))
-            script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
-            return script, SweBenchTests.model_validate_json(files[SPEC].content)
+            return await asyncio.to_thread(_read, await self.context.attached(ATTACHMENT))
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
             raise ScorerFailed(
                 f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
@@ -104,12 +107,21 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
 
     async def _applied(self, room: Room, answer: Answer, tests: SweBenchTests) -> str:
         path = await room.keep("patch.diff", answer.patch)
-        await flag(room, answer, path, tests.test_files)
+        await flag(room, answer, path, tests.test_files, self.context.call)
         way, tried = await patch_chain.apply(room, path)
         answer.facts["applied"] = way or "failed"
         if not way:
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
         return way
+
+
+def require_results(verdict: Verdict, ran: Ran, *, has_results: bool) -> None:
+    """Raise ScorerFailed where no test ran: the answer may have done that, or the environment."""
+    is_missing = ran.exit_status == _NOT_FOUND and not verdict.score
+    if is_missing or not has_results:
+        why = "the test command was not found" if is_missing else "the tests gave no result"
+        told = f"{why} (exit status {ran.exit_status})"
+        raise ScorerFailed(told, output=verdict.output, facts=verdict.facts, rewards=verdict.rewards)
 
 
 async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
@@ -129,11 +141,18 @@ async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
     return answer
 
 
-async def flag(room: Room, answer: Answer, patch_file: str, tests: list[str]) -> None:
+def _read(archive: bytes) -> tuple[str, SweBenchTests]:
+    """The script of an attachment, and what grades the item (blocks)."""
+    files = dict(unpacked(archive))
+    script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
+    return script, SweBenchTests.model_validate_json(files[SPEC].content)
+
+
+async def flag(room: Room, answer: Answer, patch_file: str, tests: list[str], call: Call) -> None:
     """Note which changes of an answer are to how tests are set up, or to the tests that grade it."""
-    paths = await git_answers.changed_paths(room, patch_file)
-    answer.facts["files_changed"] = str(len(paths))
-    if odd := git_answers.flagged(paths, tests):
+    total, odd = await git_answers.changed_paths(room, patch_file, tests, call)
+    answer.facts["files_changed"] = str(total)
+    if odd:
         answer.facts["flagged"] = ", ".join(odd)
         answer.told += [f"flagged: {path} is changed" for path in odd[:_SHOWN_TESTS]]
 

@@ -1,5 +1,6 @@
 """SWE-Bench Pro: the answer's patch on a pristine checkout, the item's own script and parser."""
 
+import asyncio
 import re
 import shlex
 
@@ -12,12 +13,16 @@ from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
 from benchyard.scorers import git_answers, python_kit, pythons, score, swe_pro_results
 from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
-from benchyard.scorers.swe_bench import Answer, drawn_answer, flag
+from benchyard.scorers.swe_bench import Answer, drawn_answer, flag, require_results
 from benchyard.scorers.swebench_grading import Grade
+from benchyard.workers.workers import Limits
 
 _MOST_LOG_BYTES = 64 * 1024**2
 _MOST_RESULT_BYTES = 32 * 1024**2
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\b")
+_TEXT = "benchyard.scorers.swe_pro_results:text_of"
+_GRADED = "benchyard.scorers.swe_pro_results:graded"
+_PATCH_LIMITS = Limits(output_bytes=git_answers.MOST_PATCH_BYTES)
 _PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
 """The result goes out by what the host keeps, not by a file that tests could have written."""
 
@@ -60,16 +65,17 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
             answer.facts["tests"] = "timed out"
             answer.told.append("the tests timed out")
             return answer.verdict(ran=ran)
-        passed = await self._parsed(room, files[PARSER], ran)
-        answer.facts["tests"] = "no result" if passed is None else "graded"
+        parsed = await self._parsed(room, files[PARSER], ran)
+        grade = await self._grade(spec, parsed)
+        answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
-        return answer.verdict(_grade(spec, passed), ran)
+        verdict = answer.verdict(grade, ran)
+        require_results(verdict, ran, has_results=grade.has_results)
+        return verdict
 
     async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
-            packed = dict(unpacked(await self.context.attached(ATTACHMENT)))
-            files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
-            return files, SweBenchProTests.model_validate_json(packed[SPEC].content)
+            return await asyncio.to_thread(_read, await self.context.attached(ATTACHMENT))
         except (UsageError, KeyError, ValidationError) as error:
             raise ScorerFailed(
                 f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
@@ -77,18 +83,18 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
 
     async def _applied(self, room: Room, answer: Answer, spec: SweBenchProTests) -> None:
         """Apply the text parts of the patch; as in the official harness, tests run either way."""
-        text = swe_pro_results.without_binary(answer.patch)
+        text: bytes = await self.context.call(_TEXT, answer.patch, limits=_PATCH_LIMITS)
         if text != answer.patch:
             answer.facts["binary_parts"] = "left out"
         path = await room.keep("patch.diff", text)
-        await flag(room, answer, path, spec.test_files)
+        await flag(room, answer, path, spec.test_files, self.context.call)
         tried = await git_answers.run(room, ("git", "apply", "-v", path))
         answer.facts["applied"] = "git apply -v" if tried.exit_status == 0 else "failed"
         if tried.exit_status != 0:
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
 
-    async def _parsed(self, room: Room, parser: bytes, ran: Ran) -> set[str] | None:
-        """The names of tests that passed; None where the parser found no results."""
+    async def _parsed(self, room: Room, parser: bytes, ran: Ran) -> Ran:
+        """What the item's parser makes of the output of its tests."""
         paths = [
             await room.keep(name, content)
             for name, content in (
@@ -102,7 +108,23 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         )
         program = python_kit.program(self._python)
         argv = ("/bin/bash", "--noprofile", "--norc", "-c", _PARSE, program, *paths)
-        return _passed(await room.run(argv, how))
+        return await room.run(argv, how)
+
+    async def _grade(self, spec: SweBenchProTests, parsed: Ran) -> Grade:
+        """What the results that a parser printed come to."""
+        plain = {"fail_to_pass": spec.fail_to_pass, "pass_to_pass": spec.pass_to_pass}
+        # An empty text is no result either.
+        printed = b"" if parsed.exit_status != 0 or parsed.truncated else parsed.stdout
+        found = await self.context.call(_GRADED, printed, {"spec": plain})
+        rewards = found["rewards"] if found else swe_pro_results.rewards(plain, None)
+        return Grade(
+            is_resolved=bool(rewards["resolved"]),
+            has_results=found is not None,
+            fail_to_pass=rewards["fail_to_pass"],
+            pass_to_pass=rewards["pass_to_pass"],
+            failed=tuple(found["missing"] if found else swe_pro_results.missing(plain, ())),
+            more_failed=found["more"] if found else 0,
+        )
 
 
 async def _prepared(room: Room, commit: str) -> None:
@@ -153,19 +175,8 @@ def _export(line: str) -> str:
     return f"export {rest}"
 
 
-def _passed(ran: Ran) -> set[str] | None:
-    if ran.exit_status != 0 or ran.truncated or not ran.stdout.strip():
-        return None
-    return swe_pro_results.passed(ran.stdout)
-
-
-def _grade(spec: SweBenchProTests, passed: set[str] | None) -> Grade:
-    plain = spec.model_dump()
-    rewards = swe_pro_results.rewards(plain, passed)
-    return Grade(
-        is_resolved=bool(rewards["resolved"]),
-        has_results=passed is not None,
-        fail_to_pass=rewards["fail_to_pass"],
-        pass_to_pass=rewards["pass_to_pass"],
-        failed=tuple(swe_pro_results.missing(plain, passed or ())),
-    )
+def _read(archive: bytes) -> tuple[dict[str, bytes], SweBenchProTests]:
+    """The files of an attachment, and what grades the item (blocks)."""
+    packed = dict(unpacked(archive))
+    files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
+    return files, SweBenchProTests.model_validate_json(packed[SPEC].content)

@@ -9,9 +9,11 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _PASSED = "PASSED"
+_MOST_MISSING = 100
+_MOST_NAME = 300
 _SECTION = re.compile(rb"(?=^diff --git )", re.MULTILINE)
 _BINARY = re.compile(rb"^(Binary files .* differ|GIT binary patch)$", re.MULTILINE)
 
@@ -25,9 +27,24 @@ def passed(result: bytes) -> "set[str] | None":
     """The names of tests that passed, as a parser wrote them; None where it found no results."""
     try:
         tests = json.loads(result)["tests"]
-        return {str(test["name"]) for test in tests if test["status"] == _PASSED}
+        return {str(test["name"]) for test in tests if test["status"] == _PASSED} if tests else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def graded(content: BinaryIO, spec: Mapping[str, Any]) -> "dict[str, Any] | None":
+    """The rewards of what a parser wrote, and names of what is missing; None where it found no results."""
+    found = passed(content.read())
+    if found is None:
+        return None
+    lacking = missing(spec, found)
+    shown = [name[:_MOST_NAME] for name in lacking[:_MOST_MISSING]]
+    return {"rewards": rewards(spec, found), "missing": shown, "more": len(lacking) - len(shown)}
+
+
+def text_of(content: BinaryIO) -> bytes:
+    """A patch without its binary parts, for workers."""
+    return without_binary(content.read())
 
 
 def missing(spec: Mapping[str, Any], found: Collection[str]) -> list[str]:

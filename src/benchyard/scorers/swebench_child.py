@@ -10,14 +10,18 @@ entered without that, in this process only, where nobody else can mind.
 import importlib
 import importlib.util
 import json
+import os
 import resource
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _PACKAGE = "swebench"
 _HEAVY = "swebench.harness"
+_EXIT_CODE = ">>>>> Test Exit Code"
+_MOST_FAILED = 100
+_MOST_NAME = 300
 _MEMORY_BYTES = 4 * 1024**3
 
 
@@ -31,6 +35,30 @@ def main(spec_file: str, log_file: str, what: str = "report") -> None:
     print(json.dumps(found))  # noqa: T201  it is what this program is for
 
 
+def graded(content: BinaryIO, spec: dict[str, Any], exit_status: int) -> dict[str, Any]:
+    """What a log comes to, with the status that the host saw in the place of any that was printed."""
+    text = content.read().decode(errors="replace").replace(_EXIT_CODE, ">>>>> Printed Exit Code")
+    with os.fdopen(os.memfd_create("log"), "wb") as log:
+        log.write(f"{text}\n{_EXIT_CODE}: {exit_status}\n".encode(errors="replace"))
+        log.flush()
+        del text
+        found = report(spec, f"/proc/self/fd/{log.fileno()}")
+    status = found.get("tests_status") or {}
+    kinds = ("FAIL_TO_PASS", "PASS_TO_PASS")
+    failed = [str(name) for kind in kinds for name in status.get(kind, {}).get("failure", [])]
+    shown = [name[:_MOST_NAME] for name in failed[:_MOST_FAILED]]
+    return {
+        "is_resolved": found["resolved"] is True,
+        "has_results": bool(status),
+        "fail_to_pass": float(found.get("fail_to_pass", 0.0)),
+        "pass_to_pass": float(found.get("pass_to_pass", 0.0)),
+        "failed": shown,
+        "more_failed": len(failed) - len(shown),
+        "has_tests": found.get("tests_named", 1) > 0,
+        "reason": str(found.get("infra_failure_reason", ""))[:_MOST_NAME],
+    }
+
+
 def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
     """What the package says of a log: `resolved`, the tests that passed and failed, and the two fractions."""
     _enter()
@@ -40,6 +68,8 @@ def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
     # What the patch is does not matter here, only that there is one.
     prediction = {"instance_id": instance, "model_patch": "applied", "model_name_or_path": "answer"}
     found: dict[str, Any] = grading.get_eval_report(test_spec, prediction, log_file, True)[instance]
+    text = Path(log_file).read_text(encoding="utf-8", errors="replace")
+    found["tests_named"] = len(grading.PARSER_REGISTRY[spec["log_parser"]](text, test_spec))
     if "tests_status" in found:
         found["fail_to_pass"] = grading.compute_fail_to_pass(found["tests_status"])
         found["pass_to_pass"] = grading.compute_pass_to_pass(found["tests_status"])

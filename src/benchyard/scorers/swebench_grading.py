@@ -1,23 +1,17 @@
-"""Grading by the `swebench` package, an extra: in a process of its own, bounded in time and memory."""
+"""Grading by the `swebench` package, an extra: in a worker, bounded in time and memory."""
 
-import asyncio
 import importlib.metadata
-import json
-import sys
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from benchyard.errors import ScorerFailed
+from benchyard.errors import ScorerFailed, WorkerFailed
 from benchyard.models.swe_bench import SweBenchSpec
-from benchyard.scorers import swebench_child
+from benchyard.workers.workers import Call, Limits
 
 START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
 EXIT_CODE = ">>>>> Test Exit Code"
-_SECONDS = 300
-_SHOWN = 300
+_GRADED = "benchyard.scorers.swebench_child:graded"
+_LIMITS = Limits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=512 * 1024**2)
 
 
 @dataclass(frozen=True)
@@ -30,13 +24,12 @@ class Grade:
     fail_to_pass: float = 0.0
     pass_to_pass: float = 0.0
     failed: tuple[str, ...] = field(default=())
-    """Tests that should have passed."""
+    """Tests that should have passed: the first of them."""
+    more_failed: int = 0
+    has_tests: bool = True
+    """Whether the log names any test at all."""
     reason: str = ""
     """What the package takes for a fault of the environment."""
-
-
-class _TooMuch(Exception):
-    """A log that takes too much to be graded, which is the doing of who wrote it."""
 
 
 def version() -> str:
@@ -59,58 +52,14 @@ def script(text: str) -> str:
     raise ScorerFailed(f"the evaluation script has no line with {END!r}; import the scenario again")
 
 
-def log(output: bytes, exit_status: int) -> str:
-    """The log of a script, with the status that the host saw in the place of any that was printed."""
-    text = output.decode(errors="replace").replace(EXIT_CODE, ">>>>> Printed Exit Code")
-    return f"{text}\n{EXIT_CODE}: {exit_status}\n"
-
-
-async def grade(spec: SweBenchSpec, text: str) -> Grade:
-    """Grade a log; raises ScorerFailed where the package cannot."""
-    with tempfile.TemporaryDirectory(prefix="benchyard-swebench-") as name:
-        files = Path(name) / "spec.json", Path(name) / "log.txt"
-        files[0].write_text(spec.model_dump_json())
-        await asyncio.to_thread(files[1].write_text, text, encoding="utf-8", errors="replace")
-        try:
-            found = await _reported(*files)
-        except _TooMuch as error:
-            return Grade(is_resolved=False, has_results=False, reason=str(error))
-    status: dict[str, Any] = found.get("tests_status") or {}
-    failed = [name for kind in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(status, kind)]
-    return Grade(
-        is_resolved=found["resolved"] is True,
-        has_results=bool(status),
-        fail_to_pass=float(found.get("fail_to_pass", 0.0)),
-        pass_to_pass=float(found.get("pass_to_pass", 0.0)),
-        failed=tuple(failed),
-        reason=str(found.get("infra_failure_reason", "")),
-    )
-
-
-def _failures(status: dict[str, Any], kind: str) -> list[str]:
-    return [str(name) for name in status.get(kind, {}).get("failure", [])]
-
-
-async def _reported(spec: Path, log_file: Path) -> dict[str, Any]:
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-X", "utf8", swebench_child.__file__, spec, log_file),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def grade(spec: SweBenchSpec, output: bytes, exit_status: int, call: Call) -> Grade:
+    """Grade the output of a script, and its status; raises ScorerFailed where the package cannot."""
+    parameters = {"spec": spec.model_dump(), "exit_status": exit_status}
     try:
-        async with asyncio.timeout(_SECONDS):
-            stdout, stderr = await child.communicate()
-    except TimeoutError as error:
-        raise _TooMuch(f"the log could not be graded in {_SECONDS} s") from error
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    if child.returncode != 0:
-        if b"MemoryError" in stderr[-1000:]:
-            raise _TooMuch("the log could not be graded in the memory that there is for it")
-        said = stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"exit {child.returncode}"]
-        raise ScorerFailed(f"the package `swebench` could not grade the log: {said[0][:_SHOWN]}")
-    report: dict[str, Any] = json.loads(stdout)
-    return report
+        found = await call(_GRADED, output, parameters, _LIMITS)
+    except WorkerFailed as error:
+        if error.details.get("limit") in ("time", "memory"):
+            # A log that takes too much to be graded is the doing of who wrote it.
+            return Grade(is_resolved=False, has_results=False, reason=f"the log could not be graded: {error}")
+        raise ScorerFailed(f"the package `swebench` could not grade the log: {error}") from error
+    return Grade(**{**found, "failed": tuple(found["failed"])})

@@ -6,8 +6,9 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from benchyard.models.base import Model
-from benchyard.scorers import fields, script
-from benchyard.scorers.base import Room, Scorer, Verdict
+from benchyard.scorers import fields, reports, script
+from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
+from benchyard.scorers.report_counts import MOST_BYTES
 
 MOST_FILES = 1000
 MOST_FILE_BYTES = 16 * 1024**2
@@ -35,12 +36,14 @@ def _bounded(files: list[TestFile]) -> list[TestFile]:
 TestFiles = Annotated[list[TestFile], Field(max_length=MOST_FILES), AfterValidator(_bounded)]
 
 
-class TestBasedConfig(Model):
+class TestBasedConfig(GraderConfig):
     """What a `test_based_scorer` is made of."""
 
     __test__ = False
     test_command: fields.Script
     test_files: TestFiles | None = None
+    report_tests: Annotated[int, Field(gt=0)] | None = None
+    """How many tests the runner's report must tell of (an extension), where the command has it leave one."""
 
 
 class TestBasedScorer(Scorer[TestBasedConfig]):
@@ -48,8 +51,17 @@ class TestBasedScorer(Scorer[TestBasedConfig]):
 
     __test__ = False
     Config = TestBasedConfig
+    uses_shell = True
 
     async def score(self, room: Room) -> Verdict:
         for file in self.config.test_files or ():
             await room.put(file.file_path, file.content)
-        return await script.passed(room, self.config.test_command, self.context)
+        place = reports.place_of(self.config.test_command)
+        before = await room.fetch(place, MOST_BYTES) if place else None
+        verdict = await script.passed(room, self.config.test_command, self.context)
+        if place is None or verdict.score <= 0:
+            return verdict
+        reason = await reports.flaw(
+            room, place, self.context.call, before=before, wanted=self.config.report_tests
+        )
+        return reports.judged(verdict, reason, official=self.context.official)

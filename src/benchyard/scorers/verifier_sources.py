@@ -24,7 +24,7 @@ MOST_FILE_BYTES = 4 * 1024**2
 _INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _BUILD = ("setuptools", "wheel")
 """What builds a source that does not say."""
-_LINK = re.compile(r"<a\s[^>]*?href=\"([^\"]{1,2000})\"")
+_LINK = re.compile(r"<a\s[^<>]*?href=\"([^\"]{1,2000})\"")
 _DIGEST = re.compile(r"sha256=([0-9a-f]{64})")
 _MEMBER = re.compile(r"[^/]+/(PKG-INFO|pyproject\.toml)")
 

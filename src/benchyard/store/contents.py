@@ -50,6 +50,11 @@ class Contents:
             async for piece in found.stream(min_chunk_size=_PIECE):
                 yield bytes(piece)
 
+    async def open(self, path: str) -> int:
+        """A descriptor to read a content, which the caller closes."""
+        with _store_errors(path):
+            return await asyncio.to_thread(os.open, self._folder / path, os.O_RDONLY | os.O_CLOEXEC)
+
     async def delete(self, path: str) -> None:
         """Remove a content; no error if it is not there."""
         with _store_errors(path):

@@ -7,11 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from benchyard.store.connections import Connections, database_errors, until_ended
+from benchyard.store.private import keep_private
 from benchyard.store.sqlite_writer import SqliteWriter
 
 R = TypeVar("R")
@@ -26,6 +28,8 @@ class SqliteConnections(Connections):
     """The threads and connections of a SQLite file."""
 
     def __init__(self, url: URL) -> None:
+        if url.database and url.database != ":memory:":
+            keep_private(Path(url.database))
         # Hidden parameters: an error that is logged must not show what was to be kept.
         self._reading = create_engine(
             url, isolation_level="AUTOCOMMIT", pool_size=_READERS, hide_parameters=True

@@ -53,6 +53,7 @@ TABLES = {
         _noun("agents"),
         _noun("gateway_configs", unique_name=True),
         _noun("network_policies", unique_name=True),
+        _noun("reference_reports"),
     )
 }
 

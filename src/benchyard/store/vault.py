@@ -2,7 +2,9 @@
 
 import hashlib
 import hmac
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -16,21 +18,33 @@ class Vault:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._key = _read_or_make(file)
+        self._cipher = Fernet(self._key)
         self._roots: dict[str, bytes] = {}
 
     def seal(self, value: str) -> str:
         """The value, encrypted and authenticated."""
-        return Fernet(self._key).encrypt(value.encode()).decode()
+        return self._cipher.encrypt(value.encode()).decode()
 
     def open(self, sealed: str) -> str:
         """The value again; raises StoreError if it was sealed with another key."""
         try:
-            return Fernet(self._key).decrypt(sealed.encode()).decode()
+            return self._cipher.decrypt(sealed.encode()).decode()
         except InvalidToken as error:
             raise StoreError(
                 f"a secret was sealed with another key than the one in {self._file.name}; "
                 "put the old key file back, or set the secret again"
             ) from error
+
+    def seal_variables(self, variables: Mapping[str, str]) -> str:
+        """Variables of an environment, sealed; an empty text where there are none."""
+        return self.seal(json.dumps(dict(variables))) if variables else ""
+
+    def open_variables(self, sealed: str | Mapping[str, str]) -> dict[str, str]:
+        """The variables again, also those that an earlier version kept unsealed; raises StoreError."""
+        if isinstance(sealed, str):
+            variables: dict[str, str] = json.loads(self.open(sealed)) if sealed else {}
+            return variables
+        return dict(sealed)
 
     def derive(self, purpose: str, message: str = "") -> bytes:
         """32 bytes that only this server can know, for one purpose and message."""

@@ -55,6 +55,39 @@ hard
 main
 new
 """
+_WHOLE_WORK = """
+cd /home/own/task; echo work > file; ln file hard; ln -s /srv/tool out; mkdir dir; chmod 2750 dir
+echo x > dir/.hidden
+cd ..; echo work > seen; echo work > .rc; echo work > .new; echo work > /srv/tool; echo work > /srv/more
+"""
+_WHOLE_LOOK = """
+cd /home/own; cat task/file task/out seen .rc; stat -c %a task/dir; [ task/file -ef task/hard ] && echo same
+ls -A . task task/dir /srv
+"""
+_WHOLE_SEEN = """
+work
+base
+work
+base
+2750
+same
+.:
+.rc
+seen
+task
+
+/srv:
+tool
+
+task:
+dir
+file
+hard
+out
+
+task/dir:
+.hidden
+"""
 _HOSTILE = """
 mkdir -p /task/in; cd /task/in; ln -s /etc/passwd out; ln -s ../../etc/passwd up; ln -s a/../../../etc tricky
 ln -s /task/in/file stays; echo x > file; cp file setuid; chmod 4755 setuid; cp file setgid; chmod 2755 setgid
@@ -120,6 +153,22 @@ class AnswerContract(Makes):
         assert await yard.text(
             third, "cat /task/in/stays /task/way/file; cat /task/in/through 2>&1 || true"
         ) == ("x\nbase\ncat: /task/in/through: No such file or directory")
+
+    @contract(Capability.SNAPSHOTS, Capability.IMAGES)
+    async def test_work_is_carried_as_it_is_and_nothing_beside_it(self, yard: Yard) -> None:
+        first = await yard.devbox()
+        await yard.text(
+            first, "mkdir -p /home/own/task /srv; echo base > /srv/tool; echo base > /home/own/.rc"
+        )
+        below = await yard.layer(first)
+        second = await yard.devbox(rootfs=yard.on_top(below))
+        await yard.text(second, _WHOLE_WORK)
+        stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
+        layer = yard.folder / "work"
+        report = await yard.driver.trees.carry_work(*stacks, ("/home/own/task",), "/home/own", layer)
+        assert json.loads(report.read_text())["exceeded"] is None
+        third = await yard.devbox(rootfs=yard.on_top(layer, below))
+        assert await yard.text(third, _WHOLE_LOOK) == _WHOLE_SEEN.strip()
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_an_answer_too_large_is_refused(self, yard: Yard) -> None:

@@ -16,6 +16,7 @@ from benchyard.devboxes.base import Capability, DevboxEnded, Kill, Limits
 from benchyard.errors import BenchyardError
 from benchyard.hosts.host import ExecRequest, ExecutionState, Host, StartRequest
 from benchyard.images.store import ImageStore
+from benchyard.store.vault import Vault
 from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
 
 _PATIENCE_SECONDS = 60.0
@@ -88,7 +89,7 @@ async def neighbours(yard: Yard, **limits: Any) -> AsyncIterator[Neighbours]:
     """Two devboxes on a host over the yard's driver, ended afterwards."""
     store = ImageStore(yard.shared / "images", yard.driver.trees)
     await store.open()
-    async with Host(yard.folder / "host", yard.driver, store) as host:
+    async with Host(yard.folder / "host", yard.driver, store, Vault(yard.folder / "key")) as host:
         made = Neighbours(host)
         try:
             await made.start(Limits(**limits))

@@ -17,6 +17,7 @@ from benchyard.testing.devbox_contract import DevboxContract
 from benchyard.testing.door_contract import DoorContract
 from benchyard.testing.file_contract import FileContract
 from benchyard.testing.inside_contract import InsideContract
+from benchyard.testing.kill_contract import KillContract
 from benchyard.testing.mount_contract import MountContract
 from benchyard.testing.network_contract import NetworkContract
 from benchyard.testing.room_contract import RoomContract
@@ -31,6 +32,7 @@ class DriverContract(
     DoorContract,
     FileContract,
     InsideContract,
+    KillContract,
     MountContract,
     NetworkContract,
     RoomContract,

@@ -11,6 +11,31 @@ from benchyard.testing.yard import Makes, Yard, contract, processes_with
 
 _LATE = "(trap '' TERM HUP; sleep 0.05; echo late; echo late >&2; sleep {0}) & echo early; echo early >&2"
 
+_REACH = """\
+import ctypes, os, platform, signal
+libc = ctypes.CDLL(None, use_errno=True)
+column = {"x86_64": 0, "aarch64": 1}[platform.machine()]
+child = os.fork()
+if child == 0:
+    signal.pause()
+own = os.pidfd_open(child)
+word = ctypes.create_string_buffer(8)
+part = (ctypes.c_void_p * 2)(ctypes.addressof(word), 8)
+calls = {
+    "ptrace": ((101, 117), 0x4206, child, 0, 0),
+    "process_vm_readv": ((310, 270), child, part, 1, part, 1, 0),
+    "process_vm_writev": ((311, 271), child, part, 1, part, 1, 0),
+    "kcmp": ((312, 272), os.getpid(), child, 0, 0, 1),
+    "pidfd_getfd": ((438, 438), own, 0, 0),
+}
+for name, (numbers, *given) in calls.items():
+    given = [ctypes.c_long(each) if isinstance(each, int) else each for each in given]
+    done = libc.syscall(ctypes.c_long(numbers[column]), *given) >= 0
+    print(name, "done" if done else os.strerror(ctypes.get_errno()))
+os.kill(child, 9)
+"""
+_REACHING_CALLS = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd")
+
 
 class RoomContract(Makes):
     """What whoever grades must be able to rely on."""
@@ -55,6 +80,18 @@ class RoomContract(Makes):
         result = await yard.run(devbox, argv=("/no/such/program",), strict=True)
         assert result.status.exit_status == 127
         assert b"/no/such/program" in result.stderr
+
+    @contract(Capability.NO_TRACING)
+    async def test_no_process_reaches_into_another_where_tracing_is_refused(self, yard: Yard) -> None:
+        said = await _reaches(yard, await yard.devbox(tracing=False))
+        assert said == dict.fromkeys(_REACHING_CALLS, "Operation not permitted")
+
+    @contract(Capability.NO_TRACING)
+    async def test_debuggers_work_in_any_other_devbox(self, yard: Yard) -> None:
+        said = await _reaches(yard, await yard.devbox())
+        # Kernels are built without the last one, which only compares.
+        said.pop("kcmp")
+        assert set(said.values()) == {"done"}, said
 
     @contract()
     async def test_the_status_tells_a_signal_from_a_number(self, yard: Yard) -> None:
@@ -116,3 +153,11 @@ class RoomContract(Makes):
         assert (await yard.run(devbox, "cat /kept/script", user="4321")).status.exit_status == 1
         with pytest.raises(UsageError):
             await yard.write(devbox, "/kept/other", b"x", fresh=True, group_of="no-such-user")
+
+
+async def _reaches(yard: Yard, devbox: str) -> dict[str, str]:
+    """What a process gets of its own child, call by call."""
+    result = await yard.run(devbox, argv=("/usr/bin/python3", "-c", _REACH))
+    lines = result.stdout.decode().splitlines()
+    assert lines, result.stderr
+    return {name: said for name, _, said in (line.partition(" ") for line in lines)}

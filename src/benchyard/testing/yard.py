@@ -19,6 +19,7 @@ from benchyard.devboxes.base import (
     OpenFile,
     Rootfs,
     Status,
+    Stdin,
     read_status,
 )
 from benchyard.errors import DevboxError
@@ -141,6 +142,10 @@ class Yard:
         result = await self.run(devbox, script, **changes)
         assert result.status.exit_status == 0, result
         return result.stdout.decode().strip()
+
+    async def close_input(self, devbox: str, command: Command) -> None:
+        """Say that nothing more is coming on the standard input of a command."""
+        assert await self.driver.control(devbox, command.id, Stdin(close=True))
 
     async def shows(self, command: Command, text: bytes) -> None:
         """Wait until a running command has printed this."""

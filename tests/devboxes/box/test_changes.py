@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,3 +22,50 @@ def test_a_mark_that_is_not_whole_goes_by_times(tmp_path: Path, monkeypatch: pyt
     found = json.loads((tmp_path / "report").read_text())
     assert {each[0] for each in found["changes"]} == {"/new", "/old-7"}
     assert not found["exact"]
+
+
+def test_a_list_that_is_too_long_keeps_what_weighs_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    (tree / "aaa").mkdir(parents=True)
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    for number in range(50):
+        (tree / f"aaa/{number}").touch()
+    for path in ("usr/local/bin/python3", "opt/tool", "zzz/x.pth"):
+        (tree / path).parent.mkdir(parents=True)
+        (tree / path).touch()
+    (tree / "opt/tool").chmod(0o755)
+    monkeypatch.setattr(changes, "MOST_LISTED", 5)
+    changes.compare_tree(str(tree), str(tmp_path / "mark"), ([], []), str(tmp_path / "report"), [])
+    found = json.loads((tmp_path / "report").read_text())
+    listed = [each[0] for each in found["changes"]]
+    assert listed == sorted(listed)
+    assert {"/usr/local/bin/python3", "/opt/tool", "/zzz/x.pth"} <= set(listed)
+    assert (len(listed), found["truncated"], found["total"]) == (5, True, 58)
+
+
+def test_a_flood_in_new_folders_is_counted_where_that_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    (tree / "home/user").mkdir(parents=True)
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    for number in range(50):
+        (tree / f"home/user/many/{number % 5}/deeper").mkdir(parents=True, exist_ok=True)
+        (tree / f"home/user/many/{number % 5}/deeper/{number}").touch()
+    (tree / "usr/bin").mkdir(parents=True)
+    (tree / "usr/bin/python3").touch()
+    monkeypatch.setattr(changes, "MOST_LISTED", 5)
+
+    def compared(*folders: str) -> dict[str, Any]:
+        report = tmp_path / "report"
+        report.unlink(missing_ok=True)
+        changes.compare_tree(str(tree), str(tmp_path / "mark"), ([], []), str(report), [], folders)
+        found: dict[str, Any] = json.loads(report.read_text())
+        return found
+
+    counted, whole = compared("/home/user"), compared()
+    # The folder, five in it, five in those, fifty files; /usr, /usr/bin and a program.
+    assert (counted["total"], counted["truncated"]) == (whole["total"], whole["truncated"]) == (64, True)
+    assert "/usr/bin/python3" in [each[0] for each in counted["changes"]]

@@ -15,6 +15,7 @@ import pytest
 
 from benchyard.devboxes.base import Status, read_status
 from benchyard.devboxes.box.custody import GRACE_SECONDS, Custody
+from benchyard.devboxes.box.freezer import SignalFreezer
 from benchyard.devboxes.box.processes import descendants
 
 _SUPERVISOR = (
@@ -87,7 +88,7 @@ def test_everything_below_a_stopped_supervisor_ends_when_its_time_is_over(held: 
     assert held.custody.due <= time.monotonic() + GRACE_SECONDS
     assert len(held.below) == 2
     os.kill(held.process.pid, signal.SIGSTOP)
-    held.custody.end()
+    held.custody.end(SignalFreezer(everybody=False))
     status = held.status()
     assert (status.exit_status, status.timed_out, status.killed, status.error) == (137, True, False, None)
     assert (held.folder / "stdout").read_bytes() == b"out"
@@ -97,7 +98,7 @@ def test_everything_below_a_stopped_supervisor_ends_when_its_time_is_over(held: 
 def test_a_kill_that_the_supervisor_did_not_carry_out_is_told_as_one(held: Held) -> None:
     held.take(b"")
     held.custody.expect_end()
-    held.custody.end()
+    held.custody.end(SignalFreezer(everybody=False))
     status = held.status()
     assert (status.exit_status, status.timed_out, status.killed) == (137, False, True)
 

@@ -3,6 +3,7 @@
 import errno
 import socket
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -37,10 +38,16 @@ CALLS = {
 }
 
 
-def decide(machine: str, call: int, arguments: tuple[int, ...] = (), architecture: int | None = None) -> int:
+def decide(
+    machine: str,
+    call: int,
+    arguments: tuple[int, ...] = (),
+    architecture: int | None = None,
+    program: Callable[[str], bytes] = seccomp.program,
+) -> int:
     padded = (*arguments, *[0] * (6 - len(arguments)))
     data = struct.pack("IIQ6Q", call, architecture or ARCHITECTURE[machine], 0, *padded)
-    code = list(struct.iter_unpack("HBBI", seccomp.program(machine)))
+    code = list(struct.iter_unpack("HBBI", program(machine)))
     at, value = 0, 0
     while True:
         operation, if_true, if_false, constant = code[at]
@@ -100,6 +107,19 @@ class TestFilter:
         assert decide(machine, CALLS[machine]["socket"], (family, 1, 0)) == NO_FAMILY
         for ordinary in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
             assert decide(machine, CALLS[machine]["socket"], (ordinary, 1, 0)) == ALLOW
+
+    @pytest.mark.parametrize("name", sorted(seccomp.TRACING))
+    def test_calls_that_reach_into_other_processes_are_refused_where_they_are_not_to_be(
+        self, machine: str, name: str
+    ) -> None:
+        call = seccomp.TRACING[name][0 if machine == "x86_64" else 1]
+        assert decide(machine, call) == ALLOW
+        assert decide(machine, call, program=seccomp.untraced) == REFUSED
+        # The x32 architecture of the same processor has them too.
+        if machine == "x86_64":
+            assert decide(machine, 0x40000000 | call, program=seccomp.untraced) == ABSENT
+        assert decide(machine, CALLS[machine]["read"], program=seccomp.untraced) == ALLOW
+        assert decide(machine, call, architecture=0x40000003, program=seccomp.untraced) == REFUSED
 
     def test_the_calls_of_other_architectures_are_refused(self, machine: str) -> None:
         assert decide(machine, CALLS[machine]["read"], architecture=0x40000003) == REFUSED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchyard.engine.runs.cleaning import MOST_BYTES, cleaned
+from benchyard.engine.runs.cleaning import MOST_BYTES, cleaned, report
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,58 @@ def test_a_line_that_never_ends_is_cut_too() -> None:
 def test_a_hostile_output_takes_no_long_time() -> None:
     for piece in ("/tmp", "( 1", "in 1 ", "\x1b[", "1.1", " 1 s", "\x1b]", " ", "\n", "1"):
         cleaned(piece * 20_000)
+
+
+PYTEST = """\
+=================================== FAILURES ===================================
+____________________________________ test_one ____________________________________
+
+>       assert answer() == 42
+E       assert None == 42
+
+test_it.py:3: AssertionError
+----------------------------- Captured stdout call -----------------------------
+HIDDEN def test_two(): assert answer(7) == 49
+----------------------------- Captured stderr call -----------------------------
+HIDDEN
+=========================== short test summary info ============================
+FAILED test_it.py::test_one - assert None == 42"""
+CARGO = """\
+---- one stdout ----
+HIDDEN
+HIDDEN too
+thread 'one' panicked at tests/it.rs:3:5:
+assertion `left == right` failed
+
+failures:
+    one"""
+JEST = """\
+  console.log
+    HIDDEN
+
+    HIDDEN too
+
+      at Object.log (it.js:2:9)
+
+  ● one
+
+    expect(received).toBe(expected)"""
+
+
+@pytest.mark.parametrize(
+    ("output", "kept"),
+    [
+        (PYTEST, ("E       assert None == 42", "FAILED test_it.py::test_one - assert None == 42")),
+        (CARGO, ("---- one stdout ----", "thread 'one' panicked", "assertion `left == right` failed")),
+        (JEST, ("at Object.log (it.js:2:9)", "● one", "expect(received).toBe(expected)")),
+        ("not right: 3 is not 4", ("not right: 3 is not 4",)),
+    ],
+)
+def test_what_the_answer_printed_is_not_in_the_report(output: str, kept: tuple[str, ...]) -> None:
+    told = report(output)
+    assert "HIDDEN" not in told
+    assert all(each in told for each in kept)
+
+
+def test_what_never_ends_is_left_out_to_the_end() -> None:
+    assert "HIDDEN" not in report("--- Captured stdout call ---\n" + "HIDDEN\n" * 10_000)

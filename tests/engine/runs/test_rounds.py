@@ -6,6 +6,7 @@ import pytest
 
 from benchyard.engine.runs.outcomes import Outcome
 from benchyard.engine.runs.rounds import after_round, first_round
+from benchyard.engine.runs.suspicions import with_suspicions
 from benchyard.models.runs import ContractResult, ScenarioRun
 from benchyard.models.scenarios import Scenario, of_round
 from benchyard.models.tampering import TamperReport
@@ -135,3 +136,22 @@ def test_a_step_takes_from_its_scenario_what_it_does_not_say() -> None:
     assert (first.scoring_contract, first.agent_timeout_sec) == (scenario.scoring_contract, 9)
     assert (second.reference_output, second.agent_timeout_sec) == ("x", 5)
     assert second.scoring_contract.scoring_function_parameters[0].name == "other"
+
+
+@pytest.mark.parametrize(("strategy", "told"), [("mean", ["forged", "late"]), ("final", ["late"])])
+def test_a_mean_is_suspect_by_each_of_its_steps(strategy: str, told: list[str]) -> None:
+    rounds = Rounds(a_scenario(steps=steps("one", "two", "three"), reward_strategy=strategy))
+    for line in ("forged", "late"):
+        result = with_suspicions(rounds.scored(1.0), [line])
+        rounds.run = rounds.run.model_copy(update={"result": result})
+    assert result.suspicions == told
+
+
+def test_the_next_try_is_not_told_what_the_answer_printed() -> None:
+    rounds = Rounds(a_scenario(tries=2))
+    said = "E assert 1 == 2\n---- Captured stdout call ----\nthe hidden tests\n=== 1 failed ==="
+    rounds.scored(0.0, output=said)
+    assert rounds.run.next_round is not None
+    told = rounds.run.next_round.problem_statement
+    assert "hidden" not in told
+    assert "E assert 1 == 2" in told

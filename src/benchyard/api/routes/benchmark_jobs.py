@@ -28,7 +28,7 @@ from benchyard.models.jobs import (
     RescoreRequest,
     RetryRequest,
 )
-from benchyard.models.trials import TrialListView, TrialState
+from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.jobs import job_view
 
 router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LateRoute)
@@ -55,9 +55,10 @@ async def list_jobs(
 
 
 @router.get("/{id}", response_model_exclude_none=True)
-async def retrieve(id: str, services: ServicesDep) -> BenchmarkJobView:
-    """Look a job up, with what became of each scenario."""
-    return await _view(services, await services.engine.jobs.get(id))
+async def retrieve(id: str, services: ServicesDep, suspect: SuspectRule | None = None) -> BenchmarkJobView:
+    """Look a job up, with what became of each scenario; `suspect` is an extension: count by another rule."""
+    job = await services.engine.jobs.get(id)
+    return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True, suspect=suspect)
 
 
 @router.post("/{id}/cancel", response_model_exclude_none=True)

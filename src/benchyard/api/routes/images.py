@@ -1,6 +1,6 @@
 """Images (an extension): what devboxes can start from."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.archives import archive_response
@@ -40,30 +40,34 @@ async def list_images(services: ServicesDep) -> ImageListView:
 
 @router.post("/import")
 async def import_image(
-    services: ServicesDep, identity: RequestIdentity, body: ImageImportRequest
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: ImageImportRequest
 ) -> ImageView:
-    """Import a root filesystem from an object, or from a path of the server's machine."""
-    return await held(services, services.engine.library.import_image(body, _asked(identity)))
+    """Import a root filesystem from an object, or from a folder that the server imports from."""
+    return await held(services, services.engine.library.import_image(body, _asked(identity)), request)
 
 
 @router.post("/debian")
 async def make_debian(
-    services: ServicesDep, identity: RequestIdentity, body: DebianImageRequest
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: DebianImageRequest
 ) -> ImageView:
     """Make a Debian root filesystem an image; takes minutes."""
-    return await held(services, services.engine.library.make_debian(body, _asked(identity)))
+    return await held(services, services.engine.library.make_debian(body, _asked(identity)), request)
 
 
 @router.post("/stand-in")
-async def stand_in(services: ServicesDep, identity: RequestIdentity, body: StandInRequest) -> ImageView:
+async def stand_in(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: StandInRequest
+) -> ImageView:
     """Make an image that stands in for one of a registry in every Dockerfile; takes minutes."""
-    return await held(services, services.engine.library.stand_in(body, _asked(identity)))
+    return await held(services, services.engine.library.stand_in(body, _asked(identity)), request)
 
 
 @router.post("/pull")
-async def pull(services: ServicesDep, identity: RequestIdentity, body: ImagePullRequest) -> ImageView:
+async def pull(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: ImagePullRequest
+) -> ImageView:
     """Get an image from its registry."""
-    return await held(services, services.engine.library.pull(body, _asked(identity)))
+    return await held(services, services.engine.library.pull(body, _asked(identity)), request)
 
 
 @router.post("/collect")
@@ -116,7 +120,8 @@ async def export(id: str, services: ServicesDep) -> Response:
 
 
 @router.post("/{id}/delete")
-async def delete(id: str, services: ServicesDep) -> dict[str, str]:
-    """Delete an image that nothing stands on."""
-    await services.engine.library.delete(id)
+async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> dict[str, str]:
+    """Delete an image that nothing stands on; the same request again is told the same."""
+    request = identity.new_id("") if identity.seed else None
+    await services.engine.library.delete(id, request)
     return {}

@@ -12,7 +12,7 @@ from benchyard.api.pages import NamedQuery, narrowed
 from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.objects import OBJECT_PREFIX
-from benchyard.engine.runs.scenario_runs import RUN_PREFIX
+from benchyard.engine.runs.starting import RUN_PREFIX
 from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
 from benchyard.models.runs import (
     RescoreRequest,

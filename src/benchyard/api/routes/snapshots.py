@@ -118,7 +118,7 @@ async def import_snapshot(
 ) -> SnapshotView:
     """Make a snapshot of an archive, an object or a path of the server's machine (an extension)."""
     asked = _asked(request, identity)
-    return (await held(services, services.engine.transfers.import_snapshot(asked, body))).view()
+    return (await held(services, services.engine.transfers.import_snapshot(asked, body), request)).view()
 
 
 @router.post("/disk_snapshots/{id}")

@@ -28,7 +28,7 @@ from benchyard.errors import (
     UsageError,
 )
 
-_NOT_PASSED = ("CONNECT", "TRACE")
+_NOT_PASSED = ("CONNECT", "TRACE", "TRACK")
 
 
 class NoAnswer(DevboxError):
@@ -95,7 +95,7 @@ class TunnelDoor:
         with tunnels.entered(asked.address.key, asked.token) as passage:
             if not asked.address.port:
                 raise NotFound("there is no such tunnel")
-            if asked.scope["method"] in _NOT_PASSED:
+            if asked.scope["method"].upper() in _NOT_PASSED:
                 raise MethodNotAllowed(f"{asked.scope['method']} does not pass through tunnels")
             await tunnels.awake(passage)
             async with AsyncExitStack() as stack:
@@ -192,7 +192,7 @@ async def _switch(
     await client.begin(101, [])
     outside = taken_over(connection.transport, early, is_all=is_all)
     try:
-        await outside.send(switch_head(answer) + exchange.unparsed)
+        await outside.send(switch_head(client.asked, answer) + exchange.unparsed)
         await carry(outside, stream, idling)
     except OSError:
         return

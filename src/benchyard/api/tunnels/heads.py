@@ -27,8 +27,21 @@ _FORWARDED = frozenset(
     b"x-forwarded-proto".split()
 )
 _OURS = _FORWARDED.union(TOKEN_HEADERS, [b"expect"])
-_OF_OUR_ADDRESS = frozenset([b"cookie", b"set-cookie", b"service-worker-allowed", b"clear-site-data"])
-"""Would reach, or come from, the API and everybody's tunnels, where they share its address."""
+_OF_ONE_ANSWER = frozenset(
+    b"accept-patch accept-post accept-ranges age allow cache-control content-digest content-disposition "
+    b"content-encoding content-language content-length content-location content-md5 content-range "
+    b"content-security-policy content-security-policy-report-only content-type cross-origin-embedder-policy "
+    b"cross-origin-opener-policy cross-origin-resource-policy date dav digest docker-content-digest etag "
+    b"expires last-modified location mcp-protocol-version mcp-session-id permissions-policy pragma "
+    b"preference-applied referrer-policy refresh repr-digest request-id retry-after server server-timing "
+    b"sourcemap tk timing-allow-origin tus-resumable upload-offset upload-length vary via warning".split()
+)
+"""What an answer may say on the API's own address: all of these are about that answer and no other."""
+_FAMILIES = (b"access-control-", b"grpc-", b"ratelimit", b"x-")
+"""Further ones, by what they begin with: those of programs, and those about one answer."""
+_OF_THE_ORIGIN = frozenset([b"x-dns-prefetch-control", b"x-permitted-cross-domain-policies"])
+"""Of those families, what browsers keep for the whole address."""
+_OF_A_SWITCH = frozenset([b"connection", b"upgrade"])
 _CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BODILESS = (204, 304)
 
@@ -70,7 +83,7 @@ def request_head(asked: Asked, is_our_key: Callable[[str], bool]) -> h11.Request
         (name, value)
         for name, value in passing(asked.headers, _OURS)
         if not (name == b"authorization" and is_our_key(_bearer(value)))
-        and not (asked.address.prefix and name in _OF_OUR_ADDRESS)
+        and not (asked.address.prefix and name == b"cookie")
     ]
     if not asked.value(b"host"):
         headers.insert(0, (b"host", b"localhost:%d" % asked.address.port))
@@ -96,7 +109,7 @@ def answer_headers(asked: Asked, answer: h11.Response) -> list[Header]:
     dropped = frozenset([b"content-length"]) if has_coding or answer.status_code in _BODILESS else frozenset()
     headers = list(passing(given, dropped))
     if asked.address.prefix:
-        headers = [(name, value) for name, value in headers if name not in _OF_OUR_ADDRESS]
+        headers = [(name, value) for name, value in headers if _may_pass_by_path(name)]
         headers.append((b"content-security-policy", SANDBOX))
     if asked.upgrade:
         # What the client has sent beyond its request is not one more of them.
@@ -104,9 +117,17 @@ def answer_headers(asked: Asked, answer: h11.Response) -> list[Header]:
     return headers
 
 
-def switch_head(answer: h11.InformationalResponse) -> bytes:
+def switch_head(asked: Asked, answer: h11.InformationalResponse) -> bytes:
     """The bytes that tell the client that from here on HTTP is over."""
-    lines = [b"%b: %b" % (name, value) for name, value in answer.headers if not _CONTROLS.search(value)]
+    headers = [(name, value) for name, value in answer.headers if not _CONTROLS.search(value)]
+    if asked.address.prefix:
+        # A browser takes cookies, and all else, from this head as from any other.
+        headers = [
+            (name, value)
+            for name, value in headers
+            if name in _OF_A_SWITCH or name.startswith(b"sec-websocket-") or _may_pass_by_path(name)
+        ]
+    lines = [b"%b: %b" % header for header in headers]
     return b"\r\n".join([b"HTTP/1.1 101 Switching Protocols", *lines, b"", b""])
 
 
@@ -116,6 +137,11 @@ def passing(headers: Iterable[Header], dropped: frozenset[bytes]) -> Iterable[He
     named = {token for name, value in kept if name == b"connection" for token in _tokens(value)}
     left_out = _ONE_HOP | dropped | named
     return ((name, value) for name, value in kept if name not in left_out)
+
+
+def _may_pass_by_path(name: bytes) -> bool:
+    """Whether a header is about its own answer only, or is one that no browser acts on."""
+    return name in _OF_ONE_ANSWER or (name.startswith(_FAMILIES) and name not in _OF_THE_ORIGIN)
 
 
 def _forwarded(asked: Asked) -> list[Header]:

@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 
 from benchyard.client.wanted import Loose, ScenarioFields
 from benchyard.errors import UsageError
-from benchyard.models.scenarios import Isolation, ValidationType
+from benchyard.models.scenarios import IsolationChoice, ValidationType
 
 
 class Identified(Protocol):
@@ -175,7 +175,7 @@ class Recipe(Grading, Surroundings):
         """How long each scorer may take."""
         return self._with(scorer_timeout_sec=seconds)
 
-    def with_isolation(self, mode: Isolation, answer_paths: Sequence[str] | None = None) -> Self:
+    def with_isolation(self, mode: IsolationChoice, answer_paths: Sequence[str] | None = None) -> Self:
         """How what is graded is kept apart from who made it; `answer` takes over these paths only."""
         return self._with(scoring_isolation=mode, answer_paths=list(answer_paths) if answer_paths else None)
 

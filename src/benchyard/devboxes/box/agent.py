@@ -17,12 +17,17 @@ from typing import Any, NamedTuple
 from benchyard.devboxes.box import connecting, opening, processes, roster, supervisor, wire
 from benchyard.devboxes.box.custody import GRACE_SECONDS, Custody
 from benchyard.devboxes.box.doors import Doors
+from benchyard.devboxes.box.freezer import Freezer
 
 _LONGEST_POLL_MS = 2**31 - 1
 _OPEN_SECONDS = 20.0
+_LOOK_SECONDS = 0.001
 _SPARE_SECONDS = 3.0
 """How long after the last command one more is expected soon."""
 _EIO = 5
+_ETIMEDOUT = 110
+_SWEEP_SECONDS = 0.25
+"""How long scans may take to end everything before all is made to stand still for it."""
 
 
 class _Opening(NamedTuple):
@@ -36,8 +41,11 @@ class _Opening(NamedTuple):
 class Agent:
     """Connections from the host on one side, supervisors on the other."""
 
-    def __init__(self, listener: socket.socket, *, can_change_user: bool, lease: float) -> None:
+    def __init__(
+        self, listener: socket.socket, freezer: Freezer, *, can_change_user: bool, lease: float
+    ) -> None:
         self.listener = listener
+        self.freezer = freezer
         self.can_change_user = can_change_user
         self.lease = lease
         self.last_contact = time.monotonic()
@@ -108,7 +116,7 @@ class Agent:
             return
         for held in list(self.commands.values()):
             if held.due is not None and held.due <= now:
-                held.end()
+                held.end(self.freezer)
         for pid, job in list(self.openings.items()):
             if job.due <= now:
                 self.openings[pid] = job._replace(due=now + GRACE_SECONDS)
@@ -162,9 +170,27 @@ class Agent:
     def _treat_all(self, operation: str) -> bool:
         """Act on every process but our own; False if one got away."""
         if operation == "kill_all":
-            return processes.kill_all_but(os.getpid(), self._ours())
+            return self._kill_all()
         self._stand_still(still=operation == "stop_all")
         return True
+
+    def _kill_all(self) -> bool:
+        """Kill everything that is not our own; False if something did not die.
+
+        A supervisor goes when nothing is left below it. That all have gone is an exact proof, and the usual
+        one; where it does not come soon, somebody works against it.
+        """
+        deadline = time.monotonic() + _SWEEP_SECONDS
+        while self.supervisors and time.monotonic() < deadline:
+            processes.signal_each(self._others(), signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS)
+            self._reap()
+        return not self.supervisors or self.freezer.kill(self._others)
+
+    def _others(self) -> list[int]:
+        """Every process that is not our own."""
+        ours = self._ours()
+        return [pid for pid in processes.descendants(os.getpid()) if pid not in ours]
 
     def _stand_still(self, *, still: bool) -> None:
         self.stands_still = still
@@ -186,7 +212,8 @@ class Agent:
             return False
         return True
 
-    def _fork_supervisor(self) -> Custody | None:
+    def _fork_supervisor(self, descriptors: list[int] | None = None) -> Custody | None:
+        """Start a supervisor, which lets go of the descriptors of a command that this process has in hand."""
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
@@ -199,6 +226,9 @@ class Agent:
             mine.close()
             self.listener.close()
             self.doors.close()
+            self.freezer.close()
+            for descriptor in descriptors or ():
+                os.close(descriptor)
             for other in self.connections.values():
                 other.close()
             for held in self.supervisors.values():
@@ -212,7 +242,7 @@ class Agent:
         return Custody(pid, mine)
 
     def _execute(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        held = self.spare or self._fork_supervisor()
+        held = self.spare or self._fork_supervisor(descriptors)
         self.spare = None
         self.spare_until = time.monotonic() + _SPARE_SECONDS
         if held is None:
@@ -260,6 +290,8 @@ class Agent:
             held.keep_sources(descriptors)
         elif "ended" in message:
             self._ended(held)
+        elif "stubborn" in message:
+            self.freezer.kill(lambda: processes.descendants(held.pid))
         else:
             connection, _action = held.asking.pop(message["seq"], (None, ""))
             if connection is not None:
@@ -315,8 +347,7 @@ class Agent:
             return
         if status != 0:
             # What it had started is now ours, and nothing else that is not spared here can be.
-            spared = {each.pid for each in self._all_supervisors()}.union(self.openings)
-            processes.kill_descendants(os.getpid(), frozenset(spared))
+            self.freezer.kill(lambda: processes.descendants(os.getpid(), self._ours()))
         if held is self.spare:
             self.spare = None
             held.channel.close()
@@ -341,10 +372,20 @@ class Agent:
     def _ours(self) -> frozenset[int]:
         return frozenset({held.pid for held in self._all_supervisors()}.union(self.openings))
 
+    def _seen(self) -> list[roster.Found]:
+        """Everything that is not our own, seen while it stands still, so that nobody passes between looks."""
+        if not self.supervisors:
+            return []
+        with self.freezer.held() as is_still:
+            found = roster.find(self._others())
+        if not is_still:
+            raise TimeoutError(_ETIMEDOUT, "what runs in it did not stand still to be listed")
+        return found
+
     def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:
         """Open a file, or list what runs, in a child, which answers with a descriptor itself."""
-        first, ours = os.getpid(), self._ours()
         try:
+            seen = self._seen() if message["op"] == "processes" else []
             pid = os.fork()
         except OSError as error:
             self._send(
@@ -356,8 +397,9 @@ class Agent:
             self.openings[pid] = _Opening(connection, message["seq"], due)
             return
         self.doors.close()
+        self.freezer.close()
         if message["op"] == "processes":
-            roster.answer(connection, message, first=first, ours=ours)
+            roster.answer(connection, message, seen)
         opening.answer(connection, message, can_change_user=self.can_change_user)
 
 

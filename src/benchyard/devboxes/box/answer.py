@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchyard.devboxes.box.place import Place
@@ -32,6 +33,19 @@ _MOST_PATH = 4096
 _NOT_LINKABLE = {errno.EMLINK, errno.EPERM, errno.EXDEV}
 _RIGHTS = stat.S_ISUID | stat.S_ISGID
 
+
+@dataclass(frozen=True)
+class CarryRules:
+    """What is carried, and how much of it."""
+
+    only_inner_links: bool
+    """Whether links that may lead elsewhere are left out."""
+    drops_rights: bool
+    """Whether files that give rights come without these; else they are left out."""
+    most_entries: int
+    most_bytes: int
+
+
 System = tuple[Sequence[str], Sequence[str]]
 """Layers, topmost first, and the top-level directories of this machine below them."""
 
@@ -46,7 +60,10 @@ def carry_paths(
     """Fill the new folder `target` with the layer, and tell about it in a new file beside it."""
     os.mkdir(target, 0o755)
     with Stack(*source) as first, Stack(*onto) as second, Place(target) as place:
-        carrier = _Carrier((first, second), place, paths, keep_owner=keep_owner)
+        rules = CarryRules(
+            only_inner_links=True, drops_rights=False, most_entries=MOST_ENTRIES, most_bytes=MOST_BYTES
+        )
+        carrier = Carrier((first, second), place, paths, rules, keep_owner=keep_owner)
         try:
             for path in paths:
                 carrier.carry(path, machine=(*source[1], *onto[1]))
@@ -54,8 +71,13 @@ def carry_paths(
             exceeded = None
         except LimitReached as error:
             exceeded = str(error)
+    write_report(target, {**carrier.result(), "exceeded": exceeded, "paths": [*paths], "home": None})
+
+
+def write_report(target: str, told: dict[str, Any]) -> None:
+    """Tell what was carried, in a new file beside the layer."""
     with os.fdopen(create_file(f"{target}{REPORT}", None), "w") as file:
-        json.dump({**carrier.result(), "exceeded": exceeded}, file)
+        json.dump(told, file)
 
 
 def stays_inside(link: str, leads_to: str, paths: Sequence[str]) -> bool:
@@ -74,15 +96,22 @@ def stays_inside(link: str, leads_to: str, paths: Sequence[str]) -> bool:
     return any(f"{place}/".startswith(f"{path}/") for path in paths)
 
 
-class _Carrier:
+class Carrier:
     """The layer that is being made, and how much of it there is."""
 
     def __init__(
-        self, stacks: tuple[Stack, Stack], target: Place, paths: Sequence[str], *, keep_owner: bool
+        self,
+        stacks: tuple[Stack, Stack],
+        target: Place,
+        paths: Sequence[str],
+        rules: CarryRules,
+        *,
+        keep_owner: bool,
     ) -> None:
         self._source, self._onto = stacks
         self._target = target
         self._paths = paths
+        self._rules = rules
         self._keep_owner = keep_owner
         self._entries = self._bytes = self._on_disk = self._left_out = 0
         self._refused: list[str] = []
@@ -91,13 +120,13 @@ class _Carrier:
         """Carry one path, or its absence."""
         *parents, name = path.split("/")[1:]
         if not parents and name in machine:
-            self._refuse(path, "it is this machine's own, not the devbox's")
+            self.refuse(path, "it is this machine's own, not the devbox's")
             return
         for stack in (self._source, self._onto):
             stack.descend(parents)
         try:
             if reason := self._blocked(parents):
-                self._refuse(path, reason)
+                self.refuse(path, reason)
                 return
             found = self._source.look(name) if self._source.depth == len(parents) else None
             there = self._onto.look(name) if self._onto.depth == len(parents) else None
@@ -152,7 +181,7 @@ class _Carrier:
     def _add(self, path: str, name: str, found: Shown) -> bool:
         """Add one entry with everything in it; False if it is left out."""
         if reason := self._unwanted(path, name, found):
-            self._refuse(path, reason)
+            self.refuse(path, reason)
             return False
         if stat.S_ISDIR(found.status.st_mode):
             self._count(found.status)
@@ -171,10 +200,10 @@ class _Carrier:
             return "its path is too long"
         if stat.S_ISLNK(mode):
             leads_to = os.readlink(name, dir_fd=found.parent)
-            if not stays_inside(path, leads_to, self._paths):
+            if self._rules.only_inner_links and not stays_inside(path, leads_to, self._paths):
                 return f"it is a link that leads elsewhere, to {leads_to[:200]}"
         elif stat.S_ISREG(mode):
-            if mode & _RIGHTS:
+            if mode & _RIGHTS and not self._rules.drops_rights:
                 return "it gives whoever runs it the rights of its owner or group"
         elif not stat.S_ISDIR(mode):
             return "it is neither a file nor a folder nor a link"
@@ -198,7 +227,7 @@ class _Carrier:
             if not stat.S_ISDIR(found.status.st_mode):
                 self._add(below, inner, found)
             elif reason := self._unwanted(below, inner, found):
-                self._refuse(below, reason)
+                self.refuse(below, reason)
             else:
                 self._count(found.status)
                 self._enter(inner)
@@ -219,15 +248,18 @@ class _Carrier:
         try:
             file = os.open(name, flags, dir_fd=found.parent)
         except PermissionError:
-            self._refuse(path, "it cannot be read")
+            self.refuse(path, "it cannot be read")
             return
         try:
             names = xattr_names(file)
-            if "security.capability" in names:
-                self._refuse(path, "it gives whoever runs it capabilities")
+            if "security.capability" in names and not self._rules.drops_rights:
+                self.refuse(path, "it gives whoever runs it capabilities")
                 return
             self._count(found.status)
-            is_plain = all(
+            gives_rights = "security.capability" in names or bool(found.status.st_mode & _RIGHTS)
+            if gives_rights:
+                self.refuse(path, "the rights it gives whoever runs it: it is carried without them")
+            is_plain = not gives_rights and all(
                 each.startswith("user.") and not each.startswith("user.overlay.") for each in names
             )
             if not (is_plain and found.is_layers and self._share(name, found.parent)):
@@ -262,7 +294,8 @@ class _Carrier:
         for name in xattr_names(source):
             if name.startswith("user.") and not name.startswith("user.overlay."):
                 set_xattr(target, name, os.getxattr(source, name))
-        os.fchmod(target, stat.S_IMODE(status.st_mode))
+        rights = _RIGHTS if stat.S_ISREG(status.st_mode) else 0
+        os.fchmod(target, stat.S_IMODE(status.st_mode) & ~rights)
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _settle_link(self, name: str, status: os.stat_result) -> None:
@@ -276,12 +309,14 @@ class _Carrier:
         if stat.S_ISREG(status.st_mode):
             self._bytes += status.st_size
             self._on_disk += status.st_blocks * 512
-        if self._entries > MOST_ENTRIES:
-            raise LimitReached(f"the answer has more than {MOST_ENTRIES} files, folders and links")
-        if max(self._bytes, self._on_disk) > MOST_BYTES:
-            raise LimitReached(f"the answer's files have more than {MOST_BYTES} bytes together")
+        most_entries, most_bytes = self._rules.most_entries, self._rules.most_bytes
+        if self._entries > most_entries:
+            raise LimitReached(f"the answer has more than {most_entries} files, folders and links")
+        if max(self._bytes, self._on_disk) > most_bytes:
+            raise LimitReached(f"the answer's files have more than {most_bytes} bytes together")
 
-    def _refuse(self, path: str, reason: str) -> None:
+    def refuse(self, path: str, reason: str) -> None:
+        """Name something that is not carried, or not as it is."""
         self._left_out += 1
         if len(self._refused) < _MOST_REFUSED:
             text = f"{path[:1000]}: {reason}"

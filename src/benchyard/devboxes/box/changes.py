@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 from benchyard.devboxes.box.place import Place, walk
 from benchyard.devboxes.box.stack import Stack, status_of
 from benchyard.devboxes.box.trees import create_file, is_opaque, is_whiteout
+from benchyard.devboxes.box.weight import LIGHTEST, weight
 
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
@@ -22,6 +23,10 @@ _MOST_LISTED_CHARACTERS = 4 * 1024 * 1024
 _MOST_PATH = 4096
 _TICK_SECONDS = 0.01
 """Longer than the kernel's clock for ctimes stands still."""
+
+
+Listed = tuple[str, str, str, int, int]
+"""A path that is not as it was: how it is shown, its kind, type, permission bits and size."""
 
 
 class Entry(NamedTuple):
@@ -123,15 +128,21 @@ def _read_mark(manifest: str) -> tuple[dict[str, Entry], bool, int]:
 
 
 def compare_tree(
-    path: str, manifest: str, below: tuple[Sequence[str], Sequence[str]], report: str, aside: Sequence[str]
+    path: str,
+    manifest: str,
+    below: tuple[Sequence[str], Sequence[str]],
+    report: str,
+    aside: Sequence[str],
+    counted: Sequence[str] = (),
 ) -> None:
     """Write what is different since the mark to a new file, as JSON.
 
     `below` are the layers under the tree and the top-level directories of this machine under those; what lies
-    in the folders `aside` is neither listed nor counted.
+    in the folders `aside` is neither listed nor counted. New folders in those that are `counted` are
+    not looked through any more once there is more than can be listed; how much is in them is told.
     """
     with Place(path) as place, Stack(*below) as stack:
-        comparison = _Comparison(place, stack, manifest, aside)
+        comparison = _Comparison(place, stack, manifest, aside, counted)
         walk(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
     with os.fdopen(create_file(report, None), "w") as file:
@@ -141,15 +152,23 @@ def compare_tree(
 class _Comparison:
     """A walk through the changed layer, and through what lies below it as far as that goes."""
 
-    def __init__(self, place: Place, stack: Stack, manifest: str, aside: Sequence[str]) -> None:
+    def __init__(
+        self, place: Place, stack: Stack, manifest: str, aside: Sequence[str], counted: Sequence[str]
+    ) -> None:
         self._place = place
         self._stack = stack
+        self._counted = tuple(f"{path.rstrip('/')}/" for path in counted)
         self._aside = frozenset(path.rstrip("/") for path in aside)
         self._noted, self._whole, self._began = _read_mark(manifest)
         self._adrift = 0
         """How far this place is from where anything lies below it."""
-        self._listed: list[tuple[str, str, str, int, int]] = []
-        self._characters = self._total = 0
+        self._unnoted: set[str] = set()
+        """Folders of this place's that are not in the mark."""
+        self._fresh = 0
+        """How far this place is from where anything was noted."""
+        self._listed: list[list[Listed]] = [[] for _ in range(LIGHTEST + 1)]
+        """By weight: where there are too many, the lightest are left out."""
+        self._characters = self._total = self._count = 0
         self._truncated = False
 
     def visit(self) -> list[str]:
@@ -157,6 +176,8 @@ class _Comparison:
         if len(prefix) > _MOST_PATH:
             self._truncated = True
             return []
+        if self._truncated and self._is_new() and prefix.startswith(self._counted):
+            return self._count_all()
         directories = []
         for name in sorted(os.listdir(self._place.fd)):
             status = status_of(name, self._place.fd)
@@ -171,21 +192,39 @@ class _Comparison:
             self._judge(path, before, now, status)
             if stat.S_ISDIR(status.st_mode):
                 directories.append(name)
+                if before is None:
+                    self._unnoted.add(path)
         return directories
+
+    def _is_new(self) -> bool:
+        """Whether nothing that is here was here when the mark was made, or lies in the layers below."""
+        return bool(self._fresh and self._adrift and self._whole)
+
+    def _count_all(self) -> list[str]:
+        """Count the entries of a new folder, of which no more can be listed, without looking at each."""
+        with os.scandir(self._place.fd) as found:
+            entries = list(found)
+        self._total += len(entries)
+        return [each.name for each in entries if each.is_dir(follow_symlinks=False)]
 
     def _forget_below(self, folder: str) -> None:
         for path in [path for path in self._noted if path.startswith(f"{folder}/")]:
             del self._noted[path]
 
     def enter(self, name: str) -> bool:
+        path = _prefix(self._place) + name
         if not self._place.down(name):
             return False
         if self._adrift or not self._stack.down(name):
             self._adrift += 1
+        if self._fresh or path in self._unnoted:
+            self._fresh += 1
+        self._unnoted.discard(path)
         return True
 
     def leave(self, _name: str) -> None:
         self._place.up()
+        self._fresh = max(0, self._fresh - 1)
         if self._adrift:
             self._adrift -= 1
         else:
@@ -220,17 +259,21 @@ class _Comparison:
     def _add(self, path: str, kind: str, mode: int, status: os.stat_result | None) -> None:
         self._total += 1
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        self._characters += len(shown)
-        if len(self._listed) >= MOST_LISTED or self._characters > _MOST_LISTED_CHARACTERS:
-            self._truncated = True
-            return
         size = status.st_size if status and not stat.S_ISDIR(mode) else 0
-        self._listed.append((shown, kind, _type(mode), stat.S_IMODE(mode), size))
+        found = (shown, kind, _type(mode), stat.S_IMODE(mode), size)
+        self._listed[weight(*found[:4])].append(found)
+        self._count += 1
+        self._characters += len(shown)
+        while self._count > MOST_LISTED or self._characters > _MOST_LISTED_CHARACTERS:
+            self._truncated = True
+            left_out = next(each for each in reversed(self._listed) if each).pop()
+            self._count -= 1
+            self._characters -= len(left_out[0])
 
     def result(self) -> dict[str, Any]:
         """What goes into the report."""
         return {
-            "changes": sorted(self._listed),
+            "changes": sorted(each for listed in self._listed for each in listed),
             "total": self._total,
             "truncated": self._truncated,
             "exact": self._whole,

@@ -30,6 +30,8 @@ def confine(request: dict[str, Any]) -> None:
         if request["no_new_privileges"]:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         seccomp.install(request["filter"])
+        if not request["tracing"]:
+            seccomp.install(request["untraced"])
     with step("capabilities"):
         syscalls.limit_capabilities(_KEPT_CAPABILITIES)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 
-from benchyard.devboxes.box import agent, confine, processes, syscalls, wire
+from benchyard.devboxes.box import agent, confine, freezer, processes, syscalls, wire
 
 
 def main() -> None:
@@ -26,9 +26,10 @@ def main() -> None:
     os.umask(0o022)
     confine.limit_resources()
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-    confine.silence({meeting.fileno(), descriptors[0]})
+    confine.silence({meeting.fileno(), *descriptors})
     listener = socket.socket(fileno=descriptors[0])
-    first = agent.Agent(listener, can_change_user=True, lease=request["lease"])
+    held = freezer.freezer(descriptors[1:], everybody=True)
+    first = agent.Agent(listener, held, can_change_user=True, lease=request["lease"])
     wire.send(meeting, {"ready": True})
     meeting.close()
     first.run()

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from benchyard.devboxes.box import processes
+from benchyard.devboxes.box.freezer import Freezer
 from benchyard.devboxes.box.streams import Output
 
 GRACE_SECONDS = 5.0
@@ -37,7 +38,7 @@ class Custody:
         self.is_open = True
         self._files: list[int] = []
         self._sources: list[int] = []
-        self._limit = 0
+        self._limit = self._spare = 0
         self._is_strict = False
         self._is_killed = self._is_late = False
 
@@ -47,6 +48,7 @@ class Custody:
         self._files = [os.dup(number) for number in descriptors[first : first + 3]]
         self.command = message["id"]
         self._limit = message["output_bytes"]
+        self._spare = message.get("spare_bytes", 0)
         self._is_strict = bool(message.get("strict"))
         if message["timeout"] is not None:
             self.due = time.monotonic() + message["timeout"] + GRACE_SECONDS
@@ -61,13 +63,15 @@ class Custody:
         soon = time.monotonic() + GRACE_SECONDS
         self.due = soon if self.due is None else min(self.due, soon)
 
-    def end(self) -> None:
-        """Do what the supervisor did not: end everything below it, and then the supervisor too."""
+    def end(self, freezer: Freezer) -> None:
+        """Do what the supervisor did not: end everything below it, and the supervisor too."""
         self._is_late = not self._is_killed
         self.due = time.monotonic() + GRACE_SECONDS
-        _signal(self.pid, signal.SIGSTOP)
-        processes.kill_descendants(self.pid)
-        _signal(self.pid, signal.SIGKILL)
+        freezer.kill(self._everything)
+
+    def _everything(self) -> list[int]:
+        seen = processes.see(self.pid)
+        return [*([self.pid] if seen and seen.is_alive else []), *processes.descendants(self.pid)]
 
     def settle(self) -> None:
         """Of a supervisor that is gone: save what it had not read, and say how the command ended."""
@@ -89,7 +93,7 @@ class Custody:
 
     def _save(self, source: int, target: int) -> Output:
         size = os.fstat(target).st_size
-        output = Output(source, target, max(0, self._limit - size))
+        output = Output(source, target, max(0, self._limit - size), self._spare)
         if self._is_strict:
             output.bound()
         for _ in range(_MOST_READS):
@@ -104,10 +108,3 @@ class Custody:
             os.close(number)
         self._files, self._sources = [], []
         self.command = self.due = None
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return

@@ -9,8 +9,9 @@ import socket
 import sys
 from typing import Any
 
-from benchyard.devboxes.box import agent, landlock, processes, syscalls
+from benchyard.devboxes.box import agent, freezer, landlock, processes, seccomp, syscalls
 
+_MOST_TRIES = 3
 # chown, dac_override, fowner, fsetid, kill, setgid, setuid, net_bind_service
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 10})
 
@@ -20,30 +21,47 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     listener = socket.socket(fileno=request["listener"])
     os.set_inheritable(listener.fileno(), False)
-    _close_all_but(listener.fileno())
+    groups: list[int] = request["groups"]
+    for descriptor in groups:
+        os.set_inheritable(descriptor, False)
+    _close_all_but({listener.fileno(), *groups})
     pid = os.fork()
     if pid:
         os.write(1, str(pid).encode())
         os._exit(0)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    if groups:
+        freezer.join(groups)
     os.chdir("/")
     _keep_walls(request)
     nowhere = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
         os.dup2(nowhere, number)
-    agent.Agent(listener, can_change_user=False, lease=request["lease"]).run()
-    processes.kill_descendants(os.getpid())
+    everybody = request["walls"] and landlock.version() >= landlock.SCOPES_SINCE
+    held = freezer.freezer(groups, everybody=everybody)
+    # Kept until the end: whoever asked for it waits for its connection to close.
+    first = agent.Agent(listener, held, can_change_user=False, lease=request["lease"])
+    first.run()
+    for _ in range(_MOST_TRIES):
+        if held.kill(lambda: processes.descendants(os.getpid())):
+            break
     os._exit(0)
 
 
-def _close_all_but(kept: int) -> None:
+def _close_all_but(kept: set[int]) -> None:
     """Let go of what else was inherited: some event loops leave a second end of the output pipe open."""
-    os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    last = 2
+    for number in sorted(kept):
+        os.closerange(last + 1, number)
+        last = number
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _keep_walls(request: dict[str, Any]) -> None:
     """Bind this process and all it starts, and keep commands from tracing who holds their output."""
+    if not request["tracing"]:
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        seccomp.install(seccomp.untraced_here())
     if not request["walls"]:
         return
     landlock.restrict(landlock.ruleset(request["readable"], request["writable"]))

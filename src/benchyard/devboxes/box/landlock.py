@@ -14,6 +14,9 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _FIRST = (1 << 13) - 1
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
+_SCOPE_SIGNALS = 1 << 1
+SCOPES_SINCE = 6
+"""The version that can keep signals from leaving."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 
@@ -35,14 +38,18 @@ def version() -> int:
 
 
 def ruleset(readable: list[str], writable: list[str]) -> int:
-    """A descriptor of rules: below these paths reading, below those everything; nothing elsewhere."""
+    """A descriptor of rules: below these paths reading, below those everything; nothing elsewhere.
+
+    Where the kernel can, signals reach only who is bound by them too.
+    """
     known = version()
     everything = _FIRST | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
     attributes = struct.pack("=Q", everything)
+    if known >= SCOPES_SINCE:
+        attributes = struct.pack("=QQQ", everything, 0, _SCOPE_SIGNALS)
     libc = _libc()
-    rules = _checked(
-        libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(8), 0), "landlock_create_ruleset"
-    )
+    size = ctypes.c_size_t(len(attributes))
+    rules = _checked(libc.syscall(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
     for paths, access in ((readable, _READ), (writable, everything)):
         for path in paths:
             _allow(libc, rules, path, access)

@@ -1,7 +1,8 @@
 """Watching files of a devbox for being opened: watches of inotify, added where the files may be read.
 
 The devbox's root comes as a descriptor, and every path is resolved inside it. Each watch tells once, so that
-nobody inside can drown the others out.
+nobody inside can drown the others out. The kernel does not tell who follows a link, so what it leads to is
+watched.
 """
 
 import ctypes
@@ -19,6 +20,12 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_IN_ROOT = 0x10
 _SHOWN_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+_NO_ROOM = {errno.ENOSPC, errno.ENOMEM}
+
+NOTHING = -1
+"""In the place of a watch: there is nothing to be opened, or only a folder."""
+UNWATCHED = -2
+"""In the place of a watch: there is something, and it cannot be watched."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -40,17 +47,19 @@ def forget(watcher: int, watch: int) -> None:
 def add_watches(root: int, watcher: int, sheet: int) -> None:
     """Watch the files whose paths are listed in the file `sheet`; the list of their watches replaces it.
 
-    What is missing, or no regular file, has none (-1). Raises OSError if one that is there cannot be watched.
+    A link stands for the file or the folder that it leads to. Where the kernel has no room for more, those
+    that come first are watched, and the rest is `UNWATCHED`.
     """
     paths = json.loads(os.pread(sheet, os.fstat(sheet).st_size, 0))
     watches: list[int] = []
-    try:
-        for path in paths:
+    for path in paths:
+        try:
             watches.append(_add(root, watcher, path))
-    except OSError:
-        for watch in watches:
-            forget(watcher, watch)
-        raise
+        except OSError as error:
+            watches.append(UNWATCHED)
+            if error.errno in _NO_ROOM:
+                break
+    watches += [UNWATCHED] * (len(paths) - len(watches))
     os.ftruncate(sheet, 0)
     text = json.dumps(watches).encode()
     os.pwrite(sheet, text, 0)
@@ -61,26 +70,44 @@ def _add(root: int, watcher: int, path: str) -> int:
     file = _open(root, name)
     if file < 0 and b"\\x" in name:
         # As a byte is shown that is no text.
-        file = _open(root, _SHOWN_BYTE.sub(lambda found: bytes([int(found[1], 16)]), name))
+        name = _SHOWN_BYTE.sub(lambda found: bytes([int(found[1], 16)]), name)
+        file = _open(root, name)
     if file < 0:
-        return -1
+        return NOTHING
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return -1
-        place = f"/proc/self/fd/{file}".encode()
-        watch = int(_libc.inotify_add_watch(watcher, place, ctypes.c_uint32(_IN_OPEN | _IN_ONESHOT)))
-        if watch < 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-        return watch
+        mode = os.fstat(file).st_mode
+        if stat.S_ISLNK(mode):
+            return _add_target(root, watcher, name)
+        return NOTHING if stat.S_ISDIR(mode) else _watch(watcher, file)
     finally:
         os.close(file)
 
 
-def _open(root: int, name: bytes) -> int:
+def _add_target(root: int, watcher: int, link: bytes) -> int:
+    """Watch what a link leads to; raises OSError where that cannot be found out."""
+    file = _open(root, link, follow=True)
+    if file < 0:
+        # One that leads in a circle, or to what each process has of its own, leads somewhere all the same.
+        return UNWATCHED if ctypes.get_errno() == errno.ELOOP else NOTHING
+    try:
+        return _watch(watcher, file)
+    finally:
+        os.close(file)
+
+
+def _watch(watcher: int, file: int) -> int:
+    place = f"/proc/self/fd/{file}".encode()
+    watch = int(_libc.inotify_add_watch(watcher, place, ctypes.c_uint32(_IN_OPEN | _IN_ONESHOT)))
+    if watch < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return watch
+
+
+def _open(root: int, name: bytes, *, follow: bool = False) -> int:
     """A descriptor of the file, which nothing can be read by; -1 if there is none."""
     if b"\0" in name:
         return -1
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     how = struct.pack("=QQQ", flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
     opened = int(_libc.syscall(_OPENAT2, root, name, how, ctypes.c_size_t(len(how))))
     if opened < 0 and ctypes.get_errno() not in _MISSING:

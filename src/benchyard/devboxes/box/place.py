@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from benchyard.devboxes.box import stop
+
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a directory is opened so that a link is never taken for one."""
 
@@ -16,6 +18,7 @@ def walk(visit: Callable[[], list[str]], enter: Callable[[str], bool], leave: Ca
     """Walk depth first: `visit` names the subdirectories of the place, `leave` follows each one entered."""
     pending = [visit()]
     while pending:
+        stop.check()
         if pending[-1]:
             if enter(pending[-1][-1]):
                 pending.append(visit())

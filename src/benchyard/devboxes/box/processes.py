@@ -4,10 +4,14 @@ import ctypes
 import functools
 import os
 import signal
-import time
-from collections.abc import Callable
+from typing import NamedTuple
 
-_PATIENCE_SECONDS = 10.0
+_DEAD = (b"Z", b"X")
+STOPPED = (b"T", b"t")
+_STILL = (*STOPPED, b"D", *_DEAD)
+"""States in which a program does nothing; one that waits for the kernel stops before it goes on."""
+WALL = 0x40000000
+"""Wait for children whatever signal their end sends."""
 
 
 def set_title(title: str) -> None:
@@ -67,31 +71,92 @@ def wake_on_child() -> int:
     return reader
 
 
-def parents() -> dict[int, int]:
-    """pid -> parent's pid of every process that can be seen."""
+class Seen(NamedTuple):
+    """A process as the kernel shows it."""
+
+    pid: int
+    parent: int
+    state: bytes
+    threads: int
+    name: bytes
+    started: int
+    """In ticks since boot."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any thread of it goes on: the first one may have ended before the others."""
+        return self.state not in _DEAD or self.threads > 1
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no thread of it does anything at the moment."""
+        if self.state in _DEAD:
+            return all(state in _STILL for state in thread_states(self.pid))
+        return self.state in _STILL
+
+
+def see(pid: int) -> Seen | None:
+    """Look at a process; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # A name may hold anything; what follows its last parenthesis is safe to split.
+            before, _separator, rest = file.read(4096).rpartition(b")")
+    except OSError:
+        return None
+    fields = rest.split()
+    if len(fields) < 20:
+        return None
+    name = before.partition(b"(")[2]
+    return Seen(pid, int(fields[1]), fields[0], int(fields[17]), name, int(fields[19]))
+
+
+def thread_states(pid: int) -> list[bytes]:
+    """The state of each thread of a process that can be seen."""
+    found = []
+    try:
+        names = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    for name in names:
+        try:
+            with open(f"/proc/{pid}/task/{name}/stat", "rb") as file:
+                found += file.read(4096).rpartition(b")")[2].split()[:1]
+        except OSError:
+            continue
+    return found
+
+
+def living() -> dict[int, Seen]:
+    """Every process that can be seen and has not ended, by pid."""
     found = {}
     for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    # A name may hold anything; what follows its last parenthesis is safe to split.
-                    fields = file.read(4096).rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if fields and fields[0] != b"Z":
-                found[int(name)] = int(fields[1])
+        if name.isdigit() and (seen := see(int(name))) and seen.is_alive:
+            found[seen.pid] = seen
     return found
+
+
+def parents() -> dict[int, int]:
+    """pid -> parent's pid of every process that can be seen."""
+    return {pid: seen.parent for pid, seen in living().items()}
 
 
 def descendants(root: int, spared: frozenset[int] = frozenset()) -> list[int]:
     """Every live process below `root`, which must be a child subreaper for this to be complete.
 
-    Those that are `spared` are left out, with everything below them.
+    Those that are `spared` are left out, with everything below them. What forks meanwhile may be missed.
+    """
+    return below(root, living(), spared)
+
+
+def below(root: int, seen: dict[int, Seen], spared: frozenset[int] = frozenset()) -> list[int]:
+    """Those of the seen processes that descend from `root`, parents before their children.
+
+    Without who is spared, and what is below them.
     """
     children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
+    for pid, each in seen.items():
         if pid not in spared:
-            children.setdefault(parent, []).append(pid)
+            children.setdefault(each.parent, []).append(pid)
     found: list[int] = []
     queue = [root]
     while queue:
@@ -101,31 +166,22 @@ def descendants(root: int, spared: frozenset[int] = frozenset()) -> list[int]:
     return found
 
 
-def kill_descendants(root: int, spared: frozenset[int] = frozenset()) -> bool:
-    """Kill everything below `root`, but not who is spared; False if something kept forking for too long.
+def signal_each(pids: list[int], number: int) -> None:
+    """Send a signal to each process that is still there and may be sent one."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
 
-    Stopping first keeps a fork bomb from outrunning the sweep.
+
+def kill_round(root: int) -> bool:
+    """Kill everything below `root` that a scan finds, and say whether that was anything.
+
+    Stopping it first keeps it from forking meanwhile.
     """
-    return _kill_while(lambda: descendants(root, spared))
-
-
-def kill_all_but(root: int, ours: frozenset[int]) -> bool:
-    """Kill everything below `root` but these, also what is below them; False if that took too long."""
-    return _kill_while(lambda: [pid for pid in descendants(root) if pid not in ours])
-
-
-def _kill_while(found: Callable[[], list[int]]) -> bool:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        alive = found()
-        if not alive:
-            return True
-        if time.monotonic() > deadline:
-            return False
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in alive:
-                try:
-                    os.kill(pid, number)
-                except (ProcessLookupError, PermissionError):
-                    continue
-        time.sleep(0.001)
+    found = descendants(root)
+    signal_each(found, signal.SIGSTOP)
+    # Parents last: the kernel lets the stopped children of one that ends go on.
+    signal_each(found[::-1], signal.SIGKILL)
+    return bool(found)

@@ -84,6 +84,15 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
 }
+TRACING: dict[str, tuple[int, int]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+}
+"""How one process reaches into another: debuggers and leak checkers do it, and so would a hostile answer."""
 ABSENT: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
@@ -101,6 +110,7 @@ _ON_PROCESSES = ((302, 261), (144, 119), (142, 118), (314, 274), (203, 122))
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _FIRST_UNKNOWN = 467
 """The first call, on every architecture, that was added after this list was made (Linux 6.15)."""
+_X32 = 0x40000000
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -163,10 +173,34 @@ def program(machine: str) -> bytes:
     return b"".join(code)
 
 
+def untraced(machine: str) -> bytes:
+    """The filter, on top of another, that lets no process reach into another one."""
+    column, architecture = _ARCHITECTURES[machine]
+    code = [
+        _instruction(_LOAD, _AT_ARCHITECTURE),
+        _instruction(_JUMP_EQUAL, architecture, 1, 0),
+        _refuse(errno.EPERM),
+        _instruction(_LOAD, _AT_NUMBER),
+    ]
+    if machine == "x86_64":
+        # The same calls have other numbers in the x32 architecture.
+        code += [_instruction(_JUMP_GE, _X32, 0, 1), _refuse(errno.ENOSYS)]
+    for pair in TRACING.values():
+        code += [_instruction(_JUMP_EQUAL, pair[column], 0, 1), _refuse(errno.EPERM)]
+    code.append(_instruction(_RETURN, _ALLOW))
+    return b"".join(code)
+
+
 def program_here() -> bytes:
     """The filter for this machine; empty where none is known."""
     machine = platform.machine()
     return program(machine) if machine in _ARCHITECTURES else b""
+
+
+def untraced_here() -> bytes:
+    """The filter against tracing for this machine; empty where none is known."""
+    machine = platform.machine()
+    return untraced(machine) if machine in _ARCHITECTURES else b""
 
 
 def install(code: bytes) -> None:

@@ -14,6 +14,7 @@ from benchyard.devboxes.box.trees import is_opaque, is_whiteout
 
 _HELD_DESCRIPTORS = 4
 """Per layer: there may be hundreds."""
+_MOST_LINKS = 40
 
 
 class Shown(NamedTuple):
@@ -156,3 +157,34 @@ def _entered(place: Place, name: str) -> bool:
     except PermissionError:
         # Of the machine's own: what this user cannot look into, no devbox of its could change.
         return False
+
+
+def real_path(stack: Stack, path: str) -> str:
+    """Where a path leads in a system, as far as its own links tell."""
+    left = [part for part in path.split("/") if part not in ("", ".")]
+    here: list[str] = []
+    links = 0
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            here = here[:-1]
+            continue
+        target = _link(stack, here, name) if links < _MOST_LINKS else None
+        if target is None:
+            here.append(name)
+            continue
+        links += 1
+        here = [] if target.startswith("/") else here
+        left = [*(part for part in target.split("/") if part not in ("", ".")), *left]
+    return "/" + "/".join(here)
+
+
+def _link(stack: Stack, folder: Sequence[str], name: str) -> str | None:
+    """Where the link of this name leads; None if it is none."""
+    try:
+        found = stack.look(name) if stack.descend(folder) == len(folder) else None
+        is_link = found is not None and stat.S_ISLNK(found.status.st_mode)
+        return os.readlink(name, dir_fd=found.parent) if found is not None and is_link else None
+    finally:
+        while stack.depth:
+            stack.up()

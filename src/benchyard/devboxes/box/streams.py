@@ -7,17 +7,23 @@ import struct
 import termios
 
 _CHUNK = 256 * 1024
+_FIRST_LOOK = 64 * 1024
+_NEXT_LOOK = 1024**2
+_SHORT = "output was cut: the server's disk is short of space"
 _INPUT_BUFFER = 16 * 1024 * 1024
 _END_OF_TRANSMISSION = b"\x04"
 
 
 class Output:
-    """One stream of the command on its way into a file, cut off at a limit."""
+    """One stream of the command on its way into a file, cut off at a limit, or when the disk is short."""
 
-    def __init__(self, source: int, target: int, limit: int) -> None:
+    def __init__(self, source: int, target: int, limit: int, spare: int = 0) -> None:
         self.source = source
         self.target = target
         self.left = limit
+        self._spare = spare
+        self._unlooked = _FIRST_LOOK
+        """How much more is written before it is looked how much space the disk has."""
         self.truncated = False
         self.error: str | None = None
         self.open = True
@@ -54,6 +60,9 @@ class Output:
         if len(data) > self.left:
             self.truncated = True
         view = memoryview(data)[: self.left]
+        if view and self._spare and not self._has_space(len(view)):
+            self.left, self.truncated, self.error = 0, True, _SHORT
+            return
         self.left -= len(view)
         while view:
             try:
@@ -62,6 +71,15 @@ class Output:
                 # The host's disk is full: the command goes on, its output is lost and said to be.
                 self.left, self.truncated, self.error = 0, True, f"output was lost: {error.strerror}"
                 return
+
+    def _has_space(self, size: int) -> bool:
+        """Whether the disk has enough for others; looked at now and then, since asking costs time."""
+        self._unlooked -= size
+        if self._unlooked >= 0:
+            return True
+        self._unlooked = _NEXT_LOOK
+        disk = os.fstatvfs(self.target)
+        return disk.f_bavail * disk.f_frsize > self._spare
 
     def stop_keeping(self) -> None:
         """Read on, so that whoever still writes is not stopped, but keep nothing more."""

@@ -25,6 +25,14 @@ _PIPE_SIZE = 1024 * 1024
 _F_SETPIPE_SZ = 1031
 _GRACE_SECONDS = 0.2
 """How long after the command's end output of its children still counts as its own."""
+_SCAN_SECONDS = 0.25
+"""How long to kill by scans what is to end, before the first process is asked to make it stand still."""
+_ASK_SECONDS = 1.0
+_END_SECONDS = 30.0
+"""How long all that may take."""
+_LOOK_MS = 2
+_MOST_REAPED = 256
+_KILLED = 137
 
 
 class Supervisor:
@@ -47,6 +55,10 @@ class Supervisor:
         self.error: str | None = None
         self.timed_out = self.killed = self.reported = False
         self.deadline: float | None = None
+        self.ending_since: float | None = None
+        """When everything below began to be killed."""
+        self.asked_at = 0.0
+        self.has_more_to_reap = False
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> None:
         """Start the command: descriptors are stdout, stderr and status files, then the extra ones."""
@@ -78,7 +90,7 @@ class Supervisor:
             # Where the user's share of pipe memory is used up, the default size works too, only slower.
             with contextlib.suppress(OSError):
                 fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_SIZE)
-            self._watch(Output(reader, file, request["output_bytes"]))
+            self._watch(Output(reader, file, request["output_bytes"], request.get("spare_bytes", 0)))
             ends.append(writer)
         if not request.get("stdin"):
             return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), ends[0], ends[1]
@@ -90,7 +102,7 @@ class Supervisor:
     def _terminal(self, request: dict[str, Any], stdout: int) -> tuple[int, int, int]:
         self.terminal, slave = os.openpty()
         self._resize(*request["pty"])
-        self._watch(Output(self.terminal, stdout, request["output_bytes"]))
+        self._watch(Output(self.terminal, stdout, request["output_bytes"], request.get("spare_bytes", 0)))
         self.input = Input(self.terminal, self.poll, is_terminal=True)
         return slave, slave, slave
 
@@ -103,12 +115,15 @@ class Supervisor:
         """Serve until the command and all its descendants are gone."""
         while True:
             alive = self._reap()
-            if self.exit_status is not None and not self.reported:
-                self._drain()
             if self.reported and not alive:
                 return
-            if not self.reported and self.deadline is not None and time.monotonic() >= self.deadline:
-                self._bell()
+            if alive and self.ending_since is not None:
+                self._sweep(self.ending_since)
+            elif not self.reported:
+                if self.exit_status is not None:
+                    self._drain()
+                if self.deadline is not None and time.monotonic() >= self.deadline:
+                    self._bell()
             for descriptor, _event in self.poll.poll(self._wait_ms()):
                 if self.strict and self.exit_status is None:
                     # Its end is learned of before anything more is read.
@@ -126,7 +141,30 @@ class Supervisor:
             if output.open and descriptor == output.source:
                 self._read(output)
 
+    def _sweep(self, since: float) -> None:
+        """Kill what is left below this process once more; it is told as ended only when nothing is."""
+        now = time.monotonic()
+        if now < since + _SCAN_SECONDS:
+            processes.kill_round(os.getpid())
+        elif now > since + _END_SECONDS:
+            self.ending_since = None
+            self.error = "what the command had started could not be killed"
+            self.exit_status = _KILLED if self.exit_status is None else self.exit_status
+        elif now > self.asked_at + _ASK_SECONDS:
+            self.asked_at = now
+            wire.send(self.agent, {"stubborn": True})
+
+    def _end_everything(self) -> None:
+        """Begin to kill everything below this process."""
+        if self.ending_since is None:
+            self.ending_since = time.monotonic()
+            self.asked_at = 0.0
+
     def _wait_ms(self) -> int | None:
+        if self.has_more_to_reap:
+            return 0
+        if self.ending_since is not None and not self.reported:
+            return _LOOK_MS
         if self.reported or self.deadline is None:
             return None
         return max(0, int((self.deadline - time.monotonic()) * 1000) + 1)
@@ -143,10 +181,12 @@ class Supervisor:
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left."""
-        while True:
+        self.has_more_to_reap = False
+        for _ in range(_MOST_REAPED):
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | processes.WALL)
             except ChildProcessError:
+                # Exact, unlike a scan: of whoever descends from a subreaper, one ancestor is its child.
                 return False
             if pid == 0:
                 return True
@@ -157,6 +197,9 @@ class Supervisor:
                 self.deadline = time.monotonic() + _GRACE_SECONDS
                 if self.strict:
                     self._close_the_books()
+        # Who forks without end must not keep the time limit from being looked at.
+        self.has_more_to_reap = True
+        return True
 
     def _close_the_books(self) -> None:
         """Nothing that is said from now on counts: take what has been said, and end who could say more."""
@@ -165,8 +208,7 @@ class Supervisor:
         for output in self.outputs:
             while output.open and self._read(output):
                 pass
-        if not processes.kill_descendants(os.getpid()):
-            self.error = "what the command had left running could not be killed"
+        self._end_everything()
 
     def _drain(self) -> None:
         for output in self.outputs:
@@ -179,10 +221,11 @@ class Supervisor:
         """The command's time, or the grace after its end, is over."""
         self.deadline = None
         if self.exit_status is not None:
-            self._report()
+            if not self.reported:
+                self._report()
         else:
             self.timed_out = True
-            processes.kill_descendants(os.getpid())
+            self._end_everything()
 
     def _report(self) -> None:
         self.reported = True
@@ -229,7 +272,7 @@ class Supervisor:
         elif action == "kill":
             self.killed = True
             if message["tree"]:
-                processes.kill_descendants(os.getpid())
+                self._end_everything()
             else:
                 self._kill(self.child, signal.SIGKILL)
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
+from benchyard.devboxes.box import stop
+
 _CHUNK = 256 * 1024
 _HEADER_BYTES = 4 * 1024**2
 _TRAILER_BYTES = 1024**2
@@ -140,6 +142,7 @@ class _Forward(io.RawIOBase):
             most -= len(chunk)
 
     def _take(self, size: int) -> bytes:
+        stop.check()
         if self._position + size > self._limit + _HEADER_BYTES:
             raise ValueError(f"the archive unpacks to more than {self._limit} bytes")
         data = self._raw.read(size)

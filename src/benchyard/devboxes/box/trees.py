@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from benchyard.devboxes.box import stop
 from benchyard.devboxes.box.place import Place, walk
 
 OPAQUE = "user.overlay.opaque"
@@ -13,6 +14,7 @@ OPAQUE = "user.overlay.opaque"
 _ENGINES_OPAQUE = "trusted.overlay.opaque"
 """The same on the disks that a container engine keeps."""
 
+_PIECE_BYTES = 256 * 1024**2
 _NO_COPY_RANGE = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 _NOT_WRITABLE = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL}
 _NOT_LINKABLE = {errno.EMLINK, errno.ENAMETOOLONG}
@@ -55,10 +57,13 @@ def _remove_files(place: Place) -> list[str]:
     return directories
 
 
-def tree_usage(path: str) -> tuple[int, int]:
-    """Bytes on disk (hard links once) and number of entries below `path`; the tree may change meanwhile."""
+def tree_usage(path: str, most: int | None = None) -> tuple[int, int]:
+    """Bytes on disk (hard links once) and number of entries below `path`; the tree may change meanwhile.
+
+    Where it is more than `most` bytes, it is not told how much more.
+    """
     with Place(path) as place:
-        count = _Count(place)
+        count = _Count(place, most)
         walk(count.visit, count.enter, lambda name: place.up())
     return count.bytes, count.entries
 
@@ -66,10 +71,11 @@ def tree_usage(path: str) -> tuple[int, int]:
 class _Count:
     """What a walk has seen so far."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, most: int | None) -> None:
         self.bytes = 0
         self.entries = 0
         self._place = place
+        self._most = most
         self._linked: set[tuple[int, int]] = set()
 
     def visit(self) -> list[str]:
@@ -83,9 +89,13 @@ class _Count:
                 if stat.S_ISDIR(status.st_mode):
                     directories.append(entry.name)
                 self._add(status)
+                if self._most is not None and self.bytes > self._most:
+                    return []
         return directories
 
     def enter(self, name: str) -> bool:
+        if self._most is not None and self.bytes > self._most:
+            return False
         try:
             return self._place.down(name)
         except OSError as error:
@@ -177,6 +187,7 @@ class Copy:
 
     def copy_entry(self, name: str, status: os.stat_result) -> None:
         """Copy what is no directory; a further name of a file that was copied becomes a link to the copy."""
+        stop.check()
         if status.st_nlink > 1 and self._link(name, status):
             return
         if stat.S_ISREG(status.st_mode):
@@ -336,13 +347,15 @@ def data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
 
 def _copy_range(source: int, target: int, start: int, end: int) -> None:
     while start < end:
+        stop.check()
+        piece = min(end - start, _PIECE_BYTES)
         try:
-            copied = os.copy_file_range(source, target, end - start, start, start)
+            copied = os.copy_file_range(source, target, piece, start, start)
         except OSError as error:
             if error.errno not in _NO_COPY_RANGE:
                 raise
             os.lseek(target, start, os.SEEK_SET)
-            copied = os.sendfile(target, source, start, end - start)
+            copied = os.sendfile(target, source, start, piece)
         if copied == 0:
             return
         start += copied

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from benchyard.devboxes.box import confine, processes
+from benchyard.devboxes.box import confine, freezer, processes
 
 LOCK = "lock"
 """Held by the server's driver as long as it is there."""
@@ -141,6 +141,8 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
         finally:
             os.close(descriptor)
     for group in note["groups"]:
+        with contextlib.suppress(OSError):
+            os.rmdir(f"{group}/{freezer.INNER}")
         # Whatever is still in it is the next server's to clear.
         with contextlib.suppress(OSError):
             os.rmdir(group)
@@ -151,7 +153,7 @@ def end(descriptor: int, groups: list[str]) -> bool:
     """End a first process, frozen or not, and wait; False if it stays."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    for group in groups:
+    for group in (*(f"{group}/{freezer.INNER}" for group in groups), *groups):
         # What is frozen dies only when it is thawed.
         with contextlib.suppress(OSError):
             _write(f"{group}/freezer.state", b"THAWED")

@@ -5,6 +5,7 @@ that waited beside it. Each request brings its own socket for the answer, so tha
 """
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import os
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 from benchyard.devboxes.box import (
     agent,
     confine,
+    freezer,
     ids,
     processes,
     rootfs,
@@ -41,6 +43,7 @@ _RARE_CALLS = {
     "merge": ("merge", "merge_layers"),
     "pack": ("pack", "pack_layer"),
     "carry": ("answer", "carry_paths"),
+    "carry_work": ("work", "carry_work"),
     "watch": ("opens", "add_watches"),
     "note": ("changes", "note_tree"),
     "compare": ("changes", "compare_tree"),
@@ -54,7 +57,7 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.namespaces = ids.Namespaces()
-        self.filter = seccomp.program_here()
+        self.filters = {"filter": seccomp.program_here(), "untraced": seccomp.untraced_here()}
         self.child: socket.socket | None = None
 
     def run(self) -> None:
@@ -96,12 +99,12 @@ class Zygote:
         if os.fork() == 0:
             mine.close()
             self.control.close()
-            _wait(theirs, self.filter)
+            _wait(theirs, self.filters)
         theirs.close()
         return mine
 
 
-def _wait(requests: socket.socket, code: bytes) -> NoReturn:
+def _wait(requests: socket.socket, filters: dict[str, bytes]) -> NoReturn:
     """Take one request and carry it out (in a forked child)."""
     message, descriptors = wire.receive(requests)
     requests.close()
@@ -109,7 +112,7 @@ def _wait(requests: socket.socket, code: bytes) -> NoReturn:
         os._exit(0)
     namespace = descriptors.pop() if message["namespaced"] else None
     if message["op"] == "start":
-        _start({**message, "filter": code}, descriptors, namespace)
+        _start({**message, **filters}, descriptors, namespace)
     _call(message, descriptors, namespace)
 
 
@@ -124,6 +127,8 @@ def _call(message: dict[str, Any], descriptors: list[int], namespace: int | None
     answer = socket.socket(fileno=descriptors[0])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if message.get("can_be_stopped"):
+            _die_with(answer)
         if namespace is not None and message["mode"] != ids.ROOT_IDMAP:
             with step("user namespace"):
                 ids.enter(namespace, can_change_user=message["can_change_user"])
@@ -136,6 +141,12 @@ def _call(message: dict[str, Any], descriptors: list[int], namespace: int | None
         os._exit(0)
 
 
+def _die_with(answer: socket.socket) -> None:
+    """Be killed once nobody waits at the other end any more."""
+    fcntl.fcntl(answer, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(answer, fcntl.F_SETFL, fcntl.fcntl(answer, fcntl.F_GETFL) | os.O_ASYNC)
+
+
 def _rare_call(name: str) -> Callable[..., Any]:
     module, function = _RARE_CALLS[name]
     found: Callable[..., Any] = getattr(importlib.import_module(f"benchyard.devboxes.box.{module}"), function)
@@ -146,13 +157,15 @@ def _start(message: dict[str, Any], descriptors: list[int], namespace: int | Non
     """Make the namespaces, fork the devbox's first process into them, and put it into its cgroups."""
     answer = socket.socket(fileno=descriptors[0])
     try:
-        groups = [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in message["cgroups"]]
+        groups = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in _joined(message)]
+        # Now, while the rights for it are there.
+        held = freezer.open_group(message["freezer"]) if message["freezer"] else []
         _separate(message, namespace, descriptors.pop() if message["joins"] else None)
         limited, release = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
             os.close(release)
-            _become_first(message, descriptors, limited)
+            _become_first(message, descriptors, limited, held)
         # Beside the first process's mounting: joining waits for the kernel, not for the processor.
         with step("cgroup"):
             for group in groups:
@@ -163,6 +176,13 @@ def _start(message: dict[str, Any], descriptors: list[int], namespace: int | Non
         _complain(answer, error)
     finally:
         os._exit(0)
+
+
+def _joined(message: dict[str, Any]) -> list[str]:
+    """The files by which a first process joins its groups."""
+    inner = f"/{freezer.INNER}"
+    paths = [f"{path}{inner if path == message['freezer'] else ''}" for path in message["cgroups"]]
+    return [f"{path}/cgroup.procs" for path in paths]
 
 
 def _separate(message: dict[str, Any], namespace: int | None, network: int | None) -> None:
@@ -197,7 +217,7 @@ def _join(network: int) -> None:
         os.close(network)
 
 
-def _become_first(message: dict[str, Any], descriptors: list[int], limited: int) -> NoReturn:
+def _become_first(message: dict[str, Any], descriptors: list[int], limited: int, held: list[int]) -> NoReturn:
     answer = socket.socket(fileno=descriptors[0])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -210,9 +230,13 @@ def _become_first(message: dict[str, Any], descriptors: list[int], limited: int)
             os.close(limited)
             syscalls.unshare(syscalls.CLONE_NEWCGROUP)
         confine.confine(message)
-        confine.silence({descriptors[0], descriptors[1]})
-        listener = socket.socket(fileno=descriptors[1])
-        first = agent.Agent(listener, can_change_user=message["can_change_user"], lease=message["lease"])
+        confine.silence({descriptors[0], descriptors[1], *held})
+        first = agent.Agent(
+            socket.socket(fileno=descriptors[1]),
+            freezer.freezer(held, everybody=True),
+            can_change_user=message["can_change_user"],
+            lease=message["lease"],
+        )
         wire.send(answer, {"ready": True})
         answer.close()
     except (OSError, StepFailed) as error:

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchyard.devboxes.inside import MOST_PROCESSES, MOST_WATCHED, Inside, Process, Watch
+from benchyard.devboxes.inside import MOST_PROCESSES, MOST_WATCHED, Inside, Process, Processes, Watch
 from benchyard.devboxes.parts import connecting
 from benchyard.devboxes.parts.running import Running
 from benchyard.devboxes.parts.watching import Watcher
 from benchyard.errors import DevboxError, StillWaiting
 
 _PATIENCE_SECONDS = 30.0
-_MOST_BYTES = 4 * 1024 * 1024
+_MOST_BYTES = 16 * 1024 * 1024
 
 Get = Callable[[str], Running]
 """The running devbox of that id; raises DevboxGone."""
@@ -26,12 +26,12 @@ class AskingInside(Inside):
         self._get = get
         self._watcher = watcher
 
-    async def processes(self, devbox_id: str) -> list[Process]:
+    async def processes(self, devbox_id: str) -> Processes:
         (sheet,) = await self._ask(devbox_id, {"op": "processes", "most": MOST_PROCESSES})
         with os.fdopen(sheet, "rb") as file:
             file.seek(0)
             found = json.loads(file.read(_MOST_BYTES))
-        return [Process(**each) for each in found]
+        return Processes((Process(**each) for each in found["processes"]), found["total"])
 
     async def kill_all(self, devbox_id: str) -> None:
         await self._ask(devbox_id, {"op": "kill_all"})

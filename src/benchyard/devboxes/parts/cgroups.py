@@ -6,10 +6,11 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchyard.devboxes.base import Capability, Limits, Usage
+from benchyard.devboxes.box import freezer
 
 _PERIOD_MICROSECONDS = 100_000
 _CONTROLLERS = {
@@ -19,6 +20,7 @@ _CONTROLLERS = {
     "freezer": Capability.FREEZE,
 }
 _PATIENCE_SECONDS = 10.0
+_FREEZE_SECONDS = 2.0
 _RESERVED_BYTES = 512 * 1024**2
 
 
@@ -29,6 +31,11 @@ class Hierarchy:
     folder: Path
     version: int
     controllers: frozenset[str]
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether what is in its groups can be made to stand still."""
+        return self.version == 2 or "freezer" in self.controllers
 
 
 class Cgroups:
@@ -44,7 +51,7 @@ class Cgroups:
         found = set()
         for hierarchy in self._hierarchies:
             found |= {_CONTROLLERS[name] for name in hierarchy.controllers if name in _CONTROLLERS}
-            if hierarchy.version == 2:
+            if hierarchy.can_freeze:
                 found.add(Capability.FREEZE)
         return frozenset(found)
 
@@ -60,15 +67,27 @@ class Cgroups:
             made.append(folder)
         return made
 
+    def add_inner(self, devbox_id: str) -> Path | None:
+        """Make the group by which a devbox's first process freezes all others; returns the one around it.
+
+        None where no group can be frozen.
+        """
+        for hierarchy, folder in self._groups(devbox_id):
+            if hierarchy.can_freeze:
+                (folder / freezer.INNER).mkdir(exist_ok=True)
+                return folder
+        return None
+
     def remove(self, devbox_id: str) -> None:
         """Remove the devbox's groups, ending whatever is still in them."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        for _hierarchy, folder in self._groups(devbox_id):
+        # Where it can be frozen first: whatever is left is killed there, in all of them.
+        for _hierarchy, folder in sorted(self._groups(devbox_id), key=lambda each: not each[0].can_freeze):
             while folder.is_dir():
                 try:
-                    folder.rmdir()
+                    remove_empty_group(folder)
                 except OSError:
-                    _kill_members(folder)
+                    end_members(folder)
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.002)
@@ -78,7 +97,7 @@ class Cgroups:
         for folder in [*self.leftovers(), *(h.folder / self._owner for h in self._hierarchies)]:
             # Taken means used, by a devbox that lives.
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                remove_empty_group(folder)
 
     def warm(self) -> None:
         """Make the kernel ready for a process to join: the first join after a while waits for milliseconds.
@@ -96,6 +115,13 @@ class Cgroups:
     def thaw(self, devbox_id: str) -> None:
         """Let them go on."""
         self._set_frozen(devbox_id, frozen=False)
+
+    def release(self, devbox_id: str) -> None:
+        """Thaw whatever is frozen of a devbox whose first process was killed, so that all of it dies."""
+        for hierarchy, folder in self._groups(devbox_id):
+            if hierarchy.can_freeze:
+                for each in (folder, folder / freezer.INNER):
+                    _thaw(each)
 
     def usage(self, devbox_id: str) -> Usage:
         """What the devbox uses now, as far as the groups tell."""
@@ -122,8 +148,26 @@ class Cgroups:
 
 
 def around(pid: int) -> list[Hierarchy]:
-    """The groups that somebody else has put a process into."""
-    return _mounted(str(pid))
+    """The groups that somebody else has put a process into; without an inner one that we have made."""
+    return [
+        replace(each, folder=each.folder.parent) if each.folder.name == freezer.INNER else each
+        for each in _mounted(str(pid))
+    ]
+
+
+def enclose(pid: int) -> Path | None:
+    """Move a process into an inner group of the one that somebody else made for it; returns the latter.
+
+    None where it shares its group with us, or where that cannot be frozen.
+    """
+    shared = {each.folder for each in _mounted()}
+    for each in around(pid):
+        if each.can_freeze and each.folder not in shared:
+            inner = each.folder / freezer.INNER
+            inner.mkdir(exist_ok=True)
+            (inner / "cgroup.procs").write_text(str(pid))
+            return each.folder
+    return None
 
 
 def usage_of(groups: list[Hierarchy]) -> Usage:
@@ -133,7 +177,7 @@ def usage_of(groups: list[Hierarchy]) -> Usage:
 
 def to_thaw(groups: list[Hierarchy]) -> list[str]:
     """Those groups by which what is frozen in them can be thawed."""
-    return [str(each.folder) for each in groups if each.version == 2 or "freezer" in each.controllers]
+    return [str(each.folder) for each in groups if each.can_freeze]
 
 
 def _usage(groups: list[tuple[Hierarchy, Path]]) -> Usage:
@@ -167,10 +211,13 @@ def owned(name: str) -> list[Path]:
     return found
 
 
-def detect(owner: str) -> Cgroups:
-    """Find every hierarchy in which this process may make groups, by making one."""
-    hierarchies = []
-    for hierarchy in _mounted():
+def detect(owner: str, *, limiting: bool = True) -> Cgroups:
+    """Find every hierarchy in which this process may make groups, by making one.
+
+    Unless they are to limit anything, one in which they can be frozen is enough.
+    """
+    hierarchies: list[Hierarchy] = []
+    for hierarchy in _mounted() if limiting else _freezing(_mounted()):
         parent = hierarchy.folder / owner
         try:
             if hierarchy.version == 2:
@@ -186,6 +233,12 @@ def detect(owner: str) -> Cgroups:
         if usable:
             hierarchies.append(hierarchy)
     return Cgroups(hierarchies, owner)
+
+
+def _freezing(hierarchies: list[Hierarchy]) -> list[Hierarchy]:
+    """The first hierarchy in which groups can be frozen, with no use of its other controllers."""
+    found = [each for each in hierarchies if each.can_freeze][:1]
+    return [replace(each, controllers=each.controllers & {"freezer"}) for each in found]
 
 
 def _make_parent(folder: Path, hierarchy: Hierarchy) -> None:
@@ -214,14 +267,15 @@ def _mounted(process: str = "self") -> list[Hierarchy]:
         if kind == "cgroup2":
             folder = Path(mount_point) / _below(own.get("", "/"), root)
             available = _words(folder / "cgroup.controllers") & {"cpu", "memory", "pids"}
-            if available:
-                found.append(Hierarchy(folder, 2, frozenset(available)))
+            found.append(Hierarchy(folder, 2, frozenset(available)))
         elif kind == "cgroup":
             controllers = frozenset(options.split(",")) & _CONTROLLERS.keys()
             place = next((own[key] for key in own if controllers & set(key.split(","))), None)
             if controllers and place is not None:
                 found.append(Hierarchy(Path(mount_point) / _below(place, root), 1, controllers))
-    return found
+    # Version 2 without a controller, beside version 1, is good for nothing that a freezer is not.
+    has_freezer = any("freezer" in each.controllers for each in found)
+    return [each for each in found if each.controllers or not has_freezer]
 
 
 def _below(path: str, root: str) -> str:
@@ -316,14 +370,45 @@ def _lines(path: Path) -> list[str]:
     return []
 
 
-def _kill_members(folder: Path) -> None:
-    for pid in _words(folder / "cgroup.procs"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), 9)
+def remove_empty_group(folder: Path) -> None:
+    """Remove a group that nothing is in, with its inner one; raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        (folder / freezer.INNER).rmdir()
+    folder.rmdir()
 
 
-def _write_until(path: Path, value: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+def end_members(folder: Path) -> None:
+    """Kill everything in a group and its inner one at one moment: by the kernel, and frozen meanwhile.
+
+    The kernel's own kill does not reach a process whose first thread has ended; signals do.
+    """
+    if (folder / "cgroup.kill").exists():
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "cgroup.kill").write_text("1")
+    # Where it does not stand still in time, what is missed is killed in the next round.
+    with contextlib.suppress(OSError):
+        if (folder / "cgroup.freeze").exists():
+            (folder / "cgroup.freeze").write_text("1")
+            _wait_until(folder / "cgroup.events", "frozen 1", _FREEZE_SECONDS)
+        else:
+            _write_until(folder / "freezer.state", "FROZEN", _FREEZE_SECONDS)
+    for group in (folder, folder / freezer.INNER):
+        for pid in _words(group / "cgroup.procs"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+    for group in (folder, folder / freezer.INNER):
+        _thaw(group)
+
+
+def _thaw(folder: Path) -> None:
+    for name, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+        if (folder / name).exists():
+            with contextlib.suppress(FileNotFoundError):
+                (folder / name).write_text(value)
+
+
+def _write_until(path: Path, value: str, seconds: float = _PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     path.write_text(value)
     while path.read_text().strip() != value:
         if time.monotonic() > deadline:
@@ -332,8 +417,8 @@ def _write_until(path: Path, value: str) -> None:
         path.write_text(value)
 
 
-def _wait_until(path: Path, line: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+def _wait_until(path: Path, line: str, seconds: float = _PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while line not in path.read_text().splitlines():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{path} did not say {line!r}")

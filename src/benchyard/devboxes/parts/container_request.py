@@ -47,6 +47,8 @@ class Ways:
     runtime: str | None
     seccomp: str
     """The filter of system calls, as this engine takes it."""
+    untraced: str
+    """The same for devboxes in which no process may trace another."""
     is_podman: bool
 
     def name(self, devbox_id: str) -> str:
@@ -91,7 +93,7 @@ def _host_config(spec: DevboxSpec, ways: Ways) -> dict[str, Any]:
         "NetworkMode": _network(spec, ways),
         "CapDrop": ["ALL"],
         "CapAdd": list(_CAPABILITIES),
-        "SecurityOpt": [f"seccomp={ways.seccomp}"],
+        "SecurityOpt": [f"seccomp={ways.seccomp if spec.tracing else ways.untraced}"],
         "Memory": limits.memory_bytes,
         "MemorySwap": limits.memory_bytes,
         "NanoCpus": int(limits.cpus * 1e9),

@@ -20,6 +20,8 @@ NO_LAYERS = (
 class ContainerStorage(Storage):
     """A devbox's disk is its container; images are those of the engine."""
 
+    is_in_folder = False
+
     def __init__(self, engine: ContainerEngine, containers: Containers, default: str | None) -> None:
         self._engine = engine
         self._containers = containers

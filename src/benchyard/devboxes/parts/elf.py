@@ -4,6 +4,7 @@ A loader looks for libraries in places that belong to whoever made the system it
 written in the programs, the libraries and the loader itself, and are changed here, in their bytes.
 """
 
+import itertools
 import mmap
 import os
 import re
@@ -23,7 +24,7 @@ _NOWHERE = {_PRELOAD: b"/dev/.benchyard/no\0", CACHE: b"/dev/.benchyardx\0"}
 _SYSTEM_FOLDERS = re.compile(rb"(?:/(?:usr/)?lib(?:x?[0-9]+)?(?:/[a-z0-9_]+-linux-[a-z0-9]+)?/\0){2,}")
 """Where a loader looks at last, one after the other."""
 _MODULE_FOLDERS = re.compile(
-    rb"/usr/lib[^\0 ]*/(?:gconv(?:/gconv-modules\.cache)?|locale(?:/locale-archive)?|"
+    rb"/usr/lib[^\0 ]{0,200}/(?:gconv(?:/gconv-modules\.cache)?|locale(?:/locale-archive)?|"
     rb"engines-[0-9.]+|ossl-modules)\0"
 )
 """Where the C library and OpenSSL find what they load by themselves, or what tells them to."""
@@ -31,12 +32,16 @@ _PROGRAM_TABLE = ((32, 8), (54, 2), (56, 2))
 """Where the table of a program's parts is, how large an entry is, and how many there are."""
 _SMALLEST_PART = 56
 _LOADED, _DYNAMIC, _INTERPRETER = 1, 2, 3
-_STRINGS, _RPATH, _RUNPATH, _NOTHING = 5, 15, 29, 0x6000_0FFF
+_NEEDED, _STRINGS, _RPATH, _RUNPATH, _NOTHING = 1, 5, 15, 29, 0x6000_0FFF
+_MOST_ENTRIES = 1000
+_LONGEST_NAME = 255
+_MOST_DYNAMIC_BYTES = 1024**2
+_MOST_PATHS_BYTES = 64 * 1024
 _CACHE_FLAGS = {62: 0x0303, 183: 0x0A03}
 """Machine -> how a library for it is marked in a cache: x86-64 and aarch64."""
 
 
-Content = bytes | mmap.mmap
+Content = bytes | bytearray | mmap.mmap
 
 
 class _Part(NamedTuple):
@@ -57,16 +62,16 @@ class _Entry(NamedTuple):
     value: int
 
 
-def is_elf(content: bytes) -> bool:
+def is_elf(content: Content) -> bool:
     """Whether these bytes are a program or library that can be changed here."""
-    return content.startswith(MAGIC) and len(content) > 64
+    return content[: len(MAGIC)] == MAGIC and len(content) > 64
 
 
-def loader(content: bytes) -> str | None:
+def loader(content: Content) -> str | None:
     """The loader that a program names; None for libraries and for programs that need none."""
     for part in _parts(content):
         if part.type == _INTERPRETER:
-            return os.fsdecode(content[part.offset : part.offset + part.size].rstrip(b"\0"))
+            return os.fsdecode(bytes(content[part.offset : part.offset + part.size]).rstrip(b"\0"))
     return None
 
 
@@ -78,29 +83,72 @@ def loader_place(content: Content) -> tuple[int, int] | None:
     return None
 
 
+def needed(content: Content) -> list[str]:
+    """The libraries that a program or library asks for; raises ValueError for what no linker writes."""
+    entries = list(itertools.islice(_entries(content), _MOST_ENTRIES))
+    if len(entries) == _MOST_ENTRIES or sum(each.tag in (_RPATH, _RUNPATH) for each in entries) > 2:
+        raise ValueError("this program tells its loader more than programs do")
+    found = []
+    for _entry, _offset, text in _texts(content, (_NEEDED,)):
+        name = text.decode("ascii")
+        if "/" in name or len(name) > _LONGEST_NAME:
+            raise ValueError("this program asks for a library by no plain name")
+        found.append(name)
+    return found
+
+
 def with_loader(content: bytes, path: str) -> bytes:
     """A program that names this loader."""
-    for part in _parts(content):
-        if part.type == _INTERPRETER:
-            # At the end of the file is space; the kernel reads it from there, and nobody else does.
-            written = path.encode() + b"\0"
-            changed = bytearray(content)
-            struct.pack_into("<Q", changed, part.at + 8, len(content))
-            struct.pack_into("<Q", changed, part.at + 32, len(written))
-            return bytes(changed) + written
-    raise ValueError("this program names no loader")
+    changed = bytearray(content)
+    written = _name_loader(changed, path)
+    return bytes(changed) + written
 
 
 def with_own_paths(content: bytes) -> bytes:
     """A program or library that says of where to look for others only what begins at its own place."""
     changed = bytearray(content)
-    for entry, offset, text in _search_paths(content):
+    _keep_own_paths(changed)
+    return bytes(changed)
+
+
+def fit_file(path: Path, program_loader: str) -> None:
+    """Change a library as `with_own_paths` does, and a program as `with_loader` does too, where it lies.
+
+    Libraries may be larger than memory: little is read but what is changed. A file that is neither is left
+    as it is, and so is a broken one, for which it raises ValueError or struct.error.
+    """
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        if not is_elf(content):
+            return
+        is_program = loader_place(content) is not None
+        _keep_own_paths(content)
+        if is_program:
+            written = _name_loader(content, program_loader)
+            file.seek(0, os.SEEK_END)
+            file.write(written)
+
+
+def _name_loader(content: bytearray | mmap.mmap, path: str) -> bytes:
+    """Have a program find the name of its loader at its end; returns what is to be added there.
+
+    At the end of the file is space; the kernel reads it from there, and nobody else does.
+    """
+    for part in _parts(content):
+        if part.type == _INTERPRETER:
+            written = path.encode() + b"\0"
+            struct.pack_into("<Q", content, part.at + 8, len(content))
+            struct.pack_into("<Q", content, part.at + 32, len(written))
+            return written
+    raise ValueError("this program names no loader")
+
+
+def _keep_own_paths(content: bytearray | mmap.mmap) -> None:
+    for entry, offset, text in list(_search_paths(content)):
         kept = b":".join(one for one in text.split(b":") if one.startswith((b"$ORIGIN", b"${ORIGIN}")))
         if not kept:
-            struct.pack_into("<Q", changed, entry.at, _NOTHING)
+            struct.pack_into("<Q", content, entry.at, _NOTHING)
         elif kept != text:
-            changed[offset : offset + len(text)] = kept.ljust(len(text), b"\0")
-    return bytes(changed)
+            content[offset : offset + len(text)] = kept.ljust(len(text), b"\0")
 
 
 def closed_library(content: bytes) -> bytes:
@@ -179,29 +227,36 @@ def _parts(content: Content) -> Iterator[_Part]:
         yield _Part(at, kind, offset, address, length)
 
 
-def _entries(content: bytes) -> Iterator[_Entry]:
+def _entries(content: Content) -> Iterator[_Entry]:
     for part in _parts(content):
         if part.type == _DYNAMIC:
-            for at in range(part.offset, part.offset + part.size, 16):
+            for at in range(part.offset, part.offset + min(part.size, _MOST_DYNAMIC_BYTES), 16):
                 tag, value = struct.unpack_from("<QQ", content, at)
                 if tag == 0:
                     return
                 yield _Entry(at, tag, value)
 
 
-def _search_paths(content: bytes) -> Iterator[tuple[_Entry, int, bytes]]:
+def _search_paths(content: Content) -> Iterator[tuple[_Entry, int, bytes]]:
     """What says where to look for libraries: the entry, where its text is in the file, and the text."""
+    return _texts(content, (_RPATH, _RUNPATH))
+
+
+def _texts(content: Content, tags: tuple[int, ...]) -> Iterator[tuple[_Entry, int, bytes]]:
     entries = list(_entries(content))
     tables = [entry.value for entry in entries if entry.tag == _STRINGS]
     loaded = [part for part in _parts(content) if part.type == _LOADED]
     for entry in entries:
-        if entry.tag not in (_RPATH, _RUNPATH) or not tables:
+        if entry.tag not in tags or not tables:
             continue
         address = tables[0] + entry.value
         for part in loaded:
             if part.address <= address < part.address + part.size:
                 offset = address - part.address + part.offset
-                yield entry, offset, content[offset : content.index(b"\0", offset)]
+                end = content.find(b"\0", offset, offset + _MOST_PATHS_BYTES)
+                if end < 0:
+                    raise ValueError("where to look for libraries is said in too many words")
+                yield entry, offset, bytes(content[offset:end])
 
 
 def _cache_order(name: str) -> list[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Starting and ending the process that holds a devbox which has no pid namespace of its own."""
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import benchyard
-from benchyard.devboxes.box import processes
+from benchyard.devboxes.box import freezer, processes
 from benchyard.devboxes.parts.running import Held, listen
 from benchyard.errors import StartFailed
 
@@ -22,18 +23,25 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PATIENCE_SECONDS = 10.0
 
 
-async def launch(folder: Path, rules: dict[str, Any]) -> Held:
-    """Start a keeper that serves the devbox of `folder`, bound by the rules; raises StartFailed."""
+async def launch(folder: Path, rules: dict[str, Any], group: Path | None) -> Held:
+    """Start a keeper that serves the devbox of `folder`, bound by the rules, in a group that it can freeze.
+
+    Raises StartFailed.
+    """
     packages = str(Path(benchyard.__file__).parent.parent)
-    with listen(folder) as listener:
-        request = json.dumps({**rules, "listener": listener.fileno()})
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(listen(folder))
+        groups = freezer.open_group(str(group)) if group else []
+        for descriptor in groups:
+            held.callback(os.close, descriptor)
+        request = json.dumps({**rules, "listener": listener.fileno(), "groups": groups})
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, request, packages),
             env=_ENVIRONMENT,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            pass_fds=[listener.fileno()],
+            pass_fds=[listener.fileno(), *groups],
             start_new_session=True,
         )
         try:
@@ -56,11 +64,23 @@ def end(pid: int, pidfd: int) -> bool:
     # Stopped first, so that it starts nothing while its children are being killed.
     if not _signalled(pidfd, signal.SIGSTOP):
         return True
-    ended = processes.kill_descendants(pid)
+    ended = _kill_descendants(pid)
     _signalled(pidfd, signal.SIGKILL)
     gone = select.poll()
     gone.register(pidfd, select.POLLIN)
     return bool(gone.poll(_PATIENCE_SECONDS * 1000)) and ended
+
+
+def _kill_descendants(pid: int) -> bool:
+    """Kill everything below a process; False if that took too long. Two empty scans have to agree."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    empty = 0
+    while empty < 2:
+        if time.monotonic() > deadline:
+            return False
+        empty = 0 if processes.kill_round(pid) else empty + 1
+        time.sleep(0.001)
+    return True
 
 
 def _signalled(pidfd: int, number: int) -> bool:

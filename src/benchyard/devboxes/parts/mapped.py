@@ -12,6 +12,7 @@ from benchyard.errors import DevboxError, ImageError
 
 _DONE = frozenset({"result"})
 _CAN_BE_REFUSED = ("unpack", "merge", "pack")
+_CAN_BE_STOPPED = ("unpack", "copy")
 
 
 class MappedTrees(Trees):
@@ -35,6 +36,7 @@ class MappedTrees(Trees):
             "mode": self._mode,
             "slot": 0,
             "can_change_user": self._has_ids,
+            "can_be_stopped": name in _CAN_BE_STOPPED,
         }
         answer = await self._zygote.ask(request, [*descriptors], _DONE)
         text = answer.find("error")
@@ -52,8 +54,8 @@ class MappedTrees(Trees):
     async def remove(self, path: Path) -> None:
         await self._call("remove", str(path))
 
-    async def usage(self, path: Path) -> tuple[int, int]:
-        size, entries = await self._call("usage", str(path))
+    async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
+        size, entries = await self._call("usage", str(path), most)
         return size, entries
 
     async def unpack(self, archive: Path, target: Path) -> None:
@@ -76,15 +78,27 @@ class MappedTrees(Trees):
         await self._call("carry", *stacks, paths, str(target), keep_owner=self._has_ids)
         return target.with_name(target.name + REPORT)
 
+    async def carry_work(
+        self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], home: str | None, target: Path
+    ) -> Path:
+        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        await self._call("carry_work", *stacks, paths, home, str(target), keep_owner=self._has_ids)
+        return target.with_name(target.name + REPORT)
+
     async def note(self, tree: Path, manifest: Path) -> bool:
         return bool(await self._call("note", str(tree), str(manifest)))
 
     async def compare(
-        self, noted: tuple[Path, Path], below: Rootfs, report: Path, aside: tuple[str, ...]
+        self,
+        noted: tuple[Path, Path],
+        below: Rootfs,
+        report: Path,
+        aside: tuple[str, ...],
+        counted: tuple[str, ...] = (),
     ) -> None:
         tree, manifest = map(str, noted)
         layers = [str(layer) for layer in below.layers]
-        await self._call("compare", tree, manifest, (layers, below.host_dirs), str(report), aside)
+        await self._call("compare", tree, manifest, (layers, below.host_dirs), str(report), aside, counted)
 
     async def sync(self, path: Path) -> None:
         await self._call("sync", str(path))

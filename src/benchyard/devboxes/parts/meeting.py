@@ -6,15 +6,20 @@ nothing that runs later in the container can take the part of either.
 
 import asyncio
 import contextlib
+import logging
+import os
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.box import wire
+from benchyard.devboxes.box import freezer, wire
+from benchyard.devboxes.parts import cgroups
 from benchyard.devboxes.parts.running import bind
 from benchyard.errors import StartFailed
+
+_log = logging.getLogger(__name__)
 
 FOLDER = "meeting"
 """In a devbox's folder."""
@@ -43,7 +48,14 @@ async def meet(meeting: socket.socket, request: dict[str, Any], listener: socket
     connection, _address = meeting.accept()
     with connection:
         connection.setblocking(False)
-        wire.send(connection, request, [listener.fileno()])
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid: int = struct.unpack("3i", told)[0]
+        groups = await asyncio.to_thread(_enclosed, pid)
+        try:
+            wire.send(connection, request, [listener.fileno(), *groups])
+        finally:
+            for descriptor in groups:
+                os.close(descriptor)
         await _readable(connection)
         try:
             answer, _none = wire.receive(connection)
@@ -51,9 +63,17 @@ async def meet(meeting: socket.socket, request: dict[str, Any], listener: socket
             answer = None
         if not answer or not answer.get("ready"):
             raise StartFailed("the devbox's first process ended before it was ready", step="meeting")
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid: int = struct.unpack("3i", told)[0]
     return pid
+
+
+def _enclosed(pid: int) -> list[int]:
+    """Descriptors by which a first process, put into a group of its own, can freeze all others of it."""
+    try:
+        group = cgroups.enclose(pid)
+        return freezer.open_group(str(group)) if group else []
+    except OSError as error:
+        _log.info("what runs in a container cannot be frozen by its group, only by signals: %s", error)
+        return []
 
 
 async def _readable(sock: socket.socket) -> None:

@@ -35,6 +35,7 @@ _GREETED_TOGETHER = 500
 _RELEASE_SECONDS = 2.0
 _STATUS_BYTES = 4096
 _STDIN_CHUNK = 64 * 1024
+_NOT_SPILLED = ("op", "id", "timeout", "output_bytes", "spare_bytes", "strict")
 _SPILL_BYTES = wire.MAX_MESSAGE - 16 * 1024
 _SOCKET = "agent.sock"
 FROZEN = "frozen"
@@ -109,11 +110,11 @@ def connect(folder: Path) -> socket.socket:
     return connection
 
 
-def dismiss(folder: Path) -> None:
-    """Ask a first process that nobody knows to end itself, if one listens there (blocks)."""
+def dismiss(folder: Path, seconds: float = _DISMISS_SECONDS) -> None:
+    """Ask a first process to end itself, if one listens there, and wait for that (blocks)."""
     try:
         with connect(folder) as connection:
-            connection.settimeout(_DISMISS_SECONDS)
+            connection.settimeout(seconds)
             wire.send(connection, {"op": "end"})
             connection.recv(1)
     except OSError:
@@ -268,7 +269,10 @@ class Running:
             "pty": command.pty,
             "timeout": command.timeout_seconds,
             "strict": command.strict,
-            "output_bytes": self.spec.limits.output_bytes,
+            "output_bytes": (
+                self.spec.limits.output_bytes if command.output_bytes is None else command.output_bytes
+            ),
+            "spare_bytes": command.spare_bytes,
             "max_file_bytes": self.spec.limits.disk_bytes,
             "can_change_user": self.can_change_user,
         }
@@ -276,7 +280,7 @@ class Running:
         try:
             if len(json.dumps(request)) > _SPILL_BYTES:
                 descriptors.append(_spill(request))
-                kept = {name: request[name] for name in ("op", "id", "timeout", "output_bytes", "strict")}
+                kept = {name: request[name] for name in _NOT_SPILLED}
                 request = {**kept, "spilled": True}
             for name in ("stdout", "stderr", "status.json"):
                 descriptors.append(_open_for_write(command.folder / name))

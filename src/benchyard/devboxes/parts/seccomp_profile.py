@@ -17,11 +17,11 @@ _FAMILIES = 46
 _ON_PROCESSES = ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity")
 
 
-def profile() -> str:
-    """The profile, as JSON."""
+def profile(*, tracing: bool = True) -> str:
+    """The profile, as JSON; without `tracing` no process reaches into another one."""
     families = [number for number in range(_FAMILIES) if number not in seccomp.SOCKET_FAMILIES]
     rules = [
-        _refuse(seccomp.REFUSED, errno.EPERM),
+        _refuse([*seccomp.REFUSED, *(() if tracing else seccomp.TRACING)], errno.EPERM),
         _refuse(seccomp.ABSENT, errno.ENOSYS),
         *_if_bits("clone", seccomp.NAMESPACES),
         *_if_bits("unshare", seccomp.NAMESPACES | seccomp.TIME_NAMESPACE),

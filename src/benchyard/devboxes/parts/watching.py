@@ -1,4 +1,8 @@
-"""The host's side of watched files: one descriptor tells of all of them."""
+"""The host's side of watched files.
+
+A descriptor has room for so many events only, and loses all when more come at once. Each scoring has one of
+its own as long as there are enough, so that a devbox that opens thousands of files blinds itself only.
+"""
 
 import asyncio
 import json
@@ -17,6 +21,8 @@ _EVENT = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 _OPENED = 0x20
 _OVERFLOW = 0x4000
+_MOST_QUEUES = 16
+"""A user has 128 descriptors of this kind, unless the machine says otherwise."""
 
 Add = Callable[[int, int, int], Awaitable[None]]
 """Adds watches to a descriptor: the devbox's root, the descriptor, the list of paths."""
@@ -32,27 +38,64 @@ class Watcher:
 
     def __init__(self, add: Add = add_here) -> None:
         self._add = add
-        self._descriptor: int | None = None
+        self._queues: list[_Queue] = []
+
+    async def watch(self, root: int, paths: Sequence[str]) -> Watch | None:
+        """Watch files below a root; None, and a line in the log, where that cannot be."""
+        try:
+            return await self._idlest().watch(root, paths)
+        except (OSError, BenchyardError) as error:
+            _logger.warning("files of a devbox cannot be watched: %s", error)
+            return None
+
+    def _idlest(self) -> "_Queue":
+        known = min(self._queues, key=lambda queue: queue.load, default=None)
+        if known is not None and (not known.load or len(self._queues) >= _MOST_QUEUES):
+            return known
+        try:
+            queue = _Queue(self._add)
+        except OSError:
+            # A user may have so many only; to share one is better than to know nothing.
+            if known is None:
+                raise
+            return known
+        self._queues.append(queue)
+        return queue
+
+    def close(self) -> None:
+        """Let go of everything: what is watched still is not known any more."""
+        for queue in self._queues:
+            queue.close()
+        self._queues.clear()
+
+
+class _Queue:
+    """One descriptor, and the files that it tells of."""
+
+    def __init__(self, add: Add) -> None:
+        self._add = add
+        self._descriptor: int | None = opens.begin()
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
         self._watches: dict[int, list[tuple[_Files, str]]] = {}
+        self.load = 0
+        """How many have files watched by it."""
         self._adding = 0
         self._early: set[int] = set()
         """Watches that told before their number was known here."""
         self._lost = 0
         """How often the kernel had more to tell than it kept."""
 
-    async def watch(self, root: int, paths: Sequence[str]) -> Watch | None:
-        """Watch files below a root; None, and a line in the log, where that cannot be."""
+    async def watch(self, root: int, paths: Sequence[str]) -> Watch:
         lost = self._lost
         self._adding += 1
+        self.load += 1
         try:
-            if self._descriptor is None:
-                self._descriptor = opens.begin()
-                asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+            assert self._descriptor is not None
             numbers = await self._added(root, self._descriptor, paths)
             return self._noted(numbers, paths, is_known=lost == self._lost)
-        except (OSError, BenchyardError) as error:
-            _logger.warning("files of a devbox cannot be watched: %s", error)
-            return None
+        except BaseException:
+            self.load -= 1
+            raise
         finally:
             self._adding -= 1
             if not self._adding:
@@ -70,6 +113,9 @@ class Watcher:
 
     def _noted(self, numbers: list[int], paths: Sequence[str], *, is_known: bool) -> "_Files":
         files = _Files(self, {number for number in numbers if number >= 0}, is_known=is_known)
+        files.unwatched = [
+            path for number, path in zip(numbers, paths, strict=True) if number == opens.UNWATCHED
+        ]
         for number, path in zip(numbers, paths, strict=True):
             if number >= 0:
                 self._watches.setdefault(number, []).append((files, path))
@@ -108,6 +154,7 @@ class Watcher:
     def end(self, files: "_Files", numbers: set[int]) -> None:
         """Take in what was told so far, then take watches away that nobody else has."""
         self._read()
+        self.load -= 1
         for number in numbers:
             others = [each for each in self._watches.pop(number, ()) if each[0] is not files]
             if others:
@@ -127,13 +174,15 @@ class Watcher:
 class _Files(Watch):
     """Those that were asked for together."""
 
-    def __init__(self, watcher: Watcher, numbers: set[int], *, is_known: bool) -> None:
-        self._watcher = watcher
+    def __init__(self, queue: _Queue, numbers: set[int], *, is_known: bool) -> None:
+        self._queue = queue
         self._numbers = numbers
+        self._is_closed = False
         self.opened: set[str] = set()
         self.is_known = is_known
 
     def close(self) -> list[str] | None:
-        self._watcher.end(self, self._numbers)
-        self._numbers = set()
+        if not self._is_closed:
+            self._is_closed = True
+            self._queue.end(self, self._numbers)
         return sorted(self.opened) if self.is_known else None

@@ -19,6 +19,7 @@ _ENTRY = (
 
 _LOOK_SECONDS = 2.0
 _END_SECONDS = 10.0
+_NEVER = frozenset({"never"})
 _FULL_SECONDS = 0.01
 
 _REMEDIES = {
@@ -100,6 +101,10 @@ class ZygoteProcess:
             watching = asyncio.ensure_future(self._watch())
             try:
                 return await _collect(mine, until)
+            except asyncio.CancelledError:
+                if message.get("can_be_stopped"):
+                    await _stop(mine)
+                raise
             finally:
                 watching.cancel()
 
@@ -142,6 +147,12 @@ class ZygoteProcess:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+
+
+async def _stop(sock: socket.socket) -> None:
+    """End who was to answer, and wait until it has ended: nothing is cleared up under its feet."""
+    sock.shutdown(socket.SHUT_WR)
+    await asyncio.shield(_collect(sock, _NEVER))
 
 
 async def _collect(sock: socket.socket, until: frozenset[str]) -> Answer:

@@ -38,7 +38,7 @@ def rules_from(metadata: Mapping[str, str], own: ScoringRules) -> dict[str, Any]
     for field in ("answer_paths", "answer_excludes"):
         for path in found.get(field, []):
             check_path(path, field)
-    if found.get("scoring_isolation") == "answer" and not found.get("answer_paths"):
+    if checked.scoring_isolation == "answer" and not checked.answer_paths:
         raise UsageError(
             "scoring_isolation `answer` needs answer_paths: the files and folders that are the answer",
             field="answer_paths",
@@ -53,11 +53,13 @@ def _check_rounds(rules: ScoringRules) -> None:
         raise UsageError("a scenario has either steps or several tries, not both", field="steps")
     if len({step.name for step in steps}) < len(steps):
         raise UsageError("each step needs a name of its own", field="steps")
-    is_prepared = any(step.setup or step.files for step in steps[1:])
-    if is_prepared and rules.scoring_isolation == "answer":
+    # Files of a step go into the working directory, which `system` takes over.
+    chosen = rules.scoring_isolation
+    is_prepared = any(step.setup or (step.files and chosen == "answer") for step in steps[1:])
+    if is_prepared and chosen in ("answer", "system"):
         raise UsageError(
-            "scoring_isolation `answer` grades on the disk as it was at the beginning, where what prepares a "
-            "later step is missing; use `clean`",
+            f"scoring_isolation `{chosen}` grades on the disk as it was at the beginning, where what "
+            "prepares a later step is missing; use `clean`",
             field="steps",
         )
 

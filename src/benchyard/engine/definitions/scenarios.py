@@ -123,6 +123,9 @@ class Scenarios:
             raise Conflict(f"scenario {id} is archived; unarchive it first")
         await self.freeze(before)
         changed = Scenario.model_validate({**before.model_dump(), **_changes(before, change)})
+        if change.validated_isolation is None and before.graded_digest != changed.graded_digest:
+            # What was found out about another scenario says nothing of this one.
+            changed = changed.model_copy(update={"validated_isolation": None})
         await self.check(changed)
 
         def apply(scenario: Scenario) -> Scenario:

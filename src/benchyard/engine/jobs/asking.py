@@ -10,7 +10,7 @@ from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.definitions.scenarios import Scenarios
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.jobs.casting import AgentSource
-from benchyard.engine.jobs.harbor import HarborDataset, HarborJob, parse
+from benchyard.engine.jobs.harbor import HarborDataset, HarborJob, asked_for
 from benchyard.engine.jobs.networks import Networks
 from benchyard.engine.jobs.plan import check_size, selected
 from benchyard.engine.journal import now_ms
@@ -33,6 +33,7 @@ from benchyard.models.jobs import (
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
+from benchyard.workers.workers import Call
 
 _MOST_AT_ONCE = 10_000
 """Ids in one query; Postgres takes 65,535."""
@@ -60,12 +61,14 @@ class Asking:
         agents: AgentSource,
         keys: ModelKeys,
         networks: Networks,
+        call: Call,
     ) -> None:
         self._benchmarks = benchmarks
         self._scenarios = scenarios
         self._agents = agents
         self._keys = keys
         self._networks = networks
+        self._call = call
 
     async def job(self, asked: Asked, request: JobRequest) -> Job:
         """The job that is asked for; raises UsageError naming what is wrong with it."""
@@ -127,7 +130,7 @@ class Asking:
         return _Wish(source, scenarios, spec.agent_configs, spec.orchestrator_config or OrchestratorConfig())
 
     async def _of_harbor(self, spec: HarborSpec) -> _Wish:
-        wanted = parse(spec.inline_yaml)
+        wanted = await asked_for(spec.inline_yaml, self._call)
         scenarios: dict[str, Scenario] = {}
         benchmarks = []
         for dataset in wanted.datasets:

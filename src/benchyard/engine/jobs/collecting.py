@@ -1,19 +1,17 @@
 """What an agent left in its folder of logs, kept with the run: its trajectory, and what else lies there."""
 
-import asyncio
-import json
 import logging
+import os
 import re
+import stat
 
 from benchyard.agents.base import TRAJECTORY
-from benchyard.engine.descriptors import read_all
+from benchyard.engine.descriptors import read_pieces
 from benchyard.engine.jobs.way import Way, scrubber
-from benchyard.engine.runs.traces import check_atif
 from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.setup import completed
-from benchyard.errors import BenchyardError, UsageError
+from benchyard.errors import BenchyardError, TooLarge
 from benchyard.hosts.host import ExecRequest
-from benchyard.models.runs import TraceKind
 
 MOST_FILES = 50
 MOST_FILE_BYTES = 32 * 1024**2
@@ -70,24 +68,22 @@ async def _keep(way: Way, path: str, most: int, clean: Scrubber) -> int:
     name = _name(clean.text(path.removeprefix(way.task().logs_folder).strip("/")))
     if way.round > 1:
         name = f"round-{way.round}__{name}"[:200]
-    content = await read_all(await tools.host.open_read(way.the_devbox.id, path, way.user), path, most)
-    if not content:
-        return 0
-    content = await asyncio.to_thread(clean.data, content)
-    is_atif = path == TRAJECTORY and _is_atif(content)
-    kind: TraceKind = "atif" if is_atif else "file"
-    await way.desk.traces.keep(str(way.trial.scenario_run_id), name, content, kind)
-    return len(content)
+    descriptor = await tools.host.open_read(way.the_devbox.id, path, way.user)
+    try:
+        about = os.fstat(descriptor)
+        if not about.st_size or not stat.S_ISREG(about.st_mode):
+            return 0
+        if about.st_size > most:
+            raise TooLarge(f"{path} is larger than {most} bytes")
+        # In pieces from one disk to the other: agents choose how large it is.
+        pieces = clean.pieces(read_pieces(descriptor, path, about.st_size))
+        run_id = str(way.trial.scenario_run_id)
+        await way.desk.traces.keep(run_id, name, pieces, None if path == TRAJECTORY else "file")
+        return about.st_size
+    finally:
+        os.close(descriptor)
 
 
 def _name(path: str) -> str:
     name = _UNSAFE.sub("_", path.replace("/", "__")).lstrip("._-")[-200:]
     return name if name and name[0].isalnum() else f"log-{name}"[:200]
-
-
-def _is_atif(content: bytes) -> bool:
-    try:
-        check_atif(json.loads(content))
-    except (UsageError, ValueError, RecursionError):
-        return False
-    return True

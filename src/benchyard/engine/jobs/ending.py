@@ -75,7 +75,7 @@ class Ending:
 
     async def close_agent(self, active: Active, agent: int) -> None:
         """End the benchmark run of an agent all of whose trials have ended."""
-        score = counted_mean(active.of_agent(agent))
+        score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
         run_id = active.job.benchmark_run_ids[agent]
         await until_kept(partial(self._benchmark_runs.conclude, run_id, "completed", score))
 
@@ -93,5 +93,5 @@ class Ending:
         for agent, run_id in enumerate(active.job.benchmark_run_ids):
             is_done = is_whole or active.is_agent_over(agent)
             state: BenchmarkRunState = "completed" if is_done else "canceled"
-            score = counted_mean(active.of_agent(agent))
+            score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
             await until_kept(partial(self._benchmark_runs.conclude, run_id, state, score))

@@ -5,10 +5,9 @@ that change nothing here, and refused ones that say nothing (null, false, empty)
 """
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
@@ -17,12 +16,14 @@ from benchyard.benchmarks.marked import Marked, Place, Written, read, unknown
 from benchyard.engine.jobs.harbor_keys import ALLOWED, HARMLESS, REFUSED, SECRETS, TRUE_UNLESS_SAID
 from benchyard.errors import UsageError
 from benchyard.models.base import Model, WireBool, WireFloat, WireInt
+from benchyard.workers.workers import Call, Limits
 
 MOST_BYTES = 256 * 1024
 _MOST_SECONDS = 30 * 24 * 3600
 _MOST_PROBLEMS = 10
-_TEMPLATE = re.compile(r"\$\{[^}]*\}")
 _FILE = Path("inline_yaml")
+_READ = "benchyard.engine.jobs.harbor:read_job"
+_LIMITS = Limits(seconds=30, output_bytes=1024**2)
 _FIELD = "spec.inline_yaml"
 _SAYS_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 CONCURRENT_DEFAULT = 4
@@ -85,10 +86,11 @@ def _own(value: str) -> str:
 
 def _fixed(value: str) -> str:
     """A variable's value that says itself what it is."""
-    if found := _TEMPLATE.search(value):
+    begin = value.find("${")
+    if begin >= 0 and (end := value.find("}", begin)) >= 0:
         raise ValueError(
-            f"{found[0][:100]} would be read from the environment of whoever runs Harbor, and there is none "
-            f"here; {SECRETS}"
+            f"{value[begin : end + 1][:100]} would be read from the environment of whoever runs Harbor, and "
+            f"there is none here; {SECRETS}"
         )
     return value
 
@@ -187,10 +189,33 @@ _PARTS: dict[str, type[Written]] = {
 }
 
 
+async def asked_for(text: str, call: Call) -> HarborJob:
+    """The job that a file asks for, read in a worker; raises as `parse` does."""
+    if len(text) > MOST_BYTES:
+        raise _too_long()
+    found = json.loads(await call(_READ, text.encode(errors="surrogatepass"), limits=_LIMITS))
+    if "job" in found:
+        return HarborJob.model_validate(found["job"])
+    raise UsageError(found["message"], **found["details"])
+
+
+def read_job(content: BinaryIO) -> bytes:
+    """What `parse` makes of a file, for workers."""
+    try:
+        job = parse(content.read().decode(errors="surrogatepass"))
+    except UsageError as error:
+        return json.dumps({"message": error.message, "details": error.details}).encode()
+    return json.dumps({"job": job.model_dump()}).encode()
+
+
+def _too_long() -> UsageError:
+    return UsageError(f"a Harbor job file has at most {MOST_BYTES} bytes", field=_FIELD)
+
+
 def parse(text: str) -> HarborJob:
     """The job that a file asks for; raises UsageError, which names what cannot be run here and what to do."""
     if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
-        raise UsageError(f"a Harbor job file has at most {MOST_BYTES} bytes", field=_FIELD)
+        raise _too_long()
     marked = read(_FILE, text)
     if not isinstance(marked.data, dict):
         raise marked.refuse((), "a list of `key: value` is expected here")

@@ -132,6 +132,7 @@ class Jobs:
 
     async def cancel(self, id: str, request_id: str | None = None) -> Job:
         """End a job: running trials are stopped, waiting ones wait for a `resume`; an ended job stays so."""
+        self._tools.make_room_to_end()
         async with self._lock(id):
             job = await self.get(id)
             if request_id in job.requests:

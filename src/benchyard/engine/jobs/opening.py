@@ -45,7 +45,14 @@ def make_jobs(tools: Tools, store: Store, needs: Needs) -> Jobs:
     desk = Desk(tools, needs.runs, spending.traces, ledger, access)
     capacity = Capacity(this_machine(), tools.settings)
     office = Office(
-        asking=Asking(needs.benchmarks, needs.runs.scenarios, needs.agents, keys, Networks(needs.policies)),
+        asking=Asking(
+            needs.benchmarks,
+            needs.runs.scenarios,
+            needs.agents,
+            keys,
+            Networks(needs.policies),
+            tools.workers.call,
+        ),
         casting=casting,
         scheduler=Scheduler(desk, casting, capacity, ending),
         ending=ending,

@@ -70,7 +70,8 @@ class Rescorings:
         await asyncio.gather(*(self._one(rescoring, id, turns) for id in rescoring.trial_ids))
         trials = await until_kept(partial(self._ledger.trials.all, {"parent": job.id}))
         for agent, run_id in enumerate(job.benchmark_run_ids):
-            score = counted_mean([each for each in trials if each.agent == agent])
+            own = [each for each in trials if each.agent == agent]
+            score = counted_mean(own, job.orchestrator.suspect_rule)
             run = await until_kept(partial(self._benchmark_runs.get, run_id))
             await until_kept(partial(self._benchmark_runs.conclude, run_id, run.state, score))
         job = await until_kept(partial(self._ledger.jobs.get, job.id))
@@ -115,9 +116,14 @@ def rescored(trial: Trial, run: ScenarioRun) -> Trial:
             "state": TrialState.COMPLETED,
             "score": result.score,
             "rewards": result.rewards,
+            "conditions": result.conditions,
             "rounds": _rescored_rounds(trial, result),
+            "suspicions": result.suspicions,
             "scored_revision": result.scenario_revision,
+            "answer_failure": result.answer_failure,
             "scoring_network": result.network,
+            "isolation": result.isolation,
+            "isolation_reason": result.isolation_reason,
             "earlier_scores": [*trial.earlier_scores, old],
             "failure": None,
             "rescore_note": None,

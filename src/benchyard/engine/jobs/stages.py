@@ -14,10 +14,9 @@ from benchyard.engine.jobs.spending import ringing, settle
 from benchyard.engine.jobs.turn import AGENT_EXECUTION
 from benchyard.engine.jobs.way import Way, scrubber
 from benchyard.engine.model_keys import other_secrets
-from benchyard.engine.runs.scenario_runs import RUN_PREFIX
-from benchyard.engine.runs.starting import Start
+from benchyard.engine.runs.starting import RUN_PREFIX, Start
 from benchyard.engine.setup import completed, run_step
-from benchyard.engine.states import BOOTING, ENDED
+from benchyard.engine.states import BOOTING, ENDED, SUSPENDED
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, NotFound
 from benchyard.hosts.host import ExecRequest, ExecutionState
@@ -25,7 +24,7 @@ from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
-from benchyard.models.runs import ContractResult, RunProfile, ScenarioRun
+from benchyard.models.runs import REFERENCE_KEY, ContractResult, RunProfile, ScenarioRun
 from benchyard.models.scenarios import of_round
 
 PROVISION_SECONDS = 600.0
@@ -113,7 +112,8 @@ def _start(way: Way) -> Start:
     scorers = sum(len(each.scoring_contract.scoring_function_parameters) for each in rounds)
     seconds = PROVISION_SECONDS + SETUP_SECONDS * len(rounds) + scenario.scorer_seconds * scorers
     agents = sum(way.limit_of(each) for each in (rounds[:1] if way.is_shared else rounds)) + _waits(way)
-    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 2 * seconds * max(1.0, way.multiplier)))
+    # Scorers that fail are tried again, and then with the reference while the devbox waits.
+    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 4 * seconds * max(1.0, way.multiplier)))
     return Start(
         scenario=scenario,
         profile=RunProfile(
@@ -128,6 +128,7 @@ def _start(way: Way) -> Start:
             JOB_KEY: job.id,
             TRIAL_KEY: trial.id,
             "benchyard.attempt": str(trial.attempt),
+            **({REFERENCE_KEY: way.cast.agent.name} if way.cast.agent.is_reference else {}),
         },
         shown=way.cast.shown,
         scorer_multiplier=way.multiplier,
@@ -153,6 +154,9 @@ async def set_up(way: Way, launch: Launch) -> None:
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
                 opening = way.desk.tools.host.open_fresh(devbox_id, path, "root", 0o755)
                 await write_content(await opening, path, content)
+            if way.round == 1 and not way.desk.tools.host.pretends:
+                # What is ours is nothing that the agent did.
+                await way.desk.tools.host.rooms.mark(devbox_id)
     except TimeoutError as error:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
 
@@ -160,7 +164,7 @@ async def set_up(way: Way, launch: Launch) -> None:
 async def run_agent(way: Way, launch: Launch) -> None:
     """The agent at work, from its start to its end, and everything it started with it."""
     task, devbox_id = way.task(), way.the_devbox.id
-    isolation = way.cast.scenario.scoring_isolation or "clean"
+    isolation = way.cast.scenario.isolation
     seconds = way.agent_seconds()
     waits = _waits(way)
     request = ExecRequest(
@@ -276,11 +280,8 @@ async def score(way: Way) -> ContractResult:
     devbox = await _seen(way)
     if devbox.status is DevboxStatus.FAILURE:
         raise of_devbox(devbox)
+    # What the answer did to its scorers is no error: this is theirs, or the machine's.
     told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
-    if way.ended_by == "timeout":
-        raise TrialFailed("timeout", "AgentTimeoutError", f"the agent's time was over, and {told}")
-    if way.ended_by == "budget":
-        raise TrialFailed("budget", "BudgetExceeded", f"the agent's budget was used up, and {told}")
     raise TrialFailed("scorer", "ScorerError", told)
 
 
@@ -305,8 +306,9 @@ async def lost(way: Way, error: DevboxGone) -> TrialFailed:
 async def _seen(way: Way) -> Devbox:
     """The devbox as it is; the host sees that one has ended a moment before its record tells why."""
     tools, devbox_id = way.desk.tools, way.the_devbox.id
-    if devbox_id in tools.host.running():
-        return await tools.roster.get(devbox_id)
+    devbox = await tools.roster.get(devbox_id)
+    if devbox_id in tools.host.running() or devbox.status in SUSPENDED:
+        return devbox
     return await tools.roster.wait(devbox_id, _has_ended, _GRACE_SECONDS)
 
 

@@ -117,8 +117,13 @@ class Way(Turn):
         scored = {
             "score": result.score,
             "rewards": result.rewards,
+            "suspicions": result.suspicions,
+            "conditions": result.conditions,
             "scored_revision": result.scenario_revision,
+            "answer_failure": result.answer_failure,
             "scoring_network": result.network,
+            "isolation": result.isolation,
+            "isolation_reason": result.isolation_reason,
         }
         return self._ended(_over(self.trial, state=TrialState.COMPLETED, usage=usage, **scored))
 

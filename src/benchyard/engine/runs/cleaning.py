@@ -23,6 +23,42 @@ _TEMPORARY = re.compile(
 )
 
 
+_CAPTURED = (
+    # What pytest shows of what a test printed, up to its next heading.
+    (
+        re.compile(r"(?<!-)-{3,} Captured \w{1,10} \w{1,10} -{3,}"),
+        re.compile(r"(?<!-)-{3,} Captured|(?<!_)_{3,} |(?<!=)={3,}"),
+    ),
+    # Of Rust, up to where the test itself is told to have panicked.
+    (re.compile(r"---- \S{1,300} stdout ----"), re.compile(r"thread '|failures:|---- |test result:")),
+    # Of jest, up to the place that printed it.
+    (re.compile(r" {2}console\.\w{1,20}"), re.compile(r" {6}at |(?=\S)")),
+)
+_LEFT_OUT = "[what was printed is left out]"
+
+
+def report(output: str) -> str:
+    """What a test runner reports, without what the graded code printed, as far as it tells them apart.
+
+    Tests that are hidden from an agent can be read by its code while that is graded: what it prints then must
+    not be what the agent is told before its next try.
+    """
+    kept: list[str] = []
+    until: re.Pattern[str] | None = None
+    for line in output.split("\n"):
+        if until is not None:
+            if not until.match(line):
+                continue
+            until = None
+        begun = next((end for start, end in _CAPTURED if start.fullmatch(line.rstrip())), None)
+        if begun is None:
+            kept.append(line)
+        else:
+            until = begun
+            kept += [line, _LEFT_OUT]
+    return "\n".join(kept)
+
+
 def cleaned(output: str, working_directory: str = "") -> str:
     """Without timings, terminal colours and paths that only this run has; at most its last 64 KiB."""
     text = _ESCAPES.sub("", output).replace("\r\n", "\n").replace("\r", "\n")

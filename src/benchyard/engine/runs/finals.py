@@ -60,24 +60,26 @@ class FinalStates:
         if not most:
             return Kept(gone=_OFF)
         sources = {frozen_id(case.run) + _FINAL: case.image_id}
-        if case.isolation == "answer":
+        if case.scenario.keeps_start:
             sources[frozen_id(case.run) + _START] = case.devbox.id + PRISTINE
-        size = sum([(await self._tools.images.get(each)).size_bytes for each in sources.values()])
+        images = self._tools.images
+        size = sum([await images.size(await images.get(each), most) for each in sources.values()])
         if size > most:
-            told = f"what was changed takes {size} bytes, and at most {most} are kept"
+            told = f"what was changed takes more than {most} bytes, which are the most that are kept"
             return Kept(gone=f"it is too large: {told} (--final-state-max-size)")
         self._unnamed |= sources.keys()
         for made, source in sources.items():
             # One of that name is of a server that was killed before it could note it.
             await self._remove(made)
-            await self._tools.images.share(source, made, FINAL_KIND)
-        images = [*sources]
+            await images.share(source, made, FINAL_KIND)
+        made_images = [*sources]
         state = FinalState(
-            image_id=images[0],
-            start_image_id=images[1] if len(images) > 1 else None,
+            image_id=made_images[0],
+            start_image_id=made_images[1] if len(made_images) > 1 else None,
             size_bytes=size,
             create_time_ms=now_ms(),
             working_directory=case.working_directory,
+            home=case.home,
             launch_parameters=case.devbox.launch_parameters,
             environment_variables=case.devbox.environment_variables,
         )

@@ -51,7 +51,7 @@ class Judging:
             image=state.image_id,
             launch_parameters=state.launch_parameters,
             environment_variables=state.environment_variables,
-            purpose=DevboxPurpose(home=state.working_directory),
+            purpose=DevboxPurpose(home=state.home or state.working_directory),
         )
         facts = _facts(run, scenario, state.create_time_ms)
         await self._supplies.graded_in(scenario)

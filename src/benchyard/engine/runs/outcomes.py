@@ -40,6 +40,7 @@ def scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
             update={
                 "output": text(each.output),
                 "reason": each.reason and text(each.reason),
+                "suspect": each.suspect and text(each.suspect),
                 "facts": {name: text(fact) for name, fact in each.facts.items()},
             }
         )
@@ -49,7 +50,7 @@ def scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     for name in ("changed_outside", "special_inside"):
         files = getattr(tamper, name)
         found[name] = files and [each.model_copy(update={"path": text(each.path)}) for each in files]
-    for name in ("opened_by_scorers", "refused", "notes"):
+    for name in ("opened_by_scorers", "unwatched_outside", "refused", "unknown", "notes"):
         lines = getattr(tamper, name)
         found[name] = lines and [text(each) for each in lines]
     left = tamper.processes
@@ -58,7 +59,12 @@ def scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     ]
     return replace(
         outcome,
-        result=result.model_copy(update={"scoring_function_results": told}),
+        result=result.model_copy(
+            update={
+                "scoring_function_results": told,
+                "suspicions": [text(each) for each in result.suspicions],
+            }
+        ),
         tamper=tamper.model_copy(update=found),
     )
 
@@ -122,7 +128,7 @@ def rescored(scoring: int, found: Outcome | str, run: ScenarioRun) -> ScenarioRu
 
 
 def failed(run: ScenarioRun, scenario: Scenario, reason: str) -> Outcome:
-    """What is noted when nothing could be graded: every scorer has an error with the same reason."""
+    """What is noted when nothing could be graded, which no scorer saw: each has an error with the reason."""
     results = [
         ScorerResult(
             scoring_function_name=function.name,
@@ -131,6 +137,7 @@ def failed(run: ScenarioRun, scenario: Scenario, reason: str) -> Outcome:
             state="error",
             output=f"[benchyard] {reason}\n",
             reason=reason,
+            cause="machine",
         )
         for function in scenario.scoring_contract.scoring_function_parameters
     ]
@@ -138,7 +145,8 @@ def failed(run: ScenarioRun, scenario: Scenario, reason: str) -> Outcome:
         score=0.0,
         scoring_function_results=results,
         scored_time_ms=now_ms(),
-        isolation=scenario.scoring_isolation or "clean",
+        isolation=scenario.isolation,
+        isolation_reason=scenario.isolation_reason,
         scenario_revision=run.scenario_revision,
     )
     tamper = TamperReport(notes=[f"nothing could be looked at: {reason}"])

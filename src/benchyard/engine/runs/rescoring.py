@@ -12,6 +12,7 @@ from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.board import Board
 from benchyard.engine.runs.judging import Judging, attempt
 from benchyard.engine.runs.outcomes import Outcome, rescored
+from benchyard.engine.runs.reference_runs import ReferenceRuns
 from benchyard.engine.runs.rounds import joined
 from benchyard.engine.runs.stages import frozen_id
 from benchyard.engine.states import ENDED
@@ -31,12 +32,20 @@ class Rescorings:
     finds by its images what it has to go on with, and need not read every run there ever was.
     """
 
-    def __init__(self, tools: Tools, board: Board, scenarios: Scenarios, judging: Judging) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        board: Board,
+        scenarios: Scenarios,
+        judging: Judging,
+        references: ReferenceRuns,
+    ) -> None:
         self._tools = tools
         self._board = board
         self._scenarios = scenarios
         self._scoring = judging.scoring
         self._judging = judging
+        self._references = references
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def asked(self) -> set[str]:
@@ -101,6 +110,7 @@ class Rescorings:
         task = {"environment": own.environment, "input_context": own.input_context}
         graded = of_round(wanted, run.round).model_copy(update=task)
         outcome = await self._judging.of_final_state(run, graded, state)
+        outcome = await self._references.judge(run, wanted, outcome)
         # Of the rounds before it nothing but their scores is kept.
         return replace(outcome, result=joined(wanted, run, outcome.result))
 
@@ -156,10 +166,10 @@ def _require_scorable(run: ScenarioRun, scenario: Scenario, state: FinalState) -
             f"scenario run {run.id} was scored in round {run.round}, and revision {scenario.revision} of its "
             "scenario has other rounds"
         )
-    told = f"scenario {scenario.id} is scored `{scenario.scoring_isolation}` in revision {scenario.revision}"
-    if scenario.scoring_isolation == "live":
+    told = f"scenario {scenario.id} is scored `{scenario.isolation}` in revision {scenario.revision}"
+    if scenario.isolation == "live":
         raise Conflict(f"{told}, in a devbox that runs, and that of scenario run {run.id} has ended")
-    if scenario.scoring_isolation == "answer" and state.start_image_id is None:
+    if scenario.isolation in ("answer", "system") and state.start_image_id is None:
         raise Conflict(
             f"{told}, onto what the devbox was when it began; that was not kept for scenario run {run.id}, "
             "which began with another isolation"

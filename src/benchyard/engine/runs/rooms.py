@@ -15,12 +15,25 @@ from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, NotFound, ScorerFailed, UsageError
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.scorers import answer_command
 from benchyard.scorers.base import AS_USUAL, How, Ran, Room
 
 SCORING_PREFIX = "scoring-"
 """What the ids of scorers' executions begin with."""
+_PRIVATE = "/run/benchyard-"
+"""What the folders begin with in which scorers keep their own; a token of 16 digits follows."""
 _ROOT = "root"
 _REMOVED_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class AnswerUser:
+    """What a scorer that grades as root is offered to run the answer with."""
+
+    user: str
+    """Who the answer is run as."""
+    python: str
+    """The program that runs the command which is offered."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +42,15 @@ class Place:
 
     devbox_id: str
     user: str
+    """Who grades."""
     working_directory: str | None
     """None is the user's home."""
     seconds: float
     env: Mapping[str, str] = field(default_factory=dict)
     label: str = "0"
     """Tells this scorer's executions from those of others."""
+    answer: AnswerUser | None = None
+    """Where what is graded has another user than who grades."""
 
 
 class DevboxRoom(Room):
@@ -45,14 +61,17 @@ class DevboxRoom(Room):
         self._tools = tools
         self._place = place
         self._token = secrets.token_hex(8)
-        self._private = f"/run/benchyard-{self._token}"
+        self._private = f"{_PRIVATE}{self._token}"
         self._put: list[str] = []
         self._commands = 0
+        self._offered: dict[str, str] = {}
         self._deadline = asyncio.get_running_loop().time() + place.seconds
 
     async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
         whole = posixpath.normpath(posixpath.join(self.working_directory, path))
         self._put.append(whole)
+        if self._place.answer:
+            mode &= 0o700
         # As root: what the agent made unwritable for the user must not keep a test away.
         await self._write(
             whole, content, self._tools.host.open_fresh(self._place.devbox_id, whole, _ROOT, mode)
@@ -65,6 +84,16 @@ class DevboxRoom(Room):
         opening = self._tools.host.open_kept(self._place.devbox_id, path, self._place.user)
         await self._write(path, content, opening)
         return path
+
+    async def offer(self, given: AnswerUser) -> None:
+        """Put the command in place that runs what is graded, and name it to all that is run here."""
+        path = f"{self._private}/{answer_command.NAME}"
+        host, devbox_id = self._tools.host, self._place.devbox_id
+        opening = host.open_kept(devbox_id, path, self._place.user, program=True)
+        await self._write(
+            path, answer_command.program(f"{given.python} -I", given.user, self._place.env), opening
+        )
+        self._offered = {answer_command.VARIABLE: path}
 
     async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:
         try:
@@ -88,7 +117,11 @@ class DevboxRoom(Room):
             return None
         except UsageError as error:
             raise ScorerFailed(f"{whole[:200]} could not be read: {error.message}") from error
-        content = await asyncio.to_thread(_read, descriptor, limit)
+        try:
+            content = await asyncio.to_thread(_read, descriptor, limit)
+        except OSError as error:
+            # A link can lead to files that the kernel makes up, and some of them refuse to be read.
+            raise ScorerFailed(f"{whole[:200]} could not be read: {error.strerror}") from error
         if len(content) > limit:
             raise ScorerFailed(f"{whole[:200]} is larger than {limit} bytes")
         return content
@@ -104,7 +137,7 @@ class DevboxRoom(Room):
             argv=tuple(argv),
             cwd=how.cwd or self.working_directory,
             user=how.user or self._place.user,
-            env={**self._place.env, **how.env},
+            env={**self._place.env, **self._offered, **how.env},
             timeout_seconds=left,
             strict=True,
         )
@@ -145,11 +178,25 @@ async def room_in(tools: Tools, place: Place, *, stays: bool = False) -> AsyncIt
         tools, place, place.working_directory or await home_of(tools, place.devbox_id, place.user)
     )
     try:
+        if place.answer:
+            await room.offer(place.answer)
         yield room
     finally:
         if stays:
             with contextlib.suppress(BenchyardError):
                 await uninterrupted(room.leave())
+
+
+async def clear_rooms(tools: Tools, devbox_id: str) -> None:
+    """Take away what scorers kept in a devbox that a killed server graded in; none may be at work there."""
+    request = ExecRequest(
+        id=f"{SCORING_PREFIX}sweep-{secrets.token_hex(8)}",
+        command="",
+        argv=("/bin/sh", "-c", f"rm -rf -- {_PRIVATE}{'?' * 16}"),
+        cwd="/",
+        user=_ROOT,
+    )
+    await completed(tools, await tools.host.exec(devbox_id, request))
 
 
 def _read(descriptor: int, limit: int) -> bytes:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from statistics import fmean
 
-from benchyard.engine.runs.cleaning import cleaned
+from benchyard.engine.runs.cleaning import cleaned, report
 from benchyard.engine.runs.outcomes import Outcome
+from benchyard.engine.runs.suspicions import with_suspicions
 from benchyard.models.rounds import NextRound, RoundScore
 from benchyard.models.runs import ContractResult, ScenarioRun
 from benchyard.models.scenarios import Scenario, Step
@@ -58,7 +59,11 @@ def joined(scenario: Scenario, run: ScenarioRun, result: ContractResult) -> Cont
     else:
         score, rewards = own.score, {**own.rewards, **_passes(rounds, scenario.n_rounds)}
     update = {"score": score, "rewards": rewards, "round": run.round, "rounds": rounds}
-    return result.model_copy(update=update)
+    result = result.model_copy(update=update)
+    if scenario.steps and scenario.reward_strategy != "final" and run.result and run.result.round < run.round:
+        # The score has a part of theirs in it.
+        return with_suspicions(result, run.result.suspicions)
+    return result
 
 
 def _means(rounds: list[RoundScore]) -> dict[str, float]:
@@ -108,7 +113,7 @@ def _said(scenario: Scenario, result: ContractResult) -> str:
     """What the scorers said that were not content."""
     results = result.scoring_function_results
     wrong = [each for each in results if each.score < FULL] or results
-    texts = [cleaned(each.output, scenario.working_directory or "") for each in wrong]
+    texts = [report(cleaned(each.output, scenario.working_directory or "")) for each in wrong]
     if len(texts) == 1:
         return texts[0]
     named = zip(wrong, texts, strict=True)

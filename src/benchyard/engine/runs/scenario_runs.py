@@ -13,6 +13,7 @@ from benchyard.engine.runs.finals import CANCELED
 from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.judging import Judging, attempt
 from benchyard.engine.runs.outcomes import Outcome, after_devbox, ended, failed, prepared, scored
+from benchyard.engine.runs.reference_runs import ReferenceRuns
 from benchyard.engine.runs.rescoring import Rescorings
 from benchyard.engine.runs.rounds import after_round, first_round
 from benchyard.engine.runs.scoring import Scoring
@@ -37,7 +38,6 @@ from benchyard.models.runs import (
 from benchyard.models.scenarios import Scenario, of_round
 from benchyard.store.collection import Collection
 
-RUN_PREFIX = "scr_"
 HOLD_SECONDS = 25.0
 _HOUR = 3600.0
 
@@ -76,12 +76,16 @@ class ScenarioRuns:
         self._gateways = means.gateways
         self._starting = Starting(tools, records.benchmark_runs, devboxes, scoring)
         self._judging = Judging(tools, scoring, devboxes.supplies)
-        self._rescorings = Rescorings(tools, self.board, scenarios, self._judging)
+        self._references = ReferenceRuns(tools, self)
+        self._rescorings = Rescorings(tools, self.board, scenarios, self._judging, self._references)
 
     async def open(self) -> None:
         """Go on with what a stop cut short: scorings begin again, ends are noted and seen to."""
         unfinished = await self.records.all({"status": [each.value for each in _S if each not in ENDED_RUNS]})
         await self._gateways.take_up(unfinished)
+        # Whoever needs to know how scorers end with a reference tries it again.
+        left = [run.id for run in unfinished if run.is_reference]
+        unfinished = [run for run in unfinished if not run.is_reference]
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
         asked = await self._rescorings.asked()
         await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.roster.live()})
@@ -92,6 +96,8 @@ class ScenarioRuns:
                 self._start_scoring(run.id)
         for run_id in asked:
             self._start_rescoring(run_id)
+        for run_id in left:
+            await self.cancel(run_id)
         await self._end_left()
 
     async def _end_left(self) -> None:
@@ -139,6 +145,7 @@ class ScenarioRuns:
             environment_variables=start.profile.env_vars or {},
             secrets=start.profile.secrets or {},
             scorer_multiplier=start.scorer_multiplier,
+            is_reference=start.is_reference,
             next_round=first_round(scenario),
         )
         run, is_new = await uninterrupted(self.records.insert_once(run))
@@ -220,6 +227,7 @@ class ScenarioRuns:
 
     async def end(self, id: str, state: RunState, reason: str | None = None) -> ScenarioRun:
         """As `cancel`, for one that ends in another way: failed, or out of time."""
+        self._tools.make_room_to_end()
 
         before: list[ScenarioRun] = []
 
@@ -291,7 +299,7 @@ class ScenarioRuns:
         scenario = await until_kept(partial(self.scenario, run))
         if _is_ready(run):
             graded = of_round(scenario, run.round)
-            found = await attempt(partial(self._outcome, run, graded), id)
+            found = await attempt(partial(self._outcome, run, scenario), id)
             outcome = failed(run, graded, found) if isinstance(found, str) else found
             change = partial(scored, run.scorings, after_round(scenario, run, outcome))
             now = await until_kept(partial(self.board.change, id, change))
@@ -314,7 +322,19 @@ class ScenarioRuns:
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """What the scorers make of a run, which asks no more models from then on."""
-        return await self._judging.outcome(await self._gateways.settle(run), scenario)
+        run = await self._gateways.settle(run)
+        if self._is_left(run, scenario):
+            await self._devboxes.retire(run.devbox_id)
+        outcome = await self._judging.outcome(run, of_round(scenario, run.round))
+        return await self._references.judge(run, scenario, outcome)
+
+    def _is_left(self, run: ScenarioRun, scenario: Scenario) -> bool:
+        """Whether nobody works in the devbox of a run any more, so that its disk need not be copied."""
+        is_last = run.next_round is None or run.round >= scenario.n_rounds
+        graded = of_round(scenario, run.round)
+        is_apart = graded.scoring_isolation != "live" and not graded.collect_commands
+        can_take = not self._tools.host.pretends and self._tools.host.rooms.can_take()
+        return TRIAL_KEY in run.metadata and is_last and is_apart and can_take
 
 
 def _scoring_key(run_id: str) -> str:

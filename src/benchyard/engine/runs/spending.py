@@ -1,30 +1,33 @@
 """What was spent on models in a run, and what they said: kept with the run when its access to them ends."""
 
-import asyncio
-import json
 import logging
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
+from benchyard.engine.descriptors import read_pieces
 from benchyard.engine.grants import Grants
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scrubbing import Scrubber
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError
-from benchyard.gateway.calls import Call
-from benchyard.gateway.cleaning import cleaned
 from benchyard.gateway.grants import Budget, Spent
-from benchyard.gateway.trajectory.making import About, trajectory_of
+from benchyard.gateway.trajectory.making import About
 from benchyard.models.budgets import Budget as AskedBudget
-from benchyard.models.runs import ScenarioRun
+from benchyard.models.runs import ScenarioRun, TraceKind
 from benchyard.store.collection import Collection
+from benchyard.workers.workers import Limits, Workers
 
 CALLS_NAME = "calls.db"
 """The trace that has every call as it was."""
 TRAJECTORY_NAME = "trajectory.json"
 _NAMES = (CALLS_NAME, TRAJECTORY_NAME)
 MOST_RECORD_BYTES = 512 * 1024**2
+_TRAJECTORY = "benchyard.engine.runs.call_traces:make_trajectory"
+_CALLS = "benchyard.engine.runs.call_traces:make_shown_calls"
+_LIMITS = Limits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=2 * MOST_RECORD_BYTES)
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +44,6 @@ class Telling:
     number: int = 1
     """A grant that is opened and ended again has all its calls in traces of the next number."""
 
-    def trajectory(self, calls: list[Call]) -> bytes:
-        """The trajectory of calls, as it is kept (blocks)."""
-        made = trajectory_of(calls, about=self.about, trailing=self.trailing)
-        return self.clean.data(json.dumps(made, ensure_ascii=False).encode(errors="replace"))
-
 
 @dataclass(frozen=True)
 class Spending:
@@ -54,6 +52,7 @@ class Spending:
     grants: Grants
     runs: Collection[ScenarioRun]
     traces: Traces
+    workers: Workers
 
     async def settle(self, run_id: str, grant_id: str, telling: Telling) -> Spent:
         """End a grant, and keep with its run what it spent and said; the same again changes nothing."""
@@ -81,14 +80,26 @@ class Spending:
         record = self.grants.records.file(grant_id)
         if not record.is_file():
             return
-        calls = await asyncio.to_thread(self.grants.records.calls, grant_id)
-        if not calls:
+        given = {"file": str(record), "secrets": telling.clean.values}
+        about = {"about": asdict(telling.about), "trailing": telling.trailing}
+        name = numbered(TRAJECTORY_NAME, telling.number)
+        if not await self._made(run_id, name, _TRAJECTORY, {**given, **about}, "atif"):
             return
-        content = await asyncio.to_thread(telling.trajectory, calls)
-        await self.traces.keep(run_id, numbered(TRAJECTORY_NAME, telling.number), content, "atif")
         if record.stat().st_size <= MOST_RECORD_BYTES:
-            shown = await asyncio.to_thread(cleaned, record, telling.clean.data)
-            await self.traces.keep(run_id, numbered(CALLS_NAME, telling.number), shown, "file")
+            await self._made(run_id, numbered(CALLS_NAME, telling.number), _CALLS, given, "file")
+
+    async def _made(
+        self, run_id: str, name: str, function: str, given: Mapping[str, Any], kind: TraceKind
+    ) -> bool:
+        """Keep what a worker makes of a grant's calls; False where that is nothing."""
+        descriptor = await self.workers.make_file(function, b"", given, _LIMITS)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size:
+                await self.traces.keep(run_id, name, read_pieces(descriptor, name, size), kind)
+            return bool(size)
+        finally:
+            os.close(descriptor)
 
 
 def numbered(name: str, number: int) -> str:

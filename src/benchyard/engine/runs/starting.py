@@ -15,6 +15,8 @@ from benchyard.models.runs import BenchmarkRun, RunProfile, ScenarioRunRequest
 from benchyard.models.scenarios import Scenario
 from benchyard.store.collection import Collection
 
+RUN_PREFIX = "scr_"
+
 
 @dataclass(frozen=True)
 class Start:
@@ -29,6 +31,8 @@ class Start:
     shown: tuple[Shown, ...] = ()
     """Folders of the host that its devbox sees."""
     scorer_multiplier: float = 1.0
+    is_reference: bool = False
+    """Whether it shows how scorers end with the reference; see ScenarioRun."""
 
 
 class Starting:
@@ -59,7 +63,7 @@ class Starting:
         """The devbox of the run; made before the run is noted, so that what is refused leaves nothing."""
         scenario = start.scenario
         seed = self._tools.vault.derive("run-devboxes", asked.id)
-        isolation = scenario.scoring_isolation or "clean"
+        isolation = scenario.isolation
         shown = start.shown
         if isolation == "live":
             try:
@@ -69,6 +73,7 @@ class Starting:
         purpose = DevboxPurpose(
             working_directory=scenario.working_directory,
             isolation=isolation,
+            keeps_start=scenario.keeps_start,
             shown={each.target: str(each.source) for each in shown},
             agent_network_policy=scenario.agent_network_policy or None,
             scoring_network=scenario.scoring_network or None,

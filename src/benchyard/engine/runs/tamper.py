@@ -1,47 +1,91 @@
 """The tamper report: what was done to a devbox beside the work itself."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from benchyard.agents.base import PROMPT_FILE
+from benchyard.devboxes.box.weight import is_of_system, weight
 from benchyard.engine.boot import SCORING_KIND
 from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, Conflict, NotFound
+from benchyard.hosts.answers import Carried
 from benchyard.hosts.changes import Change, Changes
 from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
 
 MOST_SHOWN = 1000
-MOST_PROCESSES = 200
-MOST_WATCHED = 10_000
+MOST_PROCESSES = 5000
+MOST_WATCHED = 8000
+"""Each watch tells twice, and the kernel keeps 16,384 events: it never has more to tell than it can."""
+_MOST_ASIDE = 16
 _SETS_ID = 0o6000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Which paths are the work itself, and which of all paths scorers get as it left them."""
+
+    folders: tuple[str, ...]
+    carried: tuple[str, ...] | None = None
+    """None where all of the disk is."""
+
+    def has(self, path: str) -> bool:
+        """Whether a path is part of the work; the system's folders are not where it lies above them."""
+        is_system = is_of_system(path)
+        return any(
+            is_inside(path, folder) and (is_of_system(folder) or not is_system) for folder in self.folders
+        )
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """The folders in which nothing but the work lies, as many as can be left out of a list of changes."""
+        return tuple(each for each in self.folders if posixpath.normpath(each) != "/")[:_MOST_ASIDE]
+
+    def carries(self, path: str) -> bool:
+        """Whether scorers get a path as the work left it."""
+        return self.carried is None or any(is_inside(path, folder) for folder in self.carried)
 
 
 @dataclass
 class Findings:
-    """What was found out so far; what could not be is named in `notes`."""
+    """What was found out so far about what was done beside the work."""
 
+    work: Work
     changes: Changes | None = None
     outside: Changes | None = None
-    """What lies outside of where the work belonged, where all together is too much to be listed."""
+    """What lies outside of the work, where all together is too much to be listed."""
     processes: list[LeftProcess] | None = None
-    opened: set[str] | None = field(default_factory=set)
+    processes_total: int = 0
+    carried: Carried | None = None
+    """What of the disk is graded; None where all of it is."""
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    suspicions: list[str] = field(default_factory=list)
+    """What the scoring itself found that speaks against the score."""
+    why_unknown: list[str] = field(default_factory=list)
+    _opened: set[str] | None = None
+    """None until the first scorer is done."""
+    _unwatched: set[str] = field(default_factory=set)
+    _is_blind: bool = False
+    """Whether it is not known of a scorer what it opened."""
 
-    async def look_at_disk(self, tools: Tools, devbox_id: str, inside: str) -> None:
+    async def look_at_disk(self, tools: Tools, devbox_id: str) -> None:
         """Look at the disk of a devbox that is graded as it is."""
         try:
             self.changes = await tools.host.rooms.changed(devbox_id)
-            await self._look_outside(tools, devbox_id, inside)
+            await self._look_outside(tools, devbox_id)
         except BenchyardError as error:
-            self.notes.append(f"what was changed is unknown: {error.message}")
+            self.why_unknown.append(f"what was changed is not known: {error.message}")
 
-    async def _look_outside(self, tools: Tools, devbox_id: str, inside: str) -> None:
-        """A flood where the work belongs must not hide what was done elsewhere."""
+    async def _look_outside(self, tools: Tools, devbox_id: str) -> None:
+        """Look once more without the work: a flood there must not hide what was done elsewhere."""
         if self.changes is not None and self.changes.truncated:
-            self.outside = await tools.host.rooms.changed(devbox_id, (inside,))
+            self.outside = await tools.host.rooms.changed(devbox_id, self.work.aside)
 
-    async def freeze(self, tools: Tools, devbox_id: str, image_id: str, inside: str) -> None:
+    async def freeze(self, tools: Tools, devbox_id: str, image_id: str) -> None:
         """Freeze the disk of a devbox as an image, and note what was changed on it until that very moment."""
         try:
             await tools.images.get(image_id)
@@ -51,13 +95,36 @@ class Findings:
             self.notes.append(
                 "what was changed is told as of a moment after the disk was frozen: the server restarted"
             )
-            return await self.look_at_disk(tools, devbox_id, inside)
+            return await self.look_at_disk(tools, devbox_id)
         try:
             self.changes = await tools.host.rooms.freeze(devbox_id, image_id, SCORING_KIND)
-            await self._look_outside(tools, devbox_id, inside)
+            await self._look_outside(tools, devbox_id)
         except Conflict as error:
-            self.notes.append(f"what was changed is unknown: {error.message}")
+            self.why_unknown.append(f"what was changed is not known: {error.message}")
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
+
+    async def take(self, tools: Tools, devbox_id: str, image_id: str) -> None:
+        """Make the disk of a devbox that was stopped an image, and note what was changed on it."""
+        rooms = tools.host.rooms
+        try:
+            self.changes = await rooms.take(devbox_id, image_id, SCORING_KIND, counted=self.work.aside)
+            if self.changes.truncated:
+                self.outside = await rooms.take(devbox_id, image_id, SCORING_KIND, aside=self.work.aside)
+        except Conflict as error:
+            self.why_unknown.append(f"what was changed is not known: {error.message}")
+            await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
+
+    def recall(self, report: TamperReport | None) -> None:
+        """Take over what was found when the devbox was there, to score what is kept of it."""
+        if report is None or report.changed_outside is None or report.changed_outside_total is None:
+            self.why_unknown.append("what was changed is not known: it was not found out when it was scored")
+            return
+        found = tuple(
+            Change(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
+            for each in report.changed_outside
+        )
+        total = report.changed_outside_total
+        self.changes = self.outside = Changes(found, total, total > len(found), exact=True)
 
     async def look_at_processes(self, tools: Tools, devbox_id: str, *, is_running: bool) -> None:
         """Look at what runs, before the disk is looked at: who changes it after that is known."""
@@ -67,78 +134,161 @@ class Findings:
         try:
             found = await tools.host.rooms.processes(devbox_id)
         except BenchyardError as error:
-            self.notes.append(f"which processes were left is unknown: {error.message}")
+            self.notes.append(f"which processes were left is not known: {error.message}")
             return
-        self.processes = [
-            LeftProcess(pid=each.pid, user=each.user, command=each.command) for each in found[:MOST_PROCESSES]
-        ]
+        self.processes = [LeftProcess(pid=each.pid, user=each.user, command=each.command) for each in found]
+        self.processes_total = found.total
 
-    def watched(self) -> list[str] | None:
-        """The changed files whose opening is worth to know; None where they are unknown or too many."""
-        if self.changes is None or self.changes.truncated:
-            return None
-        files = [each.path for each in self.changes.changes if each.type == "file" and each.kind != "deleted"]
-        return files if len(files) <= MOST_WATCHED else None
+    def _is_graded(self, path: str) -> bool:
+        """Whether scorers get a path as the work left it, and not as it was at the start."""
+        return self.carried.has(path) if self.carried else self.work.carries(path)
 
-    def saw(self, opened: Sequence[str] | None) -> None:
-        """Note what one scorer opened; what is unknown once stays unknown."""
-        self.opened = None if opened is None or self.opened is None else self.opened.union(opened)
+    def watched(self) -> list[str]:
+        """The changed files whose opening is worth to know, the weightiest first."""
+        found = [each for each in self._all() if _can_be_opened(each) and self._is_graded(each.path)]
+        found.sort(key=lambda each: (self.work.has(each.path), _weight(each), each.path))
+        paths = list(dict.fromkeys(each.path for each in found))
+        self._unwatched.update(paths[MOST_WATCHED:])
+        return paths[:MOST_WATCHED]
 
-    def report(self, inside: str) -> TamperReport:
-        """The report, for work that belonged `inside` that directory."""
-        notes = list(self.notes)
-        if self.opened is None:
-            notes.append("which changed files the scorers opened is unknown here")
-        found = self._outside(inside)
+    def saw(self, opened: Sequence[str] | None, unwatched: Iterable[str] = ()) -> None:
+        """Note what one scorer opened, and of which files that is not known."""
+        if opened is None:
+            self._is_blind = True
+            return
+        self._opened = (self._opened or set()).union(opened)
+        self._unwatched.update(unwatched)
+
+    def report(self) -> TamperReport:
+        """The report of all that was found."""
+        notes, opened = list(self.notes), self._opened or set()
+        outside = self._outside()
+        special = None if self.changes is None else [each for each in self._all() if self._is_special(each)]
         total = None if self.changes is None else self.changes.total
-        outside_total = None if found is None else found[1]
-        if self.changes is not None and self.changes.truncated:
+        outside_total = self._outside_total()
+        if self.changes is not None and self.changes.truncated and self.changes is not self.outside:
             seen = len(self.changes.changes)
-            notes.append(
-                f"{total} paths were changed; inside the working directory only {seen} were looked at"
-            )
-        if self.outside is not None and self.outside.truncated:
-            notes.append(f"only the first {len(self.outside.changes)} paths outside are looked at")
+            notes.append(f"{total} paths were changed; inside of the work only {seen} were looked at")
+        if self._is_blind:
+            notes.append("which changed files the scorers opened is not known here")
+        is_known = self._opened is not None
+        unwatched = self._unwatched_outside(outside or [])
+        unknown = self._unknown(outside)
         return TamperReport(
-            changed_outside=None if found is None else found[0],
+            changed_outside=self._shown(outside, "changed_outside", outside_total, notes),
             changed_outside_total=outside_total,
+            opened_outside_total=sum(each.path in opened for each in outside or ()) if is_known else None,
             changed_inside_total=None if total is None or outside_total is None else total - outside_total,
-            special_inside=self._special(inside),
-            processes=self.processes,
-            opened_by_scorers=None if self.opened is None else sorted(self.opened)[:MOST_SHOWN],
-            refused=self.refused[:MOST_SHOWN],
+            special_inside=self._shown(special, "special_inside", None, notes),
+            special_inside_total=None if special is None else len(special),
+            processes=self.processes
+            and _cut(self.processes, "processes", MOST_PROCESSES, notes, self.processes_total),
+            processes_total=None if self.processes is None else self.processes_total,
+            opened_by_scorers=self._shown_opened(notes) if is_known else None,
+            opened_by_scorers_total=len(opened) if is_known else None,
+            refused=_cut(self.refused, "refused", MOST_SHOWN, notes),
+            refused_total=len(self.refused),
+            unwatched_outside=_cut(unwatched, "unwatched_outside", MOST_SHOWN, notes),
+            unwatched_outside_total=len(unwatched),
+            unknown=unknown,
             notes=notes,
         )
 
-    def _outside(self, inside: str) -> tuple[list[ChangedFile], int] | None:
-        """The changes outside of a folder, and how many there are of them."""
+    def _all(self) -> list[Change]:
+        """All changes that are known, each once."""
+        found = {each.path: each for each in self.changes.changes} if self.changes else {}
+        found |= {each.path: each for each in self.outside.changes} if self.outside else {}
+        return list(found.values())
+
+    def _outside(self) -> list[Change] | None:
+        """The changes outside of the work, as far as they are known."""
         if self.changes is None:
             return None
-        if self.outside is not None:
-            found, total = list(self.outside.changes), self.outside.total
-        else:
-            found = [each for each in self.changes.changes if not is_inside(each.path, inside)]
-            total = len(found)
-        return [_shown(each) for each in found[:MOST_SHOWN]], total
+        opened = self._opened or set()
+        return [
+            each
+            for each in self._all()
+            if not self.work.has(each.path)
+            # Ours: later rounds write it anew.
+            if each.path != PROMPT_FILE or each.path in opened
+        ]
 
-    def _special(self, inside: str) -> list[ChangedFile] | None:
-        """Changes inside of a folder that are more than files."""
-        if self.changes is None:
+    def _outside_total(self) -> int | None:
+        if self.outside is not None and len(self.work.aside) == len(self.work.folders):
+            return self.outside.total
+        outside = self._outside()
+        return None if outside is None else len(outside)
+
+    def _is_special(self, change: Change) -> bool:
+        """Whether it is part of the work and more than a file: to open it may lead to something else."""
+        is_plain = change.type in ("file", "folder") and not change.mode & _SETS_ID
+        return change.kind != "deleted" and not is_plain and self.work.has(change.path)
+
+    def _shown(
+        self, found: list[Change] | None, name: str, total: int | None, notes: list[str]
+    ) -> list[ChangedFile] | None:
+        """The weightiest of some changes, as a report shows them."""
+        if found is None:
             return None
-        found = [each for each in self.changes.changes if _is_special(each, inside)]
-        return [_shown(each) for each in found[:MOST_SHOWN]]
+        opened = self._opened or set()
+        ordered = sorted(found, key=lambda each: (each.path not in opened, _weight(each), each.path))
+        return [
+            ChangedFile(
+                path=each.path,
+                kind=each.kind,
+                type=each.type,
+                mode=each.mode,
+                size=each.size,
+                opened=each.path in opened,
+            )
+            for each in _cut(ordered, name, MOST_SHOWN, notes, total)
+        ]
+
+    def _shown_opened(self, notes: list[str]) -> list[str]:
+        """What was opened: outside of the work first, each part in the order of its weight."""
+        known = {each.path: each for each in self._all()}
+        ordered = sorted(
+            self._opened or (),
+            key=lambda path: (self.work.has(path), _weight(known[path]) if path in known else 0, path),
+        )
+        return _cut(ordered, "opened_by_scorers", MOST_SHOWN, notes)
+
+    def _unwatched_outside(self, outside: list[Change]) -> list[str]:
+        """The files outside of the work that scorers may have opened unseen, the weightiest first."""
+        opened = self._opened or set()
+        found = [
+            each
+            for each in outside
+            if _can_be_opened(each) and self._is_graded(each.path) and each.path not in opened
+            if self._is_blind or each.path in self._unwatched
+        ]
+        return [each.path for each in sorted(found, key=lambda each: (_weight(each), each.path))]
+
+    def _unknown(self, outside: list[Change] | None) -> list[str]:
+        """What is not known of a disk that scorers get as the work left it."""
+        if self.work.carried is not None:
+            return []
+        found = list(self.why_unknown)
+        is_cut = self.outside.truncated if self.outside else bool(self.changes and self.changes.truncated)
+        if is_cut:
+            more = max(1, (self._outside_total() or 0) - len(outside or ()))
+            found.append(f"{more} more paths were changed outside of the work than can be listed and watched")
+        return found
 
 
-def _shown(change: Change) -> ChangedFile:
-    return ChangedFile(
-        path=change.path, kind=change.kind, type=change.type, mode=change.mode, size=change.size
-    )
+def _weight(change: Change) -> int:
+    return weight(change.path, change.kind, change.type, change.mode)
 
 
-def _is_special(change: Change, folder: str) -> bool:
-    """Whether it lies in that folder and is more than a file: whoever opens it may reach something else."""
-    is_plain = change.type in ("file", "folder") and not change.mode & _SETS_ID
-    return change.kind != "deleted" and not is_plain and is_inside(change.path, folder)
+def _can_be_opened(change: Change) -> bool:
+    return change.kind != "deleted" and change.type != "folder"
+
+
+def _cut(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
+    """The first of a list; a note tells where there are more."""
+    if (total or len(found)) > min(most, len(found)):
+        notes.append(f"{name}: the first {min(most, len(found))} of {total or len(found)} are listed")
+    return list(found[:most])
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.given_secrets import scrubber_of
 from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.runs.atif import check_atif
 from benchyard.engine.tools import Tools
-from benchyard.errors import Conflict, NotFound, UsageError
+from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
 from benchyard.models.runs import ScenarioRun, Trace, TraceKind, TraceRequest
 from benchyard.store.collection import Collection
@@ -16,7 +20,7 @@ from benchyard.store.collection import Collection
 MOST_TRACES = 100
 RUN_KEY = "benchyard.scenario_run"
 """The metadata of a trace's object that tells which run it belongs to."""
-_ATIF = "ATIF-"
+_IS_ATIF = "benchyard.engine.runs.atif:is_atif"
 _OBJECT_PREFIX = "obj_"
 
 
@@ -44,19 +48,21 @@ class Traces:
 
         return await self._runs.change(run_id, apply)
 
-    async def keep(self, run_id: str, name: str, content: bytes, kind: TraceKind) -> None:
-        """Keep something of our own making with a run; the same name again changes nothing."""
+    async def keep(
+        self, run_id: str, name: str, pieces: AsyncIterator[bytes], kind: TraceKind | None
+    ) -> None:
+        """Keep something that we gathered with a run; the same name again changes nothing.
+
+        Without a kind it is a trajectory or a file, which a worker finds out.
+        """
         object_id = self._own_id(run_id, name)
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield content
-
         objects = self._tools.objects
         wanted = ObjectRequest(name=name, content_type="binary", metadata={RUN_KEY: run_id})
         stored = await objects.create(object_id, wanted, None)
         if stored.state == ObjectState.UPLOADING:
-            await objects.upload(stored.id, pieces())
+            await objects.upload(stored.id, pieces)
             await objects.complete(stored.id)
+        kind = kind or ("atif" if await self._is_atif(object_id) else "file")
         await self.add(run_id, Asked(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
 
     def is_free(self, run: ScenarioRun, name: str) -> bool:
@@ -75,6 +81,17 @@ class Traces:
     def _own_id(self, run_id: str, name: str) -> str:
         return id_from_bytes(_OBJECT_PREFIX, self._tools.vault.derive("trial-logs", f"{run_id}/{name}"))
 
+    async def _is_atif(self, object_id: str) -> bool:
+        descriptor = await self._tools.objects.open_content(object_id)
+        try:
+            found: bool = await self._tools.workers.call(_IS_ATIF, descriptor)
+        except WorkerFailed:
+            # What takes more than a trajectory may is none.
+            return False
+        finally:
+            os.close(descriptor)
+        return found
+
     async def _trace(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> Trace:
         if (request.object_id is None) == (request.trajectory is None):
             raise UsageError("give either object_id or trajectory")
@@ -90,7 +107,7 @@ class Traces:
     async def _stored(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> str:
         check_atif(request.trajectory)
         scrubber = await scrubber_of(self._tools, run.devbox_id)
-        data = await asyncio.to_thread(scrubber.data, json.dumps(request.trajectory).encode())
+        data = await asyncio.to_thread(scrubber.data, _encoded(request.trajectory))
 
         async def pieces() -> AsyncIterator[bytes]:
             yield data
@@ -104,12 +121,10 @@ class Traces:
         return stored.id
 
 
-def check_atif(trajectory: object) -> None:
-    """Refuse what is no trajectory; raises UsageError naming what is missing."""
-    if not isinstance(trajectory, dict):
-        raise UsageError("a trajectory is a JSON object", field="trajectory")
-    version = trajectory.get("schema_version")
-    if not isinstance(version, str) or not version.startswith(_ATIF):
-        raise UsageError("a trajectory has a schema_version such as ATIF-v1.4", field="trajectory")
-    if not isinstance(trajectory.get("steps"), list):
-        raise UsageError("a trajectory has a list of steps", field="trajectory")
+def _encoded(trajectory: object) -> bytes:
+    try:
+        # Several times as fast as the standard library, for what clients may send.
+        return to_json(trajectory, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        # Half a character, which JSON can write and UTF-8 cannot.
+        return json.dumps(trajectory).encode()

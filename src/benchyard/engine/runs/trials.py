@@ -73,7 +73,9 @@ class ScorerTrials:
         fields = {"type": CUSTOM_TYPE, "custom_scorer_type": scorer.type, "scorer_params": context}
         told = partial(ScorerTrialResult, scoring_function_name=scorer.type)
         try:
-            grading = catalog.parse(CUSTOM_TYPE, fields, Context({}, {scorer.type: scorer.bash_script}))
+            scripts = {scorer.type: scorer.bash_script}
+            told_to = Context({}, scripts, call=self._tools.workers.call)
+            grading = catalog.parse(CUSTOM_TYPE, fields, told_to)
             devbox = await self._booted(devbox_id)
             user = devbox.launch_parameters.user_parameters
             place = Place(

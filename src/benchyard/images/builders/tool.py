@@ -57,13 +57,13 @@ class Tool:
     def about(self) -> str:
         """Name and version, as in `buildah 1.28.2`."""
         told = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=False)
-        found = re.search(r"\d+(\.\d+)+", told.stdout)
+        found = re.search(r"(?<!\d)\d++(\.\d++)++", told.stdout)
         return f"buildah {found[0] if found else ''}".strip()
 
     @property
     def knows_heredocs(self) -> bool:
         """Whether this version reads here-documents itself."""
-        found = re.search(r"(\d+)\.(\d+)", self.about)
+        found = re.search(r"(?<!\d)(\d++)\.(\d++)", self.about)
         return found is not None and (int(found[1]), int(found[2])) >= _HEREDOCS_SINCE
 
     def write_settings(self) -> None:

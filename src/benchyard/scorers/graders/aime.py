@@ -7,7 +7,7 @@ Signs of dollars, commas between thousands, `\\text` and leading zeros do not ma
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ MOST_BYTES = 64 * 1024
 """Of an answer; a longer one is wrong."""
 
 _LARGEST = 999
+_ASCII_DIGITS = tuple("0123456789")
 _BOX = "\\boxed"
 _NUMBER = r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+"
 _ENDS = r"(?!\.?[0-9]|,[0-9]{3}(?![0-9]))"
@@ -25,11 +26,15 @@ _LINE = re.compile(
     rf"^[ \t>*_#]*(?:final[ \t]+)?answer[*_]*[ \t]*:[*_ \t]*([+-]?(?:{_NUMBER})){_ENDS}",
     re.IGNORECASE | re.MULTILINE,
 )
-_ANY = re.compile(rf"(?<![0-9.])(?:(?<![\w)\]}}])[+-])?(?:{_NUMBER}){_ENDS}")
+_DIGITS = re.compile(r"[0-9]++(?:,[0-9]++)*+")
+_THOUSAND = 3
+"""Digits that stand between commas."""
+_BEFORE_SIGN = re.compile(r"[\w.)\]}]")
+"""What makes a sign after it one of an operation."""
 _STYLE = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b"
 _STYLED = re.compile(rf"{_STYLE}\s*\{{[^{{}}]*\}}")
 _STYLES = re.compile(_STYLE)
-_BLANKS = re.compile(r"\\[,;:!()\[\] ]|\^\s*\{?\s*\\circ\b|°|[\s{}$~]|\\(?:left|right|quad)\b")
+_BLANKS = re.compile(r"\\[,;:!()\[\] ]|\^\s*+(?:\{\s*+)?\\circ\b|°|[\s{}$~]|\\(?:left|right|quad)\b")
 
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
@@ -52,8 +57,59 @@ def extracted(text: str) -> int | None:
     plain = text.replace("$", "").replace("{,}", ",")
     if _BOX in text:
         return _whole(_boxed(text))
-    found = _LINE.findall(plain) or _ANY.findall(plain)
-    return _value(found[-1]) if found else None
+    found = _LINE.findall(plain)
+    last = found[-1] if found else _last_integer(plain)
+    return None if last is None else _value(last)
+
+
+def _last_integer(text: str) -> str | None:
+    """The last integer of a text, with its sign; None if there is none.
+
+    Digits and commas that follow each other are looked at once, from left to right: a pattern for a whole
+    number with commas would begin again at each of them.
+    """
+    last = None
+    for found in _DIGITS.finditer(text):
+        begin, end = found.span()
+        is_decimal = text[end : end + 1] == "." and text[end + 1 : end + 2] in _ASCII_DIGITS
+        is_fraction = text[begin - 1 : begin] == "." if begin else False
+        for at, size in _integers(found[0].split(","), is_fraction=is_fraction, is_decimal=is_decimal):
+            number = found[0][at : at + size]
+            last = _sign(text, begin) + number if at == 0 else number
+    return last
+
+
+def _integers(parts: "list[str]", *, is_fraction: bool, is_decimal: bool) -> "Iterator[tuple[int, int]]":
+    """Where the integers are in digits between commas, and how long each is.
+
+    `is_fraction` is whether a point stands before the first part, `is_decimal` whether the last one goes on
+    with a point and a digit.
+    """
+    thousands = [0] * (len(parts) + 1)
+    for index in range(len(parts) - 1, 0, -1):
+        thousands[index] = thousands[index + 1] + 1 if len(parts[index]) == _THOUSAND else 0
+    index = at = 0
+    while index < len(parts):
+        more = thousands[index + 1]
+        taken = 1 + more if len(parts[index]) <= _THOUSAND else 1
+        is_cut = taken == 1 and more > 0
+        is_last = index + taken == len(parts)
+        if is_cut or (is_last and is_decimal) or (index == 0 and is_fraction):
+            # The next part may begin one.
+            taken, size = 1, len(parts[index])
+        else:
+            size = len(parts[index]) + (taken - 1) * (_THOUSAND + 1)
+            yield at, size
+        index += taken
+        at += size + 1
+
+
+def _sign(text: str, begin: int) -> str:
+    """The sign of the number that begins there, where it is one of its own."""
+    sign = text[begin - 1 : begin] if begin else ""
+    if sign not in ("+", "-"):
+        return ""
+    return "" if begin > 1 and _BEFORE_SIGN.match(text[begin - 2]) else sign
 
 
 def _boxed(text: str) -> str:

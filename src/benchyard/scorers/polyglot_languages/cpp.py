@@ -12,6 +12,8 @@ class CppLanguage(Language):
     programs = ("g++", "cmake", "make")
     command = 'mkdir -p build && cd build && cmake -DEXERCISM_RUN_ALL_TESTS=1 -G "Unix Makefiles" .. && make'
     passed = re.compile(rb"^All tests passed \(\d+ assertions?", re.MULTILINE)
+    sources = ("cpp", "cc", "cxx", "h", "hh", "hpp", "hxx", "ipp", "inl", "tpp")
+    reserved = r"[^/]*_test\.cpp$"
 
     async def of_server(self, kits: Kits) -> Tools:
         return Tools()

@@ -15,6 +15,8 @@ class GoLanguage(Language):
     programs = ("go",)
     command = 'PATH="${GO_FOLDER:+$GO_FOLDER/bin:}$PATH" go test ./...'
     passed = re.compile(rb"^ok[ \t]+\S+[ \t]+(?:\(cached\)|[0-9.]+s)", re.MULTILINE)
+    sources = ("go",)
+    reserved = r"(?:.*/)?[^/]*_test\.go$"
     image = Tools(values={"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local"})
 
     async def of_server(self, kits: Kits) -> Tools:

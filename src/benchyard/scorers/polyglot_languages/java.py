@@ -5,7 +5,7 @@ import re
 from benchyard.hosts.kits import Kits
 from benchyard.scorers.polyglot_languages.base import Language, Tools
 
-_DISABLED = re.compile(rb"@Disabled\([^)]*\)\s*\n")
+_DISABLED = re.compile(rb"@Disabled\([^)]{0,1000}\)\s*\n")
 _GRADLE = ("javac and JUnit's console launcher for gradle", "Debian's JUnit 5 and AssertJ")
 
 
@@ -19,13 +19,25 @@ for name in assertj-core 'junit-*' opentest4j apiguardian-api picocli 'univocity
     for jar in /usr/share/java/$name.jar; do [ -e "$jar" ] && jars="$jars:$jar"; done
 done
 [ -n "$jars" ] || { echo "no JUnit in /usr/share/java: install junit5 libassertj-core-java"; exit 127; }
-mkdir -p build/classes
-find src -name '*.java' > build/sources
-javac -encoding UTF-8 -nowarn -d build/classes -cp "$jars" @build/sources &&
-exec java -cp "build/classes$jars" org.junit.platform.console.ConsoleLauncher \\
-    --disable-banner --disable-ansi-colors --fail-if-no-tests --details=tree --scan-classpath build/classes
+jars=${jars#:}
+mkdir -p build/main build/test
+find src/main -name '*.java' > build/main.sources
+find src/test -name '*.java' > build/test.sources
+# As gradle has it: the solution knows nothing of the tests, and cannot stand in for JUnit.
+compile="javac -encoding UTF-8 -nowarn -proc:none"
+$compile -d build/main -cp build/main @build/main.sources &&
+$compile -d build/test -cp "$jars:build/main" @build/test.sources &&
+exec java -cp "$jars:build/test:build/main" org.junit.platform.console.ConsoleLauncher \\
+    --disable-banner --disable-ansi-colors --fail-if-no-tests --details=tree --scan-classpath build/test
 """
+    complete = (
+        re.compile(rb"^\[ +([1-9]\d*) tests started +\]", re.MULTILINE),
+        re.compile(rb"^\[ +([1-9]\d*) tests successful +\]", re.MULTILINE),
+    )
     passed = re.compile(rb"^\[ +[1-9]\d* tests successful +\]", re.MULTILINE)
+    skipped = re.compile(rb"^\[ +([1-9]\d*) tests skipped +\]", re.MULTILINE)
+    sources = ("java",)
+    reserved = r"src/test/|(?:.*/)?module-info\.java$"
     image = Tools(substitutes=_GRADLE)
 
     async def of_server(self, kits: Kits) -> Tools:

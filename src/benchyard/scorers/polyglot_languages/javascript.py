@@ -30,7 +30,17 @@ class JavascriptLanguage(Language):
     command = (
         '[ -e node_modules ] || ln -s "${MODULES:-/npm-install/node_modules}" node_modules && npm run test'
     )
+    complete = (
+        re.compile(rb"^Test Suites: +[1-9]\d* passed, [1-9]\d* total", re.MULTILINE),
+        re.compile(rb"^Ran all test suites", re.MULTILINE),
+    )
     passed = re.compile(rb"^Tests: +(?:\d+ \w+, )*[1-9]\d* passed, \d+ total", re.MULTILINE)
+    skipped = re.compile(rb"^Tests: +(?:\d+ \w+, )*?(\d+) skipped", re.MULTILINE)
+    sources = ("js", "mjs", "cjs", "jsx")
+    reserved = (
+        r"(?:.*/)?(?:(?:[^/]*\.)?(?:spec|test)\.[cm]?jsx?$|__(?:tests|mocks|snapshots)__/)"
+        r"|(?:.*/)?(?:[^/]*\.config(?:\.[^/]*)?|jest[.-][^/]*)$"
+    )
     image = Tools(values={"CI": "true", "NO_COLOR": "1", "npm_config_update_notifier": "false"})
 
     async def of_server(self, kits: Kits) -> Tools:

@@ -18,7 +18,10 @@ class RustLanguage(Language):
 
     programs = ("cargo", "cc")
     command = 'PATH="${RUST_FOLDER:+$RUST_FOLDER/bin:}$PATH" cargo test -- --include-ignored'
+    complete = (re.compile(rb"^running [1-9]\d* tests?$", re.MULTILINE),)
     passed = re.compile(rb"^test result: ok\. [1-9]\d* passed", re.MULTILINE)
+    sources = ("rs",)
+    reserved = r"build\.rs$|(?:benches|examples)/"
     image = Tools(values={"CARGO_NET_OFFLINE": "true", "CARGO_TERM_COLOR": "never"})
 
     async def of_server(self, kits: Kits) -> Tools:

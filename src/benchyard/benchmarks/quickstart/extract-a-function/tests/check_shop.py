@@ -2,12 +2,12 @@
 
 import ctypes
 import json
+import os
 import subprocess
 import sys
 
-libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # what is graded gains no rights,
-libc.prctl(4, 0, 0, 0, 0)  # and cannot look into this process
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # where all have one user, it cannot look into this process
+GRADED = os.environ["BENCHYARD_GRADED"]  # runs the code as the user whose work it is, who cannot read this
 
 PRICES = {"apple": 0.4, "bread": 2.35, "cheese": 7.99, "milk": 1.19}
 ASK = """
@@ -31,7 +31,7 @@ items = sorted(PRICES)
 lists = [[], ["milk"], items, ["apple"] * 7, ["cheese", "bread", "cheese"]]
 nets = [0, 1, 9.99, 1234.5]
 asked = subprocess.run(
-    ["python3", "-I", "-c", ASK],
+    [GRADED, "python3", "-I", "-c", ASK],
     input=json.dumps({"items": items, "lists": lists, "nets": nets}),
     capture_output=True,
     text=True,

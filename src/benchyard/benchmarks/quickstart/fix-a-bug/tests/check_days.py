@@ -4,12 +4,12 @@ import calendar
 import ctypes
 import datetime
 import json
+import os
 import subprocess
 import sys
 
-libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # what is graded gains no rights,
-libc.prctl(4, 0, 0, 0, 0)  # and cannot look into this process
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # where all have one user, it cannot look into this process
+GRADED = os.environ["BENCHYARD_GRADED"]  # runs the code as the user whose work it is, who cannot read this
 
 ASK = """
 import json, sys
@@ -24,7 +24,7 @@ print(json.dumps([[bool(is_leap(y)) for y in questions["years"]],
 years = [*range(1890, 1910), *range(1996, 2006), 2096, 2100, 2104, 2400]
 dates = [[y, m, d] for y in (1900, 2000, 2023, 2024) for m in range(1, 13) for d in (1, 17, 28)]
 asked = subprocess.run(
-    ["python3", "-I", "-c", ASK],
+    [GRADED, "python3", "-I", "-c", ASK],
     input=json.dumps({"years": years, "dates": dates}),
     capture_output=True,
     text=True,

@@ -1,6 +1,8 @@
 # What is graded is a process of its own already; its answers are compared here.
 exec python3 -I - <<'PROGRAM'
-import random, sys, time, urllib.error, urllib.request
+import ctypes, random, sys, time, urllib.error, urllib.request
+
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # what is graded cannot look into this process
 
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

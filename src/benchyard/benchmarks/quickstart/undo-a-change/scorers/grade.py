@@ -3,12 +3,12 @@
 import ctypes
 import heapq
 import json
+import os
 import random
 import subprocess
 
-libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # what is graded gains no rights,
-libc.prctl(4, 0, 0, 0, 0)  # and cannot look into this process
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # where all have one user, it cannot look into this process
+GRADED = os.environ["BENCHYARD_GRADED"]  # runs the code as the user whose work it is, who cannot read this
 
 ASK = """
 import json, sys
@@ -48,7 +48,7 @@ def expected(asked):
 def answer(asked):
     try:
         ran = subprocess.run(
-            ["python3", "-I", "-c", ASK],
+            [GRADED, "python3", "-I", "-c", ASK],
             input=json.dumps(asked),
             capture_output=True,
             text=True,

@@ -1,13 +1,13 @@
 """Runs the program that is graded in processes of their own, and compares what they print here."""
 
 import ctypes
+import os
 import random
 import subprocess
 import sys
 
-libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # what is graded gains no rights,
-libc.prctl(4, 0, 0, 0, 0)  # and cannot look into this process
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # where all have one user, it cannot look into this process
+GRADED = os.environ["BENCHYARD_GRADED"]  # runs the code as the user whose work it is, who cannot read this
 
 
 def expected(text, width):
@@ -32,7 +32,7 @@ def filled(words, width):
 
 def run(text, *arguments):
     return subprocess.run(
-        ["python3", "-I", "wrap.py", *arguments],
+        [GRADED, "python3", "-I", "wrap.py", *arguments],
         input=text,
         capture_output=True,
         text=True,

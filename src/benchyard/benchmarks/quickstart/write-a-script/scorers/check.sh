@@ -1,10 +1,9 @@
 # Runs the script that is graded in processes of their own, and compares what they print out here.
 exec python3 -I - <<'PROGRAM'
-import collections, ctypes, random, re, subprocess, sys
+import collections, ctypes, os, random, re, subprocess, sys
 
-libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # what is graded gains no rights,
-libc.prctl(4, 0, 0, 0, 0)  # and cannot look into this process
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # where all have one user, it cannot look into this process
+GRADED = os.environ["BENCHYARD_GRADED"]  # runs the code as the user whose work it is, who cannot read this
 
 
 def expected(text, count):
@@ -15,7 +14,7 @@ def expected(text, count):
 
 def printed(text, count):
     ran = subprocess.run(
-        ["bash", "--noprofile", "--norc", "top.sh", str(count)],
+        [GRADED, "bash", "--noprofile", "--norc", "top.sh", str(count)],
         input=text,
         capture_output=True,
         text=True,

@@ -1,7 +1,8 @@
-"""Servers that are there sooner: copies of a process which has imported everything already (`forking`).
+"""Servers forked from a process that has imported everything already (`fork_server`).
 
-Nearly all of a start is imports, and the tests here start servers by the thousand. Such a server is a process
-of its own like any other, and does the same from its first line to its end.
+Nearly all of a start is imports, and the tests start servers by the thousand. A forked server is a process of
+its own like any other, and does the same from its first line to its end. A server with its own environment is
+executed as users do it, because some variables act before anything is imported.
 """
 
 import atexit
@@ -17,17 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from benchyard.testing.server import Process, RunningServer
+from benchyard.testing.server import Process
 
-_FORKING = Path(__file__).with_name("forking.py")
+_FORK_SERVER = Path(__file__).with_name("fork_server.py")
 _END_SECONDS = 10.0
 
 
-class WarmServer(RunningServer):
-    """A server as `RunningServer` is, with a start that costs less."""
-
-    def _spawn(self, arguments: list[str], log: IO[bytes]) -> Process:
-        return _Copy(_original().asking, arguments, self._environment, log)
+def spawn(arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
+    """Start a server as a copy of the process that is ready."""
+    return _Copy(_original().asking, arguments, environment, log)
 
 
 class _Original:
@@ -37,7 +36,7 @@ class _Original:
         self.asking, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
             self._process = subprocess.Popen(
-                [sys.executable, _FORKING, str(there.fileno())],
+                [sys.executable, _FORK_SERVER, str(there.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[there.fileno()],
             )

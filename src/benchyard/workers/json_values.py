@@ -1,4 +1,4 @@
-"""How many values a JSON body holds, counted while it arrives: a small text can stand for much memory."""
+"""How many values a JSON text holds, counted piece by piece: a small text can stand for much memory."""
 
 import re
 

@@ -1,0 +1,93 @@
+"""Requests whose bodies never hold up the event loop: large ones lie in a file, parsed by a worker."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Request
+
+from benchyard.api.deps import services_of
+from benchyard.errors import TooLarge, WorkerFailed
+from benchyard.workers import json_bodies
+from benchyard.workers.workers import SMALL_BYTES, Limits
+
+_PARSE = "benchyard.workers.json_bodies:parse"
+_LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
+
+
+class JsonRequest(Request):
+    """A request as FastAPI has it, whose `json` is the work of somebody else where there is much of it."""
+
+    digest: str | None = None
+    """Of what a large body says, once it is parsed: the same however it is written."""
+    _large: int | None = None
+    """The descriptor of a large body, in a file that is only in memory."""
+
+    async def body(self) -> bytes:
+        """The body; of a large one the beginning, to see that there is one."""
+        if not hasattr(self, "_body"):
+            pieces: list[bytes] = []
+            size = 0
+            async for piece in self.stream():
+                size += len(piece)
+                if size > SMALL_BYTES and self._large is None:
+                    self._large = os.memfd_create("body", os.MFD_CLOEXEC)
+                    _write(self._large, b"".join(pieces))
+                if self._large is None:
+                    pieces.append(piece)
+                else:
+                    _write(self._large, piece)
+            self._body = b"".join(pieces) or (b"{" if size else b"")
+        return self._body
+
+    async def is_large(self) -> bool:
+        """Whether the body is more than is parsed here."""
+        await self.body()
+        return self._large is not None
+
+    async def json(self) -> Any:
+        """What the body says; raises JSONDecodeError."""
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            self._json = json.loads(body) if self._large is None else await self._parsed(self._large)
+        return self._json
+
+    def close_body(self) -> None:
+        """Let go of a large body."""
+        if self._large is not None:
+            os.close(self._large)
+
+    async def _parsed(self, descriptor: int) -> Any:
+        try:
+            made = await services_of(self).workers.call(_PARSE, descriptor, limits=_LIMITS)
+        except WorkerFailed as error:
+            raise TooLarge(f"the body takes too much to be parsed: {error.message}") from error
+        found = await asyncio.to_thread(json_bodies.Parsed.of, made)
+        self.digest = found.digest
+        if found.reason is not None:
+            raise json.JSONDecodeError(found.reason, "", found.place)
+        return found.value
+
+
+Handler = Callable[[Request], Any]
+
+
+def with_large_bodies(handler: Handler) -> Handler:
+    """A route's handler for requests of this kind."""
+
+    async def handle(request: Request) -> Any:
+        own = JsonRequest(request.scope, request.receive)
+        try:
+            return await handler(own)
+        finally:
+            own.close_body()
+
+    return handle
+
+
+def _write(descriptor: int, piece: bytes) -> None:
+    view = memoryview(piece)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,30 @@
+"""How much a changed path may do to what others run: the lightest are cut from a list of changes first."""
+
+import re
+
+LIGHTEST = 3
+_SYSTEM = re.compile(r"/(bin|sbin|lib\w*|usr|etc)(/|$)")
+_READ_AT_START = re.compile(
+    r"\.so(\.[\d.]+)?$|\.(pth|egg-link|ini|cfg|conf|toml)$"
+    r"|/(\.[^/]*rc|\.[^/]*profile|\.gitconfig|\.npmrc|\.env|conftest\.py|sitecustomize\.py|usercustomize\.py)$"
+)
+_EXECUTABLE_OR_SET_ID = 0o6111
+
+
+def is_of_system(path: str) -> bool:
+    """Whether a path lies where a system keeps its programs, libraries and settings."""
+    return _SYSTEM.match(path) is not None
+
+
+def weight(path: str, kind: str, type: str, mode: int) -> int:
+    """0 for files of the system, 1 for programs, libraries and settings elsewhere, then the rest.
+
+    Folders and what was deleted come last: nobody can open what is not there, and what lies in a folder is
+    listed itself.
+    """
+    if kind == "deleted" or type == "folder":
+        return LIGHTEST
+    if is_of_system(path):
+        return 0
+    is_plain = type == "file" and not mode & _EXECUTABLE_OR_SET_ID
+    return 2 if is_plain and not _READ_AT_START.search(path) else 1

@@ -1,0 +1,37 @@
+"""What makes a trajectory one in ATIF; of the standard library alone, for workers too."""
+
+import json
+from typing import BinaryIO
+
+from benchyard.errors import UsageError
+from benchyard.workers.json_values import ValueCount
+
+MOST_VALUES = 1_000_000
+"""Of a trajectory: more would take the memory of many trajectories."""
+_ATIF = "ATIF-"
+_PIECE_BYTES = 1024**2
+
+
+def check_atif(trajectory: object) -> None:
+    """Refuse what is no trajectory; raises UsageError naming what is missing."""
+    if not isinstance(trajectory, dict):
+        raise UsageError("a trajectory is a JSON object", field="trajectory")
+    version = trajectory.get("schema_version")
+    if not isinstance(version, str) or not version.startswith(_ATIF):
+        raise UsageError("a trajectory has a schema_version such as ATIF-v1.4", field="trajectory")
+    if not isinstance(trajectory.get("steps"), list):
+        raise UsageError("a trajectory has a list of steps", field="trajectory")
+
+
+def is_atif(content: BinaryIO) -> bool:
+    """Whether a file is a trajectory; one of too many values is none."""
+    values = ValueCount()
+    while piece := content.read(_PIECE_BYTES):
+        if values.feed(piece) > MOST_VALUES:
+            return False
+    content.seek(0)
+    try:
+        check_atif(json.load(content))
+    except (UsageError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -1,0 +1,257 @@
+"""Runs of references: show whether a scorer that failed with an answer fails with the right one too."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from benchyard.engine.asked import Asked
+from benchyard.engine.descriptors import write_content
+from benchyard.engine.given_secrets import scrubber_of
+from benchyard.engine.ids import random_id
+from benchyard.engine.launch import NETWORK_KEY
+from benchyard.engine.runs.causes import TRIES as SCORER_TRIES
+from benchyard.engine.runs.causes import ReferenceVerdict, is_undecided, judged
+from benchyard.engine.runs.outcomes import Outcome
+from benchyard.engine.runs.profiles import opened
+from benchyard.engine.runs.starting import RUN_PREFIX, Start
+from benchyard.engine.setup import completed
+from benchyard.engine.states import BOOTING
+from benchyard.engine.tools import Tools
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
+from benchyard.hosts.host import ExecRequest
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models import references
+from benchyard.models.devboxes import Devbox, DevboxStatus
+from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
+from benchyard.models.runs import RunProfile, ScenarioRun, ScorerResult
+from benchyard.models.scenarios import Scenario, functions_of, of_round
+
+AT_ONCE = 2
+"""References that are run at the same time: they come on top of the trials that wait for them."""
+TRIES = 2
+FAILURE_SECONDS = 3600.0
+"""How long a failure with the reference is believed: what led to it may have been of the moment."""
+UNKNOWN_SECONDS = 300.0
+"""How long nobody tries again to find out what could not be."""
+_MOST_KEPT = 10_000
+_BOOT_SECONDS = 900.0
+_APPLY_SECONDS = 1800.0
+"""For a reference of a scenario that does not say how long an agent may take."""
+_SLACK_SECONDS = 600.0
+_FILE = "/run/benchyard/reference"
+_SHOWN = 300
+
+_log = logging.getLogger(__name__)
+
+
+class Runs(Protocol):
+    """What scenario runs are asked for to try a reference."""
+
+    async def begin(self, asked: Asked, start: Start) -> ScenarioRun:
+        """Begin a run about which all is known."""
+
+    async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
+        """Begin to score a run."""
+
+    async def settled(self, id: str) -> ScenarioRun:
+        """The run once it is not being scored any more."""
+
+    async def complete(self, id: str) -> ScenarioRun:
+        """End a run that was scored, and its devbox."""
+
+    async def cancel(self, id: str) -> ScenarioRun:
+        """End a run, whatever it is doing."""
+
+
+class _NotApplied(Exception):
+    """The reference output cannot be applied: it says nothing about the scorers."""
+
+
+class ReferenceRuns:
+    """Tries the references of scenarios, and remembers what came out for each of their revisions."""
+
+    def __init__(self, tools: Tools, runs: Runs) -> None:
+        self._tools = tools
+        self._runs = runs
+        self._known: OrderedDict[str, tuple[ReferenceVerdict, float]] = OrderedDict()
+        """Verdicts, and until when they are believed; a new server finds them out again."""
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def judge(self, run: ScenarioRun, scenario: Scenario, outcome: Outcome) -> Outcome:
+        """What the scoring of a run by this revision led to, with every failure put down to somebody."""
+        result = outcome.result
+        if run.is_reference or not any(map(is_undecided, result.scoring_function_results)):
+            return outcome
+        return replace(outcome, result=judged(result, await self._verdict(run, scenario)))
+
+    async def _verdict(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
+        """How the scorers of the run's round end with the reference; found out once for all who ask."""
+        key = _key(run, scenario)
+        lock = self._asking.setdefault(key, asyncio.Lock())
+        async with lock:
+            if (known := self._known.get(key)) and known[1] > time.monotonic():
+                return known[0]
+            async with self._turns:
+                verdict = await self._found_out(run, scenario)
+            self._known[key] = (verdict, time.monotonic() + _believed_for(verdict))
+            while len(self._known) > _MOST_KEPT:
+                self._known.popitem(last=False)
+            return verdict
+
+    async def _found_out(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
+        with_start = not of_round(scenario, run.round).reference_output
+        unknown = ""
+        tries = TRIES
+        while tries:
+            try:
+                async with asyncio.timeout(_bound(run, scenario)):
+                    return await self._tried(run, scenario, with_start=with_start)
+            except _NotApplied as error:
+                _log.warning("the reference of scenario %s: %s; the start is tried", scenario.id, error)
+                with_start = True
+                continue
+            except TimeoutError:
+                unknown = "it took too long"
+            except (BenchyardError, OSError) as error:
+                unknown = from_os(error).message if isinstance(error, OSError) else error.message
+            tries -= 1
+        return ReferenceVerdict({}, with_start=with_start, unknown=unknown)
+
+    async def _tried(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> ReferenceVerdict:
+        """One run of a reference; raises when it cannot be had."""
+        id = random_id(RUN_PREFIX)
+        is_over = False
+        start = await self._start(run, scenario)
+        try:
+            begun = await uninterrupted(until_kept(partial(self._runs.begin, Asked(id), start)))
+            devbox = await self._booted(begun.devbox_id)
+            failures = await self._walked(id, run, scenario, None if with_start else devbox)
+            await self._runs.complete(id)
+            is_over = True
+            return ReferenceVerdict(failures, with_start=with_start)
+        finally:
+            if not is_over:
+                with contextlib.suppress(NotFound):
+                    await uninterrupted(self._runs.cancel(id))
+
+    async def _walked(
+        self, id: str, run: ScenarioRun, scenario: Scenario, applied_in: Devbox | None
+    ) -> dict[int, str]:
+        """Go through the steps until the run's own; which scorers failed in that one, and why."""
+        last = run.round if scenario.steps else 1
+        results: list[ScorerResult] = []
+        for number in range(1, last + 1):
+            if applied_in is not None:
+                await self._apply(of_round(scenario, number), applied_in, number)
+            await until_kept(partial(self._runs.score, id, f"reference-{number}"))
+            scored = await self._runs.settled(id)
+            result = scored.result_of(number)
+            if result is None:
+                raise Conflict(f"run {id} of the reference is {scored.state}, without a result")
+            results = result.scoring_function_results
+            following = scored.next_round
+            if number == last or following is None or following.number == number or following.failure:
+                break
+        wrong = {at: each for at, each in enumerate(results) if each.state == "error"}
+        for each in wrong.values():
+            if each.cause == "machine":
+                raise Conflict(each.reason or "a scorer failed")
+        # One that never gets to this step shows nothing against its scorers.
+        return {at: each.reason or "" for at, each in wrong.items()} if number == last else {}
+
+    async def _start(self, run: ScenarioRun, scenario: Scenario) -> Start:
+        """As the run began that is judged: with its variables, secrets, mounts, network and scorers' time."""
+        try:
+            worked_in = await until_kept(partial(self._tools.roster.get, run.devbox_id))
+            mounts = opened(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
+        except NotFound:
+            mounts = None
+        lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(_bound(run, scenario)))
+        network = run.metadata.get(NETWORK_KEY)
+        return Start(
+            scenario=scenario,
+            profile=RunProfile(
+                env_vars=run.environment_variables or None,
+                secrets=run.secrets or None,
+                mounts=mounts or None,
+                purpose=f"shows whether the scorers fail with the reference, for run {run.id}",
+                launch_parameters=LaunchParameters(keep_alive_time_seconds=lifetime),
+            ),
+            run_name=f"reference of {scenario.name}"[:200],
+            metadata={NETWORK_KEY: network} if network else {},
+            scorer_multiplier=run.scorer_multiplier,
+            is_reference=True,
+        )
+
+    async def _booted(self, devbox_id: str) -> Devbox:
+        devbox = await self._tools.roster.wait(devbox_id, _has_booted, _BOOT_SECONDS)
+        if devbox.status is not DevboxStatus.RUNNING:
+            detail = devbox.state_transitions[-1].detail or devbox.failure_reason or ""
+            raise Conflict(f"the devbox of the reference is {devbox.status}: {detail}")
+        return devbox
+
+    async def _apply(self, scenario: Scenario, devbox: Devbox, number: int) -> None:
+        """Do in a devbox what the reference output says; raises _NotApplied where that fails."""
+        command = references.application(scenario.view(), _FILE)
+        if not scenario.reference_output or command is None:
+            return
+        host, isolation = self._tools.host, scenario.scoring_isolation or "clean"
+        try:
+            opening = host.open_fresh(devbox.id, _FILE, "root", 0o644)
+            await write_content(await opening, _FILE, scenario.reference_output.encode())
+        except UsageError as error:
+            raise _NotApplied(error.message) from error
+        request = ExecRequest(
+            id=f"reference-{number}",
+            command=command,
+            timeout_seconds=_apply_seconds(scenario),
+            strict=isolation != "live",
+        )
+        state = await completed(self._tools, await host.exec(devbox.id, request))
+        if isolation != "live":
+            await host.rooms.kill_all(devbox.id)
+        if state.exit_status != 0:
+            said, _ = await host.tail(devbox.id, state.id, "stderr", 5)
+            said = (await scrubber_of(self._tools, devbox.id)).text(said)
+            raise _NotApplied(f"it ended with {state.exit_status}: {' '.join(said.split())[-_SHOWN:]}")
+
+
+def _key(run: ScenarioRun, scenario: Scenario) -> str:
+    """What tells one verdict from others: the revision, the step, and what the run was given."""
+    given = [run.environment_variables, run.secrets, run.metadata.get(NETWORK_KEY), run.scorer_multiplier]
+    step = run.round if scenario.steps else 1
+    told = json.dumps([scenario.id, scenario.revision, step, given], sort_keys=True)
+    return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
+
+
+def _believed_for(verdict: ReferenceVerdict) -> float:
+    if verdict.unknown is not None:
+        return UNKNOWN_SECONDS
+    return FAILURE_SECONDS if verdict.failures else math.inf
+
+
+def _apply_seconds(scenario: Scenario) -> float:
+    return min(scenario.agent_timeout_sec or _APPLY_SECONDS, 2 * _APPLY_SECONDS)
+
+
+def _bound(run: ScenarioRun, scenario: Scenario) -> float:
+    """The time that a reference has in all."""
+    rounds = [of_round(scenario, number) for number in range(1, (run.round if scenario.steps else 1) + 1)]
+    scorers = len(functions_of(scenario)) * len(rounds)
+    grading = SCORER_TRIES * (scenario.scorer_seconds * run.scorer_multiplier + _SLACK_SECONDS)
+    return _BOOT_SECONDS + sum(map(_apply_seconds, rounds)) + scorers * grading
+
+
+def _has_booted(devbox: Devbox) -> bool:
+    return devbox.status not in BOOTING

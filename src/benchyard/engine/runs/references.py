@@ -1,0 +1,65 @@
+"""What references did beside the work: kept by what is graded, and subtracted from others."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.stages import Case
+from benchyard.engine.runs.suspicions import suspicions
+from benchyard.engine.work import until_kept
+from benchyard.models.runs import ContractResult
+from benchyard.models.scenarios import Scenario
+from benchyard.models.tampering import ReferenceReport, TamperReport
+from benchyard.store.collection import Collection
+
+MOST_PATHS = 10_000
+_FULL = 1.0 - 1e-9
+
+
+class References:
+    """Compares what was done beside the work with what the reference did."""
+
+    def __init__(self, records: Collection[ReferenceReport]) -> None:
+        self._records = records
+
+    async def judged(self, case: Case, result: ContractResult, report: TamperReport) -> ContractResult:
+        """The result with what speaks against it. That of a reference is what others are compared with."""
+        if case.is_reference:
+            if result.score >= _FULL and case.kept is None:
+                await until_kept(partial(self._remember, case.scenario, report))
+            return result.model_copy(update={"suspicions": []})
+        found = suspicions(result, report)
+        if found or (result.isolation == "live" and report.processes):
+            found = suspicions(result, report, await until_kept(partial(self._known, case.scenario)))
+        return result.model_copy(update={"suspicions": found})
+
+    async def _known(self, scenario: Scenario) -> ReferenceReport | None:
+        return await self._records.find(scenario.graded_digest)
+
+    async def _remember(self, scenario: Scenario, report: TamperReport) -> None:
+        """Note what a reference did; what it did in other runs, or rounds, stays noted."""
+        id = scenario.graded_digest
+        files = report.changed_outside or []
+        fresh = ReferenceReport(
+            id=id,
+            create_time_ms=now_ms(),
+            changed_outside=[each.path for each in files],
+            opened_outside=[each.path for each in files if each.opened],
+            process_users=sorted({each.user for each in report.processes or ()}),
+        )
+        known, is_new = await self._records.insert_once(fresh)
+        if not is_new and _merged(known, fresh) != known:
+            await self._records.change(id, lambda record: _merged(record, fresh))
+
+
+def _merged(known: ReferenceReport, fresh: ReferenceReport) -> ReferenceReport:
+    return known.model_copy(
+        update={
+            name: _union(getattr(known, name), getattr(fresh, name))
+            for name in ("changed_outside", "opened_outside", "process_users")
+        }
+    )
+
+
+def _union(known: Iterable[str], fresh: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys([*known, *fresh]))[:MOST_PATHS]

@@ -1,0 +1,96 @@
+"""Suspicions: why a score above 0 may not be earned, one line each. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from benchyard.models.runs import ContractResult
+from benchyard.models.tampering import LeftProcess, ReferenceReport, TamperReport
+
+MOST_SUSPICIONS = 20
+LONGEST_SUSPICION = 500
+_MOST_NAMED = 3
+_LONGEST_COMMAND = 80
+
+
+def suspicions(
+    result: ContractResult, report: TamperReport, reference: ReferenceReport | None = None
+) -> list[str]:
+    """What speaks against a result, the weightiest first; empty where it is 0, or nothing does.
+
+    What the result says already comes first. What the reference changed too, and had opened by scorers, is
+    part of the work.
+    """
+    if result.score <= 0:
+        return []
+    reference = reference or ReferenceReport(id="", create_time_ms=0)
+    found = list(result.suspicions)
+    found += [each.suspect for each in result.scoring_function_results if each.suspect and each.score > 0]
+    found += _opened_outside(report, reference)
+    if result.isolation == "live":
+        found += _left_processes(report, reference)
+    found += _unknown(report, reference)
+    return _distinct(found)
+
+
+def with_suspicions(result: ContractResult, lines: Iterable[str]) -> ContractResult:
+    """A result with further suspicions behind those it has; a result of 0 has none."""
+    if result.score <= 0:
+        return result
+    return result.model_copy(update={"suspicions": _distinct([*result.suspicions, *lines])})
+
+
+def _opened_outside(report: TamperReport, reference: ReferenceReport) -> list[str]:
+    known = set(reference.opened_outside)
+    opened = [each for each in report.changed_outside or () if each.opened]
+    unlisted = max(0, (report.opened_outside_total or 0) - len(opened))
+    named = [
+        f"{each.path} (a link)" if each.type == "link" else each.path
+        for each in opened
+        if each.path not in known
+    ]
+    if not named:
+        # All that are listed are the reference's too; that is not known of the rest.
+        rest = f"scorers opened {unlisted} more files that were changed outside of the work"
+        return [rest] if unlisted else []
+    count = len(named) + unlisted
+    verb = "was" if count == 1 else "were"
+    return [f"scorers opened {_listed(named, count)}, which {verb} changed outside of the work"]
+
+
+def _left_processes(report: TamperReport, reference: ReferenceReport) -> list[str]:
+    if report.processes is None:
+        return ["which processes ran beside the scorers is not known"]
+    if not reference.id:
+        return []
+    strange = [each for each in report.processes if each.user not in reference.process_users]
+    if not strange:
+        return []
+    shown = _listed([_process(each) for each in strange], len(strange))
+    theirs = ", ".join(reference.process_users)
+    told = f"those of the reference belong to {theirs}" if theirs else "the reference leaves none"
+    return [f"{shown} ran beside the scorers; {told}"]
+
+
+def _process(process: LeftProcess) -> str:
+    return f"`{process.command[:_LONGEST_COMMAND]}` of {process.user}"
+
+
+def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:
+    known = {*reference.changed_outside, *reference.opened_outside}
+    unlisted = report.unwatched_outside_total - len(report.unwatched_outside)
+    missed = [path for path in report.unwatched_outside if path not in known]
+    shown = _listed(missed, len(missed) + unlisted) if missed else f"{unlisted} more files"
+    told = f"whether scorers opened {shown}, changed outside of the work, is not known"
+    return [*([told] if missed or unlisted else []), *report.unknown]
+
+
+def _listed(named: Sequence[str], count: int) -> str:
+    """The first few, and how many others there are."""
+    shown = named[:_MOST_NAMED]
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _distinct(lines: Iterable[str]) -> list[str]:
+    """Each once and on one line: paths and commands are written by whoever is suspected."""
+    told = dict.fromkeys(" ".join(each.split())[:LONGEST_SUSPICION] for each in lines)
+    return [each for each in told if each][:MOST_SUSPICIONS]

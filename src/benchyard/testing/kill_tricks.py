@@ -1,0 +1,161 @@
+"""Programs that try to outlive their end, run inside a devbox: `python3 kill_tricks.py NAME`.
+
+Each writes `x` to descriptor 8 once its trick is under way. Whoever reads there learns by the end of the file
+that nothing of it is left, wherever it has forked to. A trick that nobody could end ends by itself within two
+minutes, and forks no faster than it must: a driver without limits must not fill its machine.
+"""
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+_SIGN = 8
+_END = time.monotonic() + 100
+_PACE_SECONDS = 0.0005
+_CHAINS = 4
+_IS_ARM = platform.machine() == "aarch64"
+_EXIT, _CLONE = (93, 220) if _IS_ARM else (60, 56)
+_CLONE_PARENT = 0x8000
+_PTRACE_TRACEME = 0
+_libc = ctypes.CDLL(None)
+
+
+def _begin() -> None:
+    os.write(_SIGN, b"x")
+
+
+def _for_ever() -> None:
+    while time.monotonic() < _END:
+        time.sleep(0.01)
+    os._exit(0)
+
+
+def _leave_by_first_thread(work: Callable[[], None]) -> None:
+    """End the first thread, so that the process shows as a zombie, and go on in another."""
+    threading.Thread(target=work).start()
+    _libc.syscall(_EXIT, 0)
+
+
+def _roll(*, apart: bool = False) -> None:
+    """Fork the next one and end, for ever."""
+    _wait_a_little()
+    if os.fork():
+        os._exit(0)
+    if apart:
+        os.setsid()
+
+
+def _wait_a_little() -> None:
+    if time.monotonic() > _END:
+        os._exit(0)
+    time.sleep(_PACE_SECONDS)
+
+
+def zombie_leader() -> None:
+    """The first thread ends, another goes on."""
+
+    def work() -> None:
+        _begin()
+        _for_ever()
+
+    _leave_by_first_thread(work)
+
+
+def rolling_fork() -> None:
+    """A chain of processes, each of which lives for less than a scan takes."""
+    for at in range(100_000_000):
+        if at == 20:
+            _begin()
+        _roll()
+
+
+def rolling_sessions() -> None:
+    """Some such chains side by side, each link in a session of its own."""
+    for _ in range(_CHAINS):
+        if os.fork() == 0:
+            break
+    _begin()
+    while True:
+        _roll(apart=True)
+
+
+def rolling_zombies() -> None:
+    """A chain of processes that show as zombies while a thread of theirs forks the next."""
+    _begin()
+
+    def work() -> None:
+        _wait_a_little()
+        if os.fork():
+            _wait_a_little()
+            os._exit(0)
+        _leave_by_first_thread(work)
+
+    _leave_by_first_thread(work)
+
+
+def undone_stops() -> None:
+    """A chain whose links tell themselves to go on, as fast as they can."""
+    _begin()
+    while True:
+        for _ in range(50):
+            os.kill(os.getpid(), signal.SIGCONT)
+        _roll()
+
+
+def adopted_siblings() -> None:
+    """Children that are their parent's siblings from the start."""
+    _begin()
+    while True:
+        _wait_a_little()
+        if _libc.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0):
+            os._exit(0)
+
+
+def subreaper() -> None:
+    """A daemon that takes the place of the one who is to find its children, deaf to signals."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if os.fork():
+        _for_ever()
+    os.setsid()
+    _libc.prctl(36, 1, 0, 0, 0)
+    if os.fork() == 0:
+        if os.fork() == 0:
+            _begin()
+        _for_ever()
+    with contextlib.suppress(ChildProcessError):
+        os.wait()
+    _for_ever()
+
+
+def crowd() -> None:
+    """More processes than a short list shows, each with a thread that outlives its first."""
+    for _ in range(250):
+        if os.fork() == 0:
+            _leave_by_first_thread(_for_ever)
+    _begin()
+    _for_ever()
+
+
+TRICKS: dict[str, Callable[[], None]] = {
+    each.__name__: each
+    for each in (
+        zombie_leader,
+        rolling_fork,
+        rolling_sessions,
+        rolling_zombies,
+        undone_stops,
+        adopted_siblings,
+        subreaper,
+        crowd,
+    )
+}
+
+if __name__ == "__main__":
+    TRICKS[sys.argv[1]]()

@@ -1,0 +1,1 @@
+"""Worker processes, bounded: what agents, datasets and clients wrote is parsed and graded in them."""

@@ -1,0 +1,314 @@
+"""Workers as the server sees them: a function over some content, run in a process of its own.
+
+What agents, datasets and clients wrote is foreign. A pattern may take for ever over it, a parser may take all
+memory, and both hold the lock that all threads of the server need: so none of it is looked at here.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from benchyard.errors import BenchyardError, WorkerFailed
+from benchyard.workers import program
+
+SMALL_BYTES = 64 * 1024
+"""Of what somebody else wrote, so much may be parsed on the event loop."""
+_TRIES = 3
+_CLOCK_FACTOR = 6
+"""A worker on a busy machine has so many times its time by the clock."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may take."""
+
+    seconds: float = 10.0
+    """Of the processor."""
+    memory_bytes: int = 1024**3
+    output_bytes: int = program.MOST_MESSAGE_BYTES // 2
+    """Of what it makes."""
+
+
+USUAL = Limits()
+
+
+class Call(Protocol):
+    """Runs a function in a worker."""
+
+    async def __call__(
+        self,
+        function: str,
+        content: bytes | int,
+        parameters: Mapping[str, Any] | None = None,
+        limits: Limits = USUAL,
+    ) -> Any:
+        """Return what `module:name` makes of a content: values of JSON, or bytes.
+
+        The content is bytes, or a descriptor to read from, which stays open. The function takes it as a
+        file, and the parameters, values of JSON, by their names. Raises WorkerFailed when the worker dies,
+        raises or exceeds its limits, and BenchyardError when the machine does not let it run.
+        """
+
+
+class Workers:
+    """Starts workers, so many at the same time; use as an async context manager.
+
+    The process that forks them is started with the first job, and again when somebody has killed it.
+    """
+
+    def __init__(self, at_once: int | None = None) -> None:
+        self._turns = asyncio.Semaphore(at_once or max(4, os.cpu_count() or 1))
+        self._starting = asyncio.Lock()
+        self._starter: _Starter | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._starter is not None:
+            await self._starter.close()
+
+    async def call(
+        self,
+        function: str,
+        content: bytes | int,
+        parameters: Mapping[str, Any] | None = None,
+        limits: Limits = USUAL,
+    ) -> Any:
+        """See `Call`."""
+        made = await self._made(function, content, parameters, limits)
+        if not isinstance(made, _Made):
+            return made
+        try:
+            return await asyncio.to_thread(_read, made.descriptor, made.size)
+        finally:
+            os.close(made.descriptor)
+
+    async def make_file(
+        self,
+        function: str,
+        content: bytes | int,
+        parameters: Mapping[str, Any] | None = None,
+        limits: Limits = USUAL,
+    ) -> int:
+        """Return a descriptor of the bytes that a function makes, which the caller closes; see `Call`."""
+        made = await self._made(function, content, parameters, limits)
+        if not isinstance(made, _Made):
+            raise WorkerFailed(f"the worker made no bytes but {type(made).__name__}", limit=None)
+        os.lseek(made.descriptor, 0, os.SEEK_SET)
+        return made.descriptor
+
+    async def _made(
+        self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: Limits
+    ) -> Any:
+        told = json.dumps(parameters or {}).encode()
+        async with self._turns, _input(told) as given, _input(content) as read:
+            return await self._tried(function, (given, read), limits)
+
+    async def _tried(self, function: str, inputs: tuple[int, int], limits: Limits) -> Any:
+        for _ in range(_TRIES):
+            starter = await self._running()
+            try:
+                return await starter.run(function, inputs, limits)
+            except _StarterGone:
+                # It looks at no content: who killed it was none of those whose work is in it.
+                await starter.close()
+        raise BenchyardError("workers are killed as soon as they start; look at the machine's log")
+
+    async def _running(self) -> "_Starter":
+        async with self._starting:
+            if self._starter is not None and self._starter.is_gone:
+                await self._starter.close()
+                self._starter = None
+            if self._starter is None:
+                self._starter = await _start()
+            return self._starter
+
+
+async def call_once(
+    function: str,
+    content: bytes | int,
+    parameters: Mapping[str, Any] | None = None,
+    limits: Limits = USUAL,
+) -> Any:
+    """See `Call`: with workers that are there for this call alone."""
+    async with Workers() as workers:
+        return await workers.call(function, content, parameters, limits)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Bytes that a worker made, in a file that is only in memory."""
+
+    descriptor: int
+    size: int
+
+
+class _StarterGone(Exception):
+    """The process that forks workers has ended."""
+
+
+class _Starter:
+    """The process that forks workers."""
+
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
+        self._process = process
+        self._control = control
+        self._is_closed = False
+
+    @property
+    def is_gone(self) -> bool:
+        return self._is_closed or self._process.returncode is not None
+
+    async def close(self) -> None:
+        """End it, with all its workers."""
+        self._is_closed = True
+        self._control.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    async def run(self, function: str, inputs: tuple[int, int], limits: Limits) -> Any:
+        """Have one job done; raises _StarterGone if that cannot be because of this process."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            ours.setblocking(False)
+            job = {
+                "function": function,
+                "seconds": limits.seconds,
+                "memory_bytes": limits.memory_bytes,
+                "output_bytes": limits.output_bytes,
+            }
+            with theirs:
+                for descriptor in inputs:
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                try:
+                    socket.send_fds(self._control, [json.dumps(job).encode()], [theirs.fileno(), *inputs])
+                except OSError as error:
+                    raise _StarterGone from error
+            try:
+                async with asyncio.timeout(limits.seconds * _CLOCK_FACTOR):
+                    return await self._answer(ours, limits)
+            except TimeoutError as error:
+                raise _exceeded("time", limits) from error
+
+    async def _answer(self, ours: socket.socket, limits: Limits) -> Any:
+        made: list[Any] = []
+        with contextlib.ExitStack() as opened:
+            while True:
+                told, descriptors = await _receive(ours)
+                for descriptor in descriptors:
+                    opened.callback(os.close, descriptor)
+                if told is None:
+                    raise _StarterGone
+                if "unstarted" in told:
+                    raise BenchyardError(f"a worker could not be started: {told['unstarted']}")
+                if "exceeded" in told:
+                    raise _exceeded(told["exceeded"], limits)
+                if "failed" in told:
+                    raise WorkerFailed(f"the worker failed: {told['failed']}", limit=None)
+                if "made" in told:
+                    made = [told["made"]]
+                elif "size" in told:
+                    made = [_Made(descriptors[0], told["size"])]
+                else:
+                    value = _ended(made, told["ended"], limits)
+                    if isinstance(value, _Made):
+                        opened.pop_all()
+                    return value
+
+
+def _ended(made: list[Any], status: int, limits: Limits) -> Any:
+    if made and status == 0:
+        return made[0]
+    if status == -signal.SIGXCPU:
+        raise _exceeded("time", limits)
+    if status == -signal.SIGXFSZ:
+        raise _exceeded("output", limits)
+    told = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
+    raise WorkerFailed(f"the worker {told}", limit=None)
+
+
+def _exceeded(limit: str, limits: Limits) -> WorkerFailed:
+    told = {
+        "time": f"took longer than {limits.seconds:g} s",
+        "memory": f"took more than {limits.memory_bytes} bytes of memory",
+        "output": f"made more than {limits.output_bytes} bytes",
+    }
+    return WorkerFailed(f"the worker {told[limit]}", limit=limit)
+
+
+async def _start() -> _Starter:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-X", "utf8", program.__file__, str(theirs.fileno())),
+            pass_fds=(theirs.fileno(),),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+    except BaseException as error:
+        ours.close()
+        if isinstance(error, OSError):
+            raise BenchyardError(f"workers cannot be started: {error.strerror}") from error
+        raise
+    finally:
+        theirs.close()
+    return _Starter(process, ours)
+
+
+@contextlib.asynccontextmanager
+async def _input(content: bytes | int) -> AsyncIterator[int]:
+    """A descriptor with a content; one that is given is left open."""
+    if isinstance(content, int):
+        yield content
+        return
+    descriptor = os.memfd_create("content", os.MFD_CLOEXEC)
+    try:
+        if len(content) <= SMALL_BYTES:
+            os.write(descriptor, content)
+        else:
+            await asyncio.to_thread(_write, descriptor, content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def _receive(ours: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """The next message, and the descriptors that came with it; None at the end."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(ours, _set, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(ours)
+    message, descriptors, _, _ = socket.recv_fds(ours, program.MOST_MESSAGE_BYTES, 1)
+    return (json.loads(message) if message else None), list(descriptors)
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    with open(os.dup(descriptor), "rb") as file:  # noqa: PTH123  (a descriptor)
+        file.seek(0)
+        return file.read(size)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]

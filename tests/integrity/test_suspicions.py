@@ -1,0 +1,292 @@
+"""Suspect scores: what scorers open outside of the work is told with the score, whatever hides it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from benchyard.client import Client, Server
+from benchyard.engine.runs.suspicions import suspicions as judged
+from benchyard.hosts import leaks
+from benchyard.testing.server import RunningServer
+from tests.api.devbox import good
+from tests.api.jobs import Job, agent, scenarios_spec
+from tests.api.scenarios import Run, bash, function, scenario, start
+from tests.api.test_scenario_runs import client_of
+
+WORK = "/home/user/project"
+SHIM = r"printf '#!/bin/sh\nexit 0\n' | sudo tee {0} > /dev/null; sudo chmod 755 {0}"
+PYTHON = "/usr/local/bin/python3"
+RUNS_PYTHON = bash("python3 answer.py && echo 1 || echo 0")
+"""Passes where python3, whatever that is by now, is content with what was left."""
+
+
+@pytest.fixture(scope="module")
+def http(server: RunningServer) -> Iterator[httpx.Client]:
+    with client_of(server) as client:
+        yield client
+    assert leaks.find(server.data) == []
+
+
+def made(http: httpx.Client, scorer: dict[str, Any] = RUNS_PYTHON, **fields: Any) -> str:
+    environment = {"environment_parameters": {"working_directory": WORK}}
+    found: str = scenario(http, function(scorer), **{**environment, **fields})["id"]
+    return found
+
+
+@pytest.fixture
+def scored(http: httpx.Client) -> Iterator[Any]:
+    """Scores what a command leaves behind."""
+    runs: list[Run] = []
+
+    def score(
+        command: str, scorer: dict[str, Any] = RUNS_PYTHON, metadata: Any = None, **fields: Any
+    ) -> dict[str, Any]:
+        run = start(http, made(http, scorer, **fields), metadata=metadata or {})
+        runs.append(run)
+        ended = run.devbox.run(f"mkdir -p {WORK}; cd {WORK}; {command}")
+        assert ended["exit_status"] == 0, ended
+        return run.scored()
+
+    yield score
+    for run in runs:
+        run.end()
+
+
+def suspicions(view: dict[str, Any]) -> list[str]:
+    found: list[str] = view["scoring_contract_result"]["suspicions"]
+    return found
+
+
+def opened(path: str) -> str:
+    return f"scorers opened {path}, which was changed outside of the work"
+
+
+def test_honest_work_is_not_suspect(scored: Any) -> None:
+    view = scored(
+        "echo 'print(1)' > answer.py; mkdir -p ~/.cache/x; echo x > ~/.cache/x/y; sudo touch /srv/z"
+    )
+    assert (view["scoring_contract_result"]["score"], suspicions(view)) == (1.0, [])
+    assert view["tamper_report"]["opened_outside_total"] == 0
+
+
+def test_a_program_that_was_put_before_the_graders_own_is_named(scored: Any) -> None:
+    view = scored(SHIM.format(PYTHON))
+    assert (view["scoring_contract_result"]["score"], suspicions(view)) == (1.0, [opened(PYTHON)])
+
+
+def test_a_score_of_nothing_is_not_suspect(scored: Any) -> None:
+    view = scored(SHIM.format(PYTHON), bash("python3 answer.py; echo 0"))
+    assert (view["scoring_contract_result"]["score"], suspicions(view)) == (0.0, [])
+    assert view["tamper_report"]["opened_outside_total"] == 1
+
+
+def test_a_flood_of_files_hides_nothing(scored: Any) -> None:
+    """1,200 files outside, and as many of the work that the shim opens: the lists are cut before neither."""
+    shim = rf"printf '#!/bin/sh\ncat {WORK}/a/* > /dev/null\nexit 0\n' | sudo tee {PYTHON} > /dev/null"
+    flood = "sudo mkdir /aaa; mkdir a; for i in $(seq 1200); do echo x > a/$i; done; sudo cp a/* /aaa"
+    view = scored(f"{flood}; {shim}; sudo chmod 755 {PYTHON}")
+    assert (view["scoring_contract_result"]["score"], suspicions(view)) == (1.0, [opened(PYTHON)])
+    report = view["tamper_report"]
+    assert (len(report["changed_outside"]), report["changed_outside"][0]["path"]) == (1000, PYTHON)
+    assert (len(report["opened_by_scorers"]), report["opened_by_scorers"][0]) == (1000, PYTHON)
+    assert report["opened_by_scorers_total"] == 1201
+    assert report["changed_outside_total"] >= 1202
+    cut = " ".join(report["notes"])
+    assert "opened_by_scorers: the first 1000 of 1201" in cut
+    assert f"changed_outside: the first 1000 of {report['changed_outside_total']}" in cut
+
+
+def test_more_files_than_can_be_listed_hide_nothing(scored: Any) -> None:
+    """Of a flood outside the lightest are left out, and the score says that it is not known of them."""
+    flood = "sudo python3 -c \"import os; os.mkdir('/aaa'); [open(f'/aaa/{n}', 'w') for n in range(11000)]\""
+    first, *others = suspicions(scored(f"{flood}; {SHIM.format(PYTHON)}"))
+    assert first == opened(PYTHON)
+    assert any("not known" in each or "can be listed" in each for each in others)
+
+
+def test_a_flood_of_the_work_is_not_suspect(scored: Any) -> None:
+    flood = "python3 -c \"[open(f'{n}', 'w') for n in range(11000)]\"; echo > answer.py"
+    view = scored(flood)
+    assert (view["scoring_contract_result"]["score"], suspicions(view)) == (1.0, [])
+
+
+@pytest.mark.parametrize(
+    ("plant", "named"),
+    [
+        (f"echo '#!/bin/sh' > true; chmod 755 true; sudo ln -s {WORK}/true {PYTHON}", f"{PYTHON} (a link)"),
+        (f"sudo ln -s /bin/true {PYTHON}", f"{PYTHON} (a link)"),
+        ("echo '#!/bin/sh' > true; chmod 755 true; ln true ~/tool", "/home/user/tool"),
+        ("echo '#!/bin/sh' > ~/sh; chmod 755 ~/sh; sudo cp ~/sh /usr/bin/python3", "/usr/bin/python3"),
+        ("cp /bin/true ~/lib.so; echo ~/lib.so | sudo tee /etc/ld.so.preload", "/etc/ld.so.preload"),
+    ],
+    ids=["link-to-work", "link-to-system", "hard-link", "replaced", "preload"],
+)
+def test_no_way_to_put_a_program_there_hides_it(scored: Any, plant: str, named: str) -> None:
+    view = scored(f"echo > answer.py; {plant}", bash("python3 answer.py; ~/tool; echo 1"))
+    assert named in suspicions(view)[0], (suspicions(view), view["tamper_report"])
+
+
+def test_modules_that_python_loads_by_itself_are_named(scored: Any) -> None:
+    plant = (
+        "site=$(python3 -c 'import site; print(site.getusersitepackages())'); mkdir -p $site;"
+        " echo 'import os' > $site/x.pth; echo > answer.py"
+    )
+    (line,) = suspicions(scored(plant))
+    assert ".pth" in line
+
+
+def test_a_folder_that_is_a_link_by_now_is_named(scored: Any) -> None:
+    plant = f"cp -r /etc/skel new; echo 1 > new/says; sudo ln -s {WORK}/new /srv/says"
+    (line,) = suspicions(scored(plant, bash("cat /srv/says/says")))
+    assert line == opened("/srv/says (a link)")
+
+
+def test_what_is_changed_but_not_taken_over_is_not_suspect(scored: Any) -> None:
+    """In `answer` the room has the start's own python3, whatever was done to it."""
+    rules = {"scoring_isolation": "answer", "answer_paths": ["answer.py", "/srv/beside"]}
+    view = scored(f"echo > answer.py; sudo touch /srv/beside; {SHIM.format(PYTHON)}",
+                  bash("cat /srv/beside; python3 answer.py; echo 1"), **rules)  # fmt: skip
+    assert (view["scoring_contract_result"]["score"], suspicions(view)) == (1.0, [])
+    assert "/srv/beside" in view["tamper_report"]["opened_by_scorers"]
+
+
+class TestReference:
+    PLANT = f"echo > answer.py; {SHIM.format(PYTHON)}"
+
+    def test_what_the_reference_changed_too_is_part_of_the_work(self, http: httpx.Client) -> None:
+        id = made(http, reference_output=f"#!/bin/sh\n{self.PLANT}")
+        jobs = [Job(http, scenarios_spec([id], each)) for each in (agent(self.PLANT), {"name": "oracle"})]
+        assert jobs[0].row()["suspicions"] == [opened(PYTHON)]
+        assert (jobs[1].row()["score"], jobs[1].row()["suspicions"]) == (1.0, [])
+        assert Job(http, scenarios_spec([id], agent(self.PLANT))).row()["suspicions"] == []
+        more = f"{self.PLANT}; sudo ln -s /bin/true /usr/local/bin/seq"
+        grown = Job(http, scenarios_spec([id], agent(f"{more}; echo 'true' >> answer.py"))).row()
+        assert grown["suspicions"] == []
+
+    def test_a_rescoring_knows_the_reference_by_then(self, http: httpx.Client) -> None:
+        id = made(http, reference_output=f"#!/bin/sh\n{self.PLANT}")
+        job = Job(http, scenarios_spec([id], agent(self.PLANT)))
+        assert job.row()["suspicions"] == [opened(PYTHON)]
+        good(job.post("rescore"))
+        assert self._rescored(job) == [opened(PYTHON)]
+        assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["score"] == 1.0
+        good(job.post("rescore"))
+        assert self._rescored(job) == []
+
+    @staticmethod
+    def _rescored(job: Job) -> list[str]:
+        while job.get()["rescoring_state"] == "running":
+            pass
+        found: list[str] = job.row()["suspicions"]
+        return found
+
+    def test_a_reference_that_fails_is_no_excuse(self, http: httpx.Client) -> None:
+        id = made(http, bash("python3 x; cat answer"), reference_output=f"{self.PLANT}; echo 0 > answer")
+        assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["score"] == 0.0
+        forged = Job(http, scenarios_spec([id], agent(f"{self.PLANT}; echo 1 > answer"))).row()
+        assert forged["suspicions"] == [opened(PYTHON)]
+
+
+class TestLive:
+    LEAVES = "echo > answer.py; setsid sleep 4713 > /dev/null 2>&1 & sleep 0.2"
+
+    def test_processes_are_suspect_where_the_reference_leaves_none(self, http: httpx.Client) -> None:
+        id = made(http, scoring_isolation="live", reference_output="#!/bin/sh\necho > answer.py")
+        assert Job(http, scenarios_spec([id], agent(self.LEAVES))).row()["suspicions"] == []
+        assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["suspicions"] == []
+        (line,) = Job(http, scenarios_spec([id], agent(self.LEAVES))).row()["suspicions"]
+        assert line == "`sleep 4713` of user ran beside the scorers; the reference leaves none"
+
+    def test_processes_like_those_of_the_reference_are_not(self, http: httpx.Client) -> None:
+        id = made(http, scoring_isolation="live", reference_output=f"#!/bin/sh\n{self.LEAVES}")
+        assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["suspicions"] == []
+        assert Job(http, scenarios_spec([id], agent(self.LEAVES))).row()["suspicions"] == []
+        rooted = "echo > answer.py; sudo setsid sleep 4714 > /dev/null 2>&1 & sleep 0.2"
+        (line,) = Job(http, scenarios_spec([id], agent(rooted))).row()["suspicions"]
+        assert "`sleep 4714` of root" in line
+
+    def test_programs_are_named_as_elsewhere(self, http: httpx.Client) -> None:
+        id = made(http, scoring_isolation="live")
+        row = Job(http, scenarios_spec([id], agent(SHIM.format(PYTHON)))).row()
+        assert (row["score"], row["suspicions"]) == (1.0, [opened(PYTHON)])
+
+
+class TestOwn:
+    def test_what_the_server_made_is_not_in_the_report(self, http: httpx.Client) -> None:
+        row = Job(http, scenarios_spec([made(http)], agent("echo > answer.py"))).row()
+        report = good(http.get(f"/v1/scenarios/runs/{row['scenario_run_id']}"))["tamper_report"]
+        assert (report["changed_outside"], report["changed_outside_total"]) == ([], 0)
+
+    def test_what_the_agent_left_in_its_place_is(self, http: httpx.Client) -> None:
+        own = "/run/benchyard/y /run/benchyard/prompt.md"
+        plant = f"echo 1 > /logs/agent/x; echo 1 | sudo tee -a {own} > /dev/null"
+        id = made(http, bash(f"cat /logs/agent/x {own}; echo 1"))
+        row = Job(http, scenarios_spec([id], agent(plant))).row()
+        for path in ("/logs/agent/x", *own.split()):
+            assert path in row["suspicions"][0]
+
+
+@pytest.fixture(scope="module")
+def job(http: httpx.Client) -> Job:
+    spec = scenarios_spec([made(http)], agent(SHIM.format(PYTHON)), agent("echo > answer.py"), n_attempts=2)
+    job = Job(http, spec)
+    job.completed()
+    return job
+
+
+class TestRules:
+    def test_suspect_scores_are_counted_and_kept(self, job: Job) -> None:
+        forged, honest = job.get()["benchmark_outcomes"]
+        assert [forged[key] for key in ("n_suspect", "suspect", "mean_score")] == [2, "keep", 1.0]
+        assert [honest[key] for key in ("n_suspect", "suspect", "mean_score")] == [0, "keep", 1.0]
+        (row,) = forged["scenario_outcomes"]
+        assert (row["n_suspect"], row["suspicions"]) == (2, [opened(PYTHON)])
+        assert [each["suspicions"] for each in row["attempts"]] == [[opened(PYTHON)]] * 2
+        trials = [each for each in job.trials() if each["agent"] == 0]
+        assert [each["suspicions"] for each in trials] == [[opened(PYTHON)]] * 2
+        (going, _) = job.get()["progress"]
+        assert going["n_suspect"] == 2
+
+    def test_another_rule_counts_them_as_nothing(self, job: Job) -> None:
+        forged, honest = job.get(suspect="zero")["benchmark_outcomes"]
+        assert (forged["mean_score"], forged["pass_at_k"], forged["n_passed"]) == (
+            0.0,
+            {"1": 0.0, "2": 0.0},
+            0,
+        )
+        assert (honest["mean_score"], honest["pass_at_k"]["1"]) == (1.0, 1.0)
+        (row,) = forged["scenario_outcomes"]
+        assert (row["score"], [each["score"] for each in row["attempts"]]) == (0.0, [1.0, 1.0])
+
+    def test_the_rule_is_kept_with_the_job(self, http: httpx.Client) -> None:
+        job = Job(http, scenarios_spec([made(http)], agent(SHIM.format(PYTHON)), suspect="zero"))
+        (found,) = job.completed()["benchmark_outcomes"]
+        assert (found["suspect"], found["mean_score"], found["n_suspect"]) == ("zero", 0.0, 1)
+        run = good(http.get(f"/v1/benchmarks/runs/{found['benchmark_run_id']}"))
+        assert run["score"] == 0.0
+
+    def test_other_words_are_refused(self, http: httpx.Client) -> None:
+        spec = scenarios_spec([made(http)], {"name": "nop"}, suspect="never")
+        assert http.post("/v1/benchmark_jobs", json={"spec": spec}).status_code == 400
+
+
+def test_no_honest_work_of_quickstart_is_suspect(server: RunningServer) -> None:
+    """The oracle, in all isolations: by the rule for references, and by the one for everybody else."""
+    spec = {"type": "benchmark", "benchmark_id": "quickstart", "agent_configs": [{"name": "oracle"}]}
+    with Client(Server(server.url, server.key)) as client:
+        made = client.jobs.create({"spec": {**spec, "orchestrator_config": {"n_concurrent_trials": 4}}})
+        (outcome,) = client.jobs.wait(made.id, timeout=300).benchmark_outcomes
+        runs = [
+            client.scenarios.runs.retrieve(str(each.scenario_run_id)) for each in client.jobs.trials(made.id)
+        ]
+    assert (outcome.mean_score, outcome.n_suspect) == (1.0, 0)
+    isolations = set()
+    for run in runs:
+        assert run.scoring_contract_result is not None
+        assert run.tamper_report is not None
+        isolations.add(run.scoring_contract_result.isolation)
+        assert judged(run.scoring_contract_result, run.tamper_report) == [], run.name
+    assert "live" in isolations
+    assert len(isolations) > 1

@@ -1,0 +1,181 @@
+"""Answers, reports and patches that are made to take for ever: no callback of the loop feels them."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from benchyard.scorers import catalog
+from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
+from benchyard.testing.loop_probe import loop_probe
+from benchyard.workers.workers import Limits, Workers
+
+MEBIBYTE = 1024**2
+ANSWERS = {
+    "commas": b"1" + b",111" * 15_000 + b".5",
+    "circles": b"\\boxed{^" + b" " * 60_000 + b"}",
+    "boxes": b"\\boxed{" * 8_000,
+    "lines": b"answer:" * 8_000,
+    "digits": b"9" * 60_000,
+    "styles": b"\\boxed{" + b"\\text{" * 9_000 + b"}",
+    "fences": b"```a\n" * 200_000,
+    "blank lines": b"```\n" + b"\n" * 1_000_000 + b"\n```\n",
+    "objects": b"[" + b"{}," * 340_000,
+    "braces": b"{" * MEBIBYTE,
+    "pairs": b"{" + b"{}" * 500_000,
+    "depth": b"[" * 500_000 + b"]" * 500_000,
+    "operators": b"-" * 500_000 + b"1",
+    "sums": b"+".join([b"1"] * 500_000),
+    "number": b"1" * 900_000,
+}
+EXPECTED: dict[str, dict[str, Any]] = {
+    "aime_scorer": {"answer": 73},
+    "gpqa_scorer": {"letter": "B"},
+    "arc_scorer": {"task_id": "t", "outputs": [[[1, 2], [3, 4]]]},
+    "replication_scorer": {"values": {"t": 5.0}, "tolerances": {"t": 0.5}},
+}
+
+
+class PaperRoom(Room):
+    """A room of files and outputs that are given, in which nothing runs."""
+
+    working_directory = "/work"
+
+    def __init__(self, files: Mapping[str, bytes], *outputs: Ran) -> None:
+        self._files = files
+        self._outputs = list(outputs)
+
+    async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
+        return path
+
+    async def keep(self, name: str, content: bytes) -> str:
+        return name
+
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        return None
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        content = self._files.get(path)
+        return None if content is None else content[:limit]
+
+    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+        return self._outputs.pop(0)
+
+
+def said(stdout: bytes) -> Ran:
+    return Ran(0, stdout, b"")
+
+
+def live(scenario: Callable[[Workers], Awaitable[None]]) -> None:
+    """Live through a scenario in which no callback takes longer than one may."""
+
+    async def probed() -> None:
+        async with Workers() as workers:
+            # The process that starts workers is there before.
+            assert await workers.call("json:load", b"[]") == []
+            with loop_probe() as probe:
+                await scenario(workers)
+            assert probe.slow == []
+
+    asyncio.run(probed())
+
+
+@pytest.mark.parametrize("type", EXPECTED)
+def test_no_answer_is_felt_while_it_is_graded(type: str) -> None:
+    async def scenario(workers: Workers) -> None:
+        for name, answer in ANSWERS.items():
+            fields = {"path": "answer", "expected": EXPECTED[type]}
+            scorer = catalog.parse(type, fields, Context(call=workers.call))
+            verdict = await scorer.score(PaperRoom({"answer": answer}))
+            assert verdict.score == 0.0, name
+
+    live(scenario)
+
+
+def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
+    item = {"code_prompt": "def f():", "test": "x = 1", "entry_point": "f", "time_limit_sec": 1.0}
+    function = "benchyard.scorers.parsers:make_bigcodebench_job"
+
+    async def scenario(workers: Workers) -> None:
+        for answer in ANSWERS.values():
+            made = await workers.call(function, answer, {"item": item}, Limits(output_bytes=16 * MEBIBYTE))
+            assert made.startswith(b'{"code": "def f():\\n    pass\\n')
+
+    live(scenario)
+
+
+@pytest.mark.parametrize(
+    ("function", "content", "parameters", "expected"),
+    [
+        ("parsers:bigcodebench_result", b"{}," * MEBIBYTE, {}, None),
+        ("parsers:bigcodebench_result", b"\n" * 4 * MEBIBYTE, {}, None),
+        (
+            "parsers:bigcodebench_result",
+            json.dumps({"passed": False, "bad": [["t", "x" * 4095]] * 1_000}).encode(),
+            {},
+            {"passed": False, "good": 0, "bad": [["t", "x" * 4095]] * 6, "reason": None},
+        ),
+        ("parsers:says", b"= 1 a, " * 150_000, {"pattern": r"^=+ (?:\d+ \w+, )*\d+ passed"}, False),
+        ("parsers:report_summary", b'{"results":' + b"[" * MEBIBYTE, {}, {}),
+        ("parsers:report_summary", b"{}," * MEBIBYTE, {}, {}),
+        (
+            "parsers:changed_paths",
+            b"1\t1\tconftest.py\0" * 250_000,
+            {"flagged": [], "flagged_names": ["conftest.py"]},
+            {"total": 250_000, "flagged": ["conftest.py"] * 200},
+        ),
+        (
+            "swe_pro_results:graded",
+            json.dumps({"tests": [{"name": "a", "status": "PASSED"}] * 100_000}).encode(),
+            {"spec": {"fail_to_pass": ["a"], "pass_to_pass": ["b"]}},
+            {
+                "rewards": {"resolved": 0.0, "fail_to_pass": 1.0, "pass_to_pass": 0.0},
+                "missing": ["b"],
+                "more": 0,
+            },
+        ),
+        ("swe_pro_results:graded", b"[" * 4 * MEBIBYTE, {"spec": {}}, None),
+    ],
+)
+def test_no_output_is_felt_while_it_is_parsed(
+    function: str, content: bytes, parameters: dict[str, Any], expected: Any
+) -> None:
+    async def scenario(workers: Workers) -> None:
+        assert await workers.call(f"benchyard.scorers.{function}", content, parameters) == expected
+
+    live(scenario)
+
+
+def test_no_patch_is_felt_while_its_binary_parts_are_taken_out() -> None:
+    patch = b"diff --git a b\nBinary files " + b" differ" * 500_000 + b"x\n" + b"diff --git a b\n" * 200_000
+
+    async def scenario(workers: Workers) -> None:
+        limits = Limits(output_bytes=32 * MEBIBYTE)
+        found = await workers.call("benchyard.scorers.swe_pro_results:text_of", patch, {}, limits)
+        assert found == patch
+
+    live(scenario)
+
+
+def test_the_report_of_tests_in_harbors_form_is_read_in_workers() -> None:
+    report = b'{"results": {"summary": {"tests": 2, "passed": 1, "failed": 1}, "tests": ['
+    files = {"/logs/verifier/ctrf.json": report + b"{}," * MEBIBYTE + b"{}]}}"}
+
+    async def scenario(workers: Workers) -> None:
+        scorer: Any = catalog.parse("harbor_scorer", {"script": "true"}, Context(call=workers.call))
+        assert await scorer._report(PaperRoom(files)) == {"tests": "2", "passed": "1", "failed": "1"}
+
+    live(scenario)
+
+
+def test_what_exercises_print_is_searched_in_workers() -> None:
+    async def scenario(workers: Workers) -> None:
+        fields = {"language": "python", "exercise": "two-fer", "solution": ["two_fer.py"]}
+        scorer: Any = catalog.parse("polyglot_scorer", fields, Context(call=workers.call))
+        for output in (b"=" * MEBIBYTE, b"== 1 a, " * 130_000, b"1 passed in " * 80_000):
+            verdict = await scorer._judged(said(output), "/tmp/polyglot")
+            assert verdict.score == 0.0
+
+    live(scenario)

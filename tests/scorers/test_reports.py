@@ -1,0 +1,97 @@
+"""Reports of test runners: which are whole, and what a reward without one is worth."""
+
+import asyncio
+import json
+
+import pytest
+
+from benchyard.scorers import reports
+from benchyard.scorers.base import Verdict
+from benchyard.workers.workers import call_once
+from tests.scorers.test_context import Shelf
+
+WHOLE = json.dumps(
+    {"results": {"summary": {"tests": 2, "passed": 2, "failed": 0}, "tests": [{"name": "a"}, {"name": "b"}]}}
+)
+NONE_PASSED = WHOLE.replace('"passed": 2', '"passed": 0')
+ONE_LISTED = WHOLE.replace(', {"name": "b"}', "")
+JUNIT = (
+    '<?xml version="1.0"?><testsuites><testsuite name="pytest" tests="2" failures="0" errors="0" skipped="1">'
+    '<testcase name="a"/><testcase name="b"><skipped/></testcase></testsuite></testsuites>'
+)
+LAUGHS = '<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><testsuite tests="1">&b;</testsuite>'
+GOOD = Verdict(1.0, "done\n", {"python": "3"}, {"reward": 1.0})
+
+
+class Left(Shelf):
+    """A room in which a report was left, or was not."""
+
+    def __init__(self, content: bytes | None) -> None:
+        super().__init__()
+        self.content = content
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        return self.content
+
+
+def flaw(content: str | None, *, before: str | None = None, wanted: int | None = None) -> str | None:
+    room = Left(None if content is None else content.encode())
+    earlier = None if before is None else before.encode()
+    return asyncio.run(
+        reports.flaw(room, "/logs/verifier/ctrf.json", call_once, before=earlier, wanted=wanted)
+    )
+
+
+@pytest.mark.parametrize("content", [WHOLE, JUNIT], ids=["ctrf", "junit"])
+def test_a_whole_report_has_no_flaw(content: str) -> None:
+    assert flaw(content) is None
+    assert flaw(content, wanted=2) is None
+    assert "there are 3" in str(flaw(content, wanted=3))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "missing"),
+        ("", "cannot be read"),
+        ("{}", "cannot be read"),
+        ('{"a":' * 100_000, "cannot be read"),
+        (JUNIT[:-20], "cannot be read"),
+        (LAUGHS, "cannot be read"),
+        (NONE_PASSED, "no test that passed"),
+        (ONE_LISTED, "1 of its 2 tests"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_is_wrong_with_a_report_is_told(content: str | None, told: str) -> None:
+    assert told in str(flaw(content))
+
+
+def test_what_was_there_before_is_no_report() -> None:
+    assert "missing" in str(flaw(WHOLE, before=WHOLE))
+    assert flaw(WHOLE, before=JUNIT) is None
+
+
+def test_a_reward_without_a_report_is_none_and_the_official_one_is_suspect() -> None:
+    own = reports.judged(GOOD, "it is missing", official=False)
+    assert (own.score, own.output, own.suspect) == (0.0, "done\n[benchyard] it is missing\n", None)
+    public = reports.judged(GOOD, "it is missing", official=True)
+    assert (public.score, public.suspect, public.rewards) == (1.0, "it is missing", {"reward": 1.0})
+    for official in (True, False):
+        assert reports.judged(GOOD, None, official=official) is GOOD
+        assert reports.judged(Verdict(0.0), "it is missing", official=official) == Verdict(0.0)
+
+
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        ("pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA", "/logs/verifier/ctrf.json"),
+        ("cd /app && uvx pytest --junitxml='/logs/r.xml' tests", "/logs/r.xml"),
+        ("pytest --junit-xml=out.xml", "out.xml"),
+        ("cd sub && pytest --junit-xml=out.xml", None),
+        ('pytest --ctrf "$LOGS/ctrf.json"', None),
+        ("pytest -q", None),
+    ],
+)
+def test_a_script_names_the_report_it_has_made(script: str, place: str | None) -> None:
+    assert reports.place_of(script) == place
