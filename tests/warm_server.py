@@ -6,6 +6,7 @@ executed as users do it, because some variables act before anything is imported.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import select
@@ -100,4 +101,5 @@ class _Copy:
 
     def _signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and its status is on its way here
+                os.kill(self.pid, number)
