@@ -90,12 +90,7 @@ def test_what_was_to_be_put_into_a_devbox_is_not_blamed_for_a_full_disk(tmp_path
         disk.leave(8)
         mount = {"type": "object_mount", "object_id": made["id"], "object_path": "~/large"}
         devbox = caller.post("/v1/devboxes", {"mounts": [mount]}).json()["id"]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while "waits for the store" not in server.log:
-            # It has failed by then, which cannot be kept either.
-            assert time.monotonic() < deadline, server.log[-3000:]
-            time.sleep(0.05)
-        disk.free()
+        # That it has failed is kept in the space that was set aside.
         view = reached(caller, f"/v1/devboxes/{devbox}", "status", "failure")
         assert view["failure_reason"] == "health_check_failed", view
         assert "no space left" in view["state_transitions"][-1]["detail"], view

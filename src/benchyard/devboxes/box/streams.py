@@ -7,8 +7,10 @@ import struct
 import termios
 
 _CHUNK = 256 * 1024
-_FIRST_LOOK = 64 * 1024
-_NEXT_LOOK = 1024**2
+_LEAST_LOOK = 64 * 1024
+_MOST_LOOK = 1024**2
+_WRITERS = 64
+"""How many streams may write at once without taking more than there is to share between two looks."""
 _SHORT = "output was cut: the server's disk is short of space"
 _INPUT_BUFFER = 16 * 1024 * 1024
 _END_OF_TRANSMISSION = b"\x04"
@@ -22,7 +24,7 @@ class Output:
         self.target = target
         self.left = limit
         self._spare = spare
-        self._unlooked = _FIRST_LOOK
+        self._unlooked = _LEAST_LOOK
         """How much more is written before it is looked how much space the disk has."""
         self.truncated = False
         self.error: str | None = None
@@ -73,13 +75,14 @@ class Output:
                 return
 
     def _has_space(self, size: int) -> bool:
-        """Whether the disk has enough for others; looked at now and then, since asking costs time."""
+        """Whether the disk has enough for others; looked at the more often the less there is."""
         self._unlooked -= size
         if self._unlooked >= 0:
             return True
-        self._unlooked = _NEXT_LOOK
         disk = os.fstatvfs(self.target)
-        return disk.f_bavail * disk.f_frsize > self._spare
+        to_share = disk.f_bavail * disk.f_frsize - self._spare
+        self._unlooked = max(_LEAST_LOOK, min(_MOST_LOOK, to_share // _WRITERS))
+        return to_share > 0
 
     def stop_keeping(self) -> None:
         """Read on, so that whoever still writes is not stopped, but keep nothing more."""
