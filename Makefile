@@ -12,10 +12,10 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
-.PHONY: help setup packages fmt lint check test contracts faults agents parity docs demo perf clean
+.PHONY: help setup packages fmt lint check test test-all contracts faults agents parity docs demo perf clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: packages $(VENV)/.ready ## Make .venv and install what is needed, where that is allowed
 
@@ -40,6 +40,9 @@ check: lint ## Lint, formatting, types and the rules of the house
 
 test: lint ## Everything `check` does, then every test but the slow ones
 	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) -m "not slow" $(ARGS)
+
+test-all: lint ## The slow tests too: every client, driver and mode
+	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) $(ARGS)
 
 contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
 	$(PYTEST) tests/contracts $(ARGS)

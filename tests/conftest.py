@@ -18,6 +18,7 @@ from benchyard.testing.server import RunningServer
 from tests import stand_ins, warm_server
 from tests.groups import GroupScheduling, group_of, turn_of
 from tests.postgres import new_database, running_postgres
+from tests.tiers import is_left_out
 
 running_server.spawn = warm_server.spawn
 # How long an example takes says something about the machine's load only.
@@ -32,13 +33,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("BENCHYARD_IMPORT_FROM", f"{tempfile.gettempdir()}:{stand_ins.cache()}")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest tests first, and refuse ids that tests share: workers would run only the first."""
+    """Put the longest tests first, and refuse ids that tests share: workers would run only the first.
+
+    What repeats other tests is marked as slow.
+    """
     seen: set[str] = set()
     for item in items:
         if item.nodeid in seen:
             raise pytest.UsageError(f"two tests are called {item.nodeid}; give one of them another name")
         seen.add(item.nodeid)
+        if isinstance(item, pytest.Function) and is_left_out(item):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: turn_of(group_of(item.nodeid)))
 
 

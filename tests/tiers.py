@@ -1,0 +1,32 @@
+"""Which tests `make test` leaves to `make test-all`: those that repeat what others show.
+
+The official client is tried whole as the blocking one, and as the asynchronous one where the two differ:
+streams, long polls, pages, errors, context managers. The drivers' contract is tried whole with the native
+driver's default mode and with the container driver, and in part with the others.
+"""
+
+import pytest
+
+ASYNC_FILES = frozenset(
+    f"tests/sdk/test_{name}.py"
+    for name in ("account", "devboxes", "errors", "executions", "objects", "output", "pty", "restart")
+)
+"""Tests of the official client that are worth a second client."""
+DRIVERS_FILE = "tests/contracts/test_drivers.py"
+WHOLE_DRIVERS = frozenset({"native-root-idmap", "container-podman"})
+CORE_CONTRACTS = frozenset({"DevboxContract", "KillContract", "RoomContract"})
+"""What is tried of every driver and mode."""
+
+
+def is_left_out(item: pytest.Function) -> bool:
+    """Whether the test is one of those that repeat what others show."""
+    path = item.nodeid.partition("::")[0]
+    case = item.callspec.id if hasattr(item, "callspec") else ""
+    if path.startswith("tests/sdk/"):
+        return "async" in case.split("-") and path not in ASYNC_FILES
+    if path == DRIVERS_FILE:
+        assert item.cls is not None
+        contract = next(each.__name__ for each in item.cls.__mro__ if item.originalname in vars(each))
+        is_whole = any(case.startswith(driver) for driver in WHOLE_DRIVERS)
+        return not is_whole and contract not in CORE_CONTRACTS
+    return False
