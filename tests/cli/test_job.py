@@ -193,7 +193,9 @@ def test_retry(benchyard: CommandLine, client: Client) -> None:
     told = benchyard.ok("job", "summary", made["id"], "-e")
     assert "agent: the agent ended with exit status 3" in told
     assert benchyard("job", "retry", made["id"]).status == 5, "the agent's own failure is no reason"
-    benchyard.ok("job", "retry", made["id"], "--only", "failed", "--watch")
+    other = benchyard("job", "retry", made["id"], "--only", "crashed", "--scenario", "another")
+    assert (other.status, "no crashed trials of these scenarios" in other.err) == (5, True)
+    benchyard.ok("job", "retry", made["id"], "--only", "crashed", "--watch", "--scenario", ANSWER)
     assert client.jobs.get(made["id"]).state.value == "completed"
     tries = [(each.retry, each.is_superseded) for each in client.jobs.trials(made["id"])]
     assert sorted(tries) == [(0, True), (1, False)]

@@ -4,9 +4,10 @@ import time
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from benchyard.cli.job_gate import BELOW, SUSPECT, below, require_good, suspect_scores
-from benchyard.cli.job_summary import summarize
+from benchyard.cli.job_gate import BELOW, SUSPECT, UNSCORED, below, require_good, suspect_scores
+from benchyard.cli.job_summary import summarize, summary
 from benchyard.models.jobs import Job, JobState
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.trials import FailureReason, SuspectRule, Trial, TrialRound, TrialState
@@ -44,7 +45,7 @@ def test_rounds_and_rewards_are_shown_when_there_are_any(capfd: pytest.CaptureFi
     failed = trial(failure="agent", scenario=1)
     made = job(scenarios=2, state=JobState.COMPLETED)
     shown = printed(made, [several, failed], capfd, extended=True)
-    assert cells(shown, "scenario 0")[2:] == ["completed", "0.500", "1", "0.000,", "last", "0.500", "1"]
+    assert cells(shown, "scenario 0")[2:] == ["not", "passed", "0.500", "1", "0.000,", "last", "0.500", "1"]
     assert "pass_1 0  pass_2 0.25" in shown, "who failed counts 0"
     plain = printed(job(state=JobState.COMPLETED), [trial(1.0)], capfd, extended=True)
     assert "ROUNDS" not in plain
@@ -84,8 +85,8 @@ def test_what_is_under_way_and_what_is_done(capfd: pytest.CaptureFixture[str]) -
     ]
     shown = printed(job(agents=2, scenarios=2), trials, capfd, extended=True)
     assert cells(shown, "agent-1") == ["agent-1", "1/2", "1.000", "0", "0", "0"]
-    assert cells(shown, "agent-0")[1:7] == ["0", "(0%)", "1", "(50%)", "1", "(50%)"]
-    assert cells(shown, "scenario 1")[2:] == ["failed", "-", "1", "infrastructure:", "it", "broke"]
+    assert cells(shown, "agent-0")[1:9] == ["0", "(0%)", "1", "(50%)", "0", "(0%)", "1", "(50%)"]
+    assert cells(shown, "scenario 1")[2:] == ["unscored", "-", "1", "infrastructure:", "it", "broke"]
 
 
 def test_control_characters_of_agents_stay_away(capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +118,52 @@ def test_below_a_threshold_or_without_a_score() -> None:
     assert len(why(job(agents=2, state=JobState.CANCELLED), trial(1.0))) == 1
 
 
+def test_crashes_are_seen_among_several_attempts(capfd: pytest.CaptureFixture[str]) -> None:
+    note = "scorer 'tests' gave 0.5: 1 of 2 passed"
+    trials = [
+        trial(0.5, scorer_note=note),
+        trial(failure="agent", attempt=2),
+        trial(failure="agent", attempt=3),
+    ]
+    made = job(attempts=3, state=JobState.COMPLETED)
+    counts = job_view(made, trials, with_scenarios=True).benchmark_outcomes[0].attempts
+    assert (counts.passed, counts.not_passed, counts.crashed, counts.unscored) == (0, 1, 2, 0)
+    extended = printed(made, trials, capfd, extended=True)
+    assert "1 not passed, 2 crashed" in extended
+    assert "2 of 3 attempts: agent: it broke" in extended
+    assert note in extended
+    short = printed(made, trials, capfd, extended=False)
+    assert cells(short, "agent-0")[1:7] == ["0", "(0%)", "1", "(33%)", "2", "(67%)"]
+    assert f"logs: benchyard job logs {made.id}" in short
+
+
+def test_what_is_unscored_fails_the_gate_unless_it_is_allowed() -> None:
+    def gate(*trials: Trial, most: tuple[float, bool] = (0.0, False)) -> int:
+        view = job_view(
+            job(scenarios=len(trials), state=JobState.COMPLETED), list(trials), with_scenarios=True
+        )
+        try:
+            require_good(view, 0.5, max_unscored=most)
+        except click.exceptions.Exit as ended:
+            return ended.exit_code
+        return 0
+
+    lost = trial(failure="scorer", scenario=1)
+    assert gate(trial(1.0), trial(1.0, scenario=1)) == 0
+    assert gate(trial(1.0), lost) == UNSCORED
+    assert gate(trial(1.0), lost, most=(1.0, False)) == 0
+    assert gate(trial(1.0), lost, most=(50.0, True)) == 0
+    assert gate(trial(1.0), lost, most=(49.0, True)) == UNSCORED
+    assert gate(trial(0.1), lost) == BELOW
+
+
+@pytest.mark.parametrize("given", ["-1", "x", "101%", "1.5", "nan", "inf", "%"])
+def test_an_odd_limit_is_refused_in_the_flags_own_words(given: str) -> None:
+    ended = CliRunner().invoke(summary, ["some-job", f"--max-unscored={given}"])
+    assert ended.exit_code == 2
+    assert "neither a number of trials such as 3, nor a share such as 5%" in ended.output
+
+
 WHY = "scorers opened /usr/local/bin/python3, which was changed outside of the work"
 
 
@@ -128,7 +175,7 @@ def test_suspect_scores_are_marked_wherever_they_are_shown(capfd: pytest.Capture
     assert f"agent-0 scenario 0 suspect: {WHY}" in shown
     assert "scenario 0 1.000 suspect 0.000" in shown, "beside the other agent's"
     extended = " ".join(printed(made, trials, capfd, extended=True).split())
-    assert "completed 1.000 suspect 1" in extended
+    assert "passed 1.000 suspect 1" in extended
     assert f"suspect: {WHY}" in extended
     plain = printed(made, [trial(1.0), trial(0.0, agent=1)], capfd, extended=True)
     assert "suspect" not in plain.lower()
@@ -143,7 +190,7 @@ def test_a_suspect_score_that_counts_nothing_is_shown_as_it_was_given(
     summarize(view, extended=True)
     shown = " ".join(capfd.readouterr().out.split())
     assert "1 (count 0)" in shown
-    assert "completed 0.000 suspect 1" in shown
+    assert "not passed 0.000 suspect 1" in shown
     assert f"suspect (scored 1.000): {WHY}" in shown
 
 

@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 
 import click
 
-from benchyard.cli.agent_list import COLUMNS, listed, told
+from benchyard.cli.agent_list import COLUMNS, NARROW, listed, told
 from benchyard.cli.agent_sources import Wanted, source_of
 from benchyard.cli.connect import connect
 from benchyard.cli.options import name_values
@@ -105,7 +105,7 @@ def list_(is_public: bool, name: str | None, output: str) -> None:
     with connect() as client:
         found = listed(client, name, own=not is_public)
     none = "no agents; register one with `benchyard agent register`, or see `benchyard agent list --public`"
-    show_many(found, output, COLUMNS, none=none)
+    show_many(found, output, COLUMNS, none=none, narrow=NARROW)
 
 
 @agent.command("show")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from benchyard.agents import providers
 from benchyard.cli.render import age
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.wanted import AgentPageFields
 from benchyard.models.agents import AgentView
@@ -20,16 +21,17 @@ class ListedAgent(AgentView):
 
 
 COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
-    "ID": lambda view: view.id,
     "NAME": lambda view: view.name,
     "VERSION": lambda view: view.version,
     "INSTALLED": lambda view: ", ".join(view.installed_versions or []),
+    "MISSING KEYS": lambda view: ", ".join(view.missing_keys or {}),
     "FROM": lambda view: view.source.type if view.source else None,
     "SOURCE": lambda view: view.source.described() if view.source else None,
-    "KEYS": lambda view: told(view.keys),
-    "MISSING": lambda view: ", ".join(view.missing_keys or {}),
     "AGE": lambda view: None if view.is_public else age(view.create_time_ms),
+    "ID": lambda view: view.id,
 }
+"""`agent show` tells which keys an agent takes."""
+NARROW = Narrow(shorten=["NAME", "SOURCE"], drop=["ID", "AGE", "SOURCE", "FROM"])
 
 
 def listed(

@@ -20,6 +20,7 @@ from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
 from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
 from benchyard.cli.scenario import folder_argument, new_folder_argument, show_scenario, write_template
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.pages import PAGE_SIZE
 from benchyard.errors import NotFound
@@ -37,17 +38,12 @@ PUBLIC_COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
     "NAME": lambda view: view.name,
     "IMPORTED": lambda view: len(view.scenario_ids) or "no",
     "SIZE": lambda view: view.metadata.get("size") or len(view.scenario_ids),
-    "LICENCE": lambda view: _short(view.metadata.get("licence", "")),
-    "NEEDS": lambda view: _short(view.metadata.get("needs", "")),
+    "LICENCE": lambda view: view.metadata.get("licence", ""),
+    "NEEDS": lambda view: view.metadata.get("needs", ""),
 }
-"""`-o json` has all of it."""
-_WIDTH = 40
+NARROW = Narrow(shorten=["NAME"], drop=["AGE", "REVISION", "LICENCE", "SIZE"])
 _FIRST = "first-task"
 _CATEGORY_KEYS = ("category", "categories", "difficulty", "domain", "language", "year", "repo")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 @click.group()
@@ -195,7 +191,9 @@ def list_(public: bool, search: str | None, limit: int, output: str) -> None:
         size = min(limit, PAGE_SIZE)
         every = found(search=search, limit=size) if search else found(limit=size)
         none = "no benchmarks; make one with `benchyard benchmark new`, or see `list --public`"
-        show_many(islice(every, limit), output, PUBLIC_COLUMNS if public else COLUMNS, none=none)
+        show_many(
+            islice(every, limit), output, PUBLIC_COLUMNS if public else COLUMNS, none=none, narrow=NARROW
+        )
 
 
 @benchmark.command("show")
@@ -226,7 +224,7 @@ def show_(given: str, item: str | None, output: str) -> None:
                 [each.id, clean(each.name), each.isolation, clean(each.isolation_reason)]
                 for each in definitions
             ]
-            print_table(["SCENARIO", "NAME", "ISOLATION", "WHY"], rows)
+            print_table(["SCENARIO", "NAME", "ISOLATION", "WHY"], rows, Narrow(["NAME"], ["SCENARIO", "WHY"]))
             return
     show(view, output, "")
 

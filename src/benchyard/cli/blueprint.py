@@ -7,6 +7,7 @@ import click
 from benchyard.cli.blueprint_build import build, follow
 from benchyard.cli.connect import connect
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.errors import NotFound
 from benchyard.models.blueprints import BlueprintStatus, BlueprintView, BuildLogView
@@ -18,6 +19,7 @@ COLUMNS: Mapping[str, Callable[[BlueprintView], object]] = {
     "BASE": lambda view: view.base_blueprint_id,
     "AGE": lambda view: age(view.create_time_ms),
 }
+NARROW = Narrow(shorten=["NAME"], drop=["BASE", "AGE"])
 
 
 @click.group()
@@ -49,7 +51,7 @@ def list_(name: str | None, status: str | None, limit: int, output: str) -> None
     with connect() as client:
         found = client.blueprints.list(name, BlueprintStatus(status) if status else None, limit)
         none = "no blueprints; build one with `benchyard blueprint build`"
-        show_many(found, output, COLUMNS, none=none)
+        show_many(found, output, COLUMNS, none=none, narrow=NARROW)
 
 
 @blueprint.command("show")

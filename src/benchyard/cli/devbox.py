@@ -17,6 +17,7 @@ from benchyard.cli.devbox_tunnel import tunnel
 from benchyard.cli.names import devbox_named
 from benchyard.cli.options import checked_input
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.lifecycle import ENDED, why_ended
 from benchyard.errors import UsageError
@@ -32,6 +33,7 @@ COLUMNS: Mapping[str, Callable[[DevboxView], object]] = {
     "AGE": lambda view: age(view.create_time_ms),
     "FROM": lambda view: view.snapshot_id or view.blueprint_id or "host",
 }
+NARROW = Narrow(shorten=["NAME"], drop=["AGE", "FROM"])
 
 
 @click.group()
@@ -65,7 +67,7 @@ def list_(status: str | None, show_all: bool, limit: int, output: str) -> None:
         found = client.devboxes.list(wanted, limit if show_all or wanted else None)
         chosen = (view for view in found if show_all or wanted or view.status not in ENDED)
         none = "no devboxes; make one with `benchyard devbox create`"
-        show_many(islice(chosen, limit), output, COLUMNS, none=none)
+        show_many(islice(chosen, limit), output, COLUMNS, none=none, narrow=NARROW)
 
 
 @devbox.command("show")

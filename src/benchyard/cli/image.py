@@ -11,6 +11,7 @@ from benchyard.cli.image_keep import alias, gc, pin, pull, stand_in, unalias, un
 from benchyard.cli.options import checked_input
 from benchyard.cli.progress import Meter, spinner
 from benchyard.cli.render import age, facts, output_option, show, show_many, size, when
+from benchyard.cli.table import Narrow
 from benchyard.cli.transfer import exported, imported_in_place
 from benchyard.client.bodies import size_of
 from benchyard.client.client import Client
@@ -24,6 +25,7 @@ COLUMNS: Mapping[str, Callable[[ImageView], object]] = {
     "SIZE": lambda view: size(view.size_bytes),
     "AGE": lambda view: age(view.create_time_ms),
 }
+NARROW = Narrow(shorten=["NAME"], drop=["AGE", "LAYERS"])
 SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tgz", ".tar", ".oci")
 
 
@@ -50,7 +52,7 @@ def list_(output: str) -> None:
       benchyard image list
     """
     with connect() as client:
-        show_many(client.images.list(), output, COLUMNS)
+        show_many(client.images.list(), output, COLUMNS, narrow=NARROW)
 
 
 @image.command("show")

@@ -13,14 +13,16 @@ from benchyard.cli.job_summary import summary
 from benchyard.cli.job_watch import show_end, watch, watched
 from benchyard.cli.names import job_named
 from benchyard.cli.render import age, clean, output_option, show, show_many
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
-from benchyard.models.jobs import BenchmarkJobView, JobState
+from benchyard.models.jobs import BenchmarkJobView, JobState, RetryKind
 from benchyard.models.trials import ENDED_TRIALS
 
 DAY_MS = 24 * 3600 * 1000
 PAGE = 100
 _SPELLED = {"canceled": "cancelled"}
+_RETRIED: Sequence[RetryKind] = ("unscored", "crashed", "not-passed")
 
 COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "ID": lambda view: view.id,
@@ -31,6 +33,7 @@ COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "MEAN": lambda view: _means(view),
     "AGE": lambda view: age(view.create_time_ms),
 }
+NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
 
 
 @click.group()
@@ -72,7 +75,7 @@ def list_(days: float, show_all: bool, status: str | None, name: str | None, out
     states = _states(status)
     with connect() as client:
         none = "no jobs; ask for one with `benchyard job run`, or see `list --all`"
-        show_many(_found(client, since, states, name), output, COLUMNS, none=none)
+        show_many(_found(client, since, states, name), output, COLUMNS, none=none, narrow=NARROW)
 
 
 @job.command()
@@ -113,23 +116,27 @@ def resume(given: str, watch_it: bool, output: str) -> None:
 @click.argument("given", metavar="ID|NAME")
 @click.option(
     "--only",
-    type=click.Choice(["failed", "unscored"]),
+    type=click.Choice(_RETRIED),
     default="unscored",
     show_default=True,
-    help="`unscored`: through no fault of the agent. `failed`: what the agent failed.",
+    help="What has no score through no fault of the agent, what crashed, or whatever did not pass.",
 )
+@click.option("--scenario", "scenarios", multiple=True, metavar="ID|NAME", help="Only this one; repeatable.")
 @_watch_option
 @output_option
-def retry(given: str, only: str, watch_it: bool, output: str) -> None:
+def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool, output: str) -> None:
     """Try again what has no score; what was there before is kept beside it.
+
+    `not-passed` has what crashed, too.
 
     \b
       benchyard job retry my-job
-      benchyard job retry my-job --only failed --watch
+      benchyard job retry my-job --only not-passed --watch
+      benchyard job retry my-job --only crashed --scenario quickstart/fix-a-bug
     """
     with connect() as client:
         id = job_named(client, given).id
-        view = client.jobs.retry(id, "failed" if only == "failed" else "unscored")
+        view = client.jobs.retry(id, only, list(scenarios) or None)
         _follow(client, view, output, watch_it=watch_it)
 
 

@@ -14,6 +14,8 @@ BELOW = 20
 """The exit status where a mean is below what was asked for."""
 SUSPECT = 21
 """The exit status where a score is suspect that must not be."""
+UNSCORED = 22
+"""The exit status where more trials have no score than are allowed."""
 RULES: Sequence[SuspectRule] = ("keep", "zero", "fail")
 _MOST_TOLD = 10
 
@@ -23,7 +25,36 @@ def fail_under_option(end: str) -> Callable[[Any], Any]:
     return click.option(
         "--fail-under",
         type=click.FloatRange(0, 1),
-        help=f"{end} with {BELOW} if the mean of any agent is below, or nothing was scored.",
+        help=f"{end} with {BELOW} if the mean of any agent is below, with {UNSCORED} if a trial is unscored.",
+    )
+
+
+def _unscored_limit(context: click.Context, option: click.Parameter, text: str) -> tuple[float, bool]:
+    """The limit as a number, and whether it is a share in percent."""
+    number_text, is_share = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        number = float(number_text)
+    except ValueError:
+        number = -1.0
+    is_known = 0 <= number <= 100 if is_share else number >= 0 and number.is_integer()
+    if not is_known:
+        raise click.BadParameter(
+            f"{text!r} is neither a number of trials such as 3, nor a share such as 5%",
+            ctx=context,
+            param=option,
+        )
+    return number, is_share
+
+
+def max_unscored_option() -> Callable[[Any], Any]:
+    """`--max-unscored`, beside `--fail-under`."""
+    return click.option(
+        "--max-unscored",
+        metavar="N|P%",
+        callback=_unscored_limit,
+        default="0",
+        show_default=True,
+        help="With --fail-under: how many trials of an agent, or which share, may be unscored.",
     )
 
 
@@ -36,12 +67,21 @@ def suspect_option(what: str) -> Callable[[Any], Any]:
     )
 
 
-def require_good(view: BenchmarkJobView, least: float | None, rule: SuspectRule | None = None) -> None:
-    """End with a status of its own where a mean is below the least, or where suspect scores must not be."""
+def require_good(
+    view: BenchmarkJobView,
+    least: float | None,
+    rule: SuspectRule | None = None,
+    max_unscored: tuple[float, bool] = (0.0, False),
+) -> None:
+    """End with a status of its own: a mean is below the least, too much is unscored, a score is suspect."""
     problems = [] if least is None else below(view, least)
-    status = BELOW if problems else SUSPECT
-    if (rule or rule_of(view)) == "fail":
-        problems += suspect_scores(view)
+    status = BELOW
+    if least is not None and (missing := unscored(view, max_unscored)):
+        status = BELOW if problems else UNSCORED
+        problems += missing
+    if (rule or rule_of(view)) == "fail" and (found := suspect_scores(view)):
+        status = status if problems else SUSPECT
+        problems += found
     for problem in problems:
         click.echo(f"benchyard: {problem}", err=True)
     if problems:
@@ -65,6 +105,25 @@ def below(view: BenchmarkJobView, least: float) -> list[str]:
         elif outcome.mean_score < least:
             found.append(f"{clean(label)}: the mean {outcome.mean_score:.3f} is below {least:g}")
     return found
+
+
+def unscored(view: BenchmarkJobView, most: tuple[float, bool]) -> list[str]:
+    """The agents of a job of which more trials have no score than are allowed."""
+    number, is_share = most
+    found = []
+    for label, outcome in zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
+        limit = outcome.n_trials * number / 100 if is_share else number
+        if outcome.unscored > limit:
+            told = f"{clean(label)}: {outcome.unscored} of {outcome.n_trials} trials are unscored"
+            allowed = f"{number:g}{'%' if is_share else ''}"
+            found.append(f"{told}; --max-unscored allows {allowed}, and `job retry` tries them again")
+    return found
+
+
+def without_score(view: BenchmarkJobView) -> list[str]:
+    """The agents of a job that ended without a single score."""
+    named = zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True)
+    return [f"{clean(label)}: nothing was scored" for label, each in named if each.mean_score is None]
 
 
 def suspect_scores(view: BenchmarkJobView) -> list[str]:

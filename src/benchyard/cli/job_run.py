@@ -8,10 +8,10 @@ import click
 
 from benchyard.cli import job_spec
 from benchyard.cli.connect import connect
-from benchyard.cli.job_gate import fail_under_option, require_good, suspect_option
+from benchyard.cli.job_gate import fail_under_option, max_unscored_option, require_good, suspect_option
 from benchyard.cli.job_secrets import with_known_keys
 from benchyard.cli.job_spec import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, Short
-from benchyard.cli.job_watch import show_end, watched
+from benchyard.cli.job_watch import require_scores, show_end, watched
 from benchyard.cli.names import benchmark_named, job_named, scenario_named
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.render import clean, output_option, show
@@ -19,7 +19,7 @@ from benchyard.cli.several import SeveralCommand
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.budgets import Budget
-from benchyard.models.jobs import BenchmarkJobView, JobRequest, JobState
+from benchyard.models.jobs import BenchmarkJobView, JobRequest
 from benchyard.reports.junit import junit
 
 UNFINISHED = 1
@@ -95,6 +95,7 @@ _LISTS = ("agents", "scenarios")
 @click.option("--like", metavar="JOB", help="The same as another job; flags override it.")
 @click.option("--watch", is_flag=True, help="Watch it until it has ended.")
 @fail_under_option("Wait; end")
+@max_unscored_option()
 @suspect_option("What becomes of suspect scores")
 @click.option(
     "--junit",
@@ -108,6 +109,7 @@ def run(
     like: str | None,
     watch: bool,
     fail_under: float | None,
+    max_unscored: tuple[float, bool],
     junit_file: Path | None,
     output: str,
     **given: Any,
@@ -141,7 +143,11 @@ def run(
             return
         click.echo(f"benchyard: {view.id} is {view.state.value}", err=True)
         view = watched(client, view, output, plainly=not watch)
-    _end(view, output, fail_under, junit_file)
+    if junit_file is not None:
+        junit_file.write_text(junit(view), encoding="utf-8")
+    show_end(view, output)
+    require_good(view, fail_under, max_unscored=max_unscored)
+    require_scores(view)
 
 
 def _short(given: dict[str, Any]) -> Short:
@@ -197,12 +203,3 @@ def _resolved(client: Client, body: Body) -> Body:
             for each in scenarios
         ]
     return {**body, "spec": spec}
-
-
-def _end(view: BenchmarkJobView, output: str, fail_under: float | None, junit_file: Path | None) -> None:
-    if junit_file is not None:
-        junit_file.write_text(junit(view), encoding="utf-8")
-    show_end(view, output)
-    require_good(view, fail_under)
-    if view.state is not JobState.COMPLETED:
-        raise click.exceptions.Exit(UNFINISHED)

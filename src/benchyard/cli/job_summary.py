@@ -9,11 +9,13 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_board import duration
-from benchyard.cli.job_gate import fail_under_option, require_good, suspect_option
+from benchyard.cli.job_gate import fail_under_option, max_unscored_option, require_good, suspect_option
 from benchyard.cli.names import job_named
 from benchyard.cli.render import clean, facts, output_option, print_table, show, when
+from benchyard.cli.table import Narrow
 from benchyard.models.jobs import (
     AgentProgress,
+    AttemptOutcome,
     BenchmarkJobView,
     BenchmarkOutcome,
     ScenarioOutcome,
@@ -32,15 +34,22 @@ _TOKENS = "tokens"
 @click.argument("given", metavar="ID|NAME")
 @click.option("-e", "--extended", is_flag=True, help="Each scenario, too.")
 @fail_under_option("End")
+@max_unscored_option()
 @suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option
 def summary(
-    given: str, extended: bool, fail_under: float | None, suspect: SuspectRule | None, output: str
+    given: str,
+    extended: bool,
+    fail_under: float | None,
+    max_unscored: tuple[float, bool],
+    suspect: SuspectRule | None,
+    output: str,
 ) -> None:
-    """Show what a job came to: for each agent what passed, failed and broke, and its mean score.
+    """Show what a job came to: for each agent what passed, did not pass and crashed, and its mean score.
 
-    The mean counts failures of the agent as 0 and leaves out what is unscored: the infrastructure, a scorer
-    or a cancel is why. Its 95 % interval is over scenarios. OF COMPLETED is the mean of what was completed.
+    PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts what crashed as 0 and leaves out
+    what is unscored: the infrastructure, a scorer or a cancel is why. Its 95 % interval is over scenarios. OF
+    COMPLETED is the mean of what was completed, where that is another.
     SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 
     \b
@@ -58,7 +67,7 @@ def summary(
     else:
         show(view, output, "")
     if fail_under is not None or suspect is not None:
-        require_good(view, fail_under, suspect)
+        require_good(view, fail_under, suspect, max_unscored)
 
 
 @contextmanager
@@ -80,7 +89,7 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
     if going:
         click.echo()
         titles = ["AGENT", "DONE", "MEAN SO FAR", "UNSCORED", "SUSPECT", "RETRIES"]
-        print_table(titles, [_going(each) for each in going])
+        print_table(titles, [_going(each) for each in going], Narrow(["AGENT"], ["RETRIES", "SUSPECT"]))
     if not view.benchmark_outcomes:
         return
     click.echo()
@@ -92,6 +101,7 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
     _print_suspects(view.benchmark_outcomes)
     if len(names) > 1:
         _print_differences(names, view.benchmark_outcomes)
+    _print_next(view)
 
 
 def _head(view: BenchmarkJobView) -> str:
@@ -136,12 +146,12 @@ def _going(progress: AgentProgress) -> list[str]:
 
 
 _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
-    "PASSED": lambda each: _share(each.n_passed, each),
-    "FAILED": lambda each: _share(each.n_completed - each.n_passed, each),
-    "ERRORS": lambda each: _share(each.n_errors, each),
+    "PASSED": lambda each: _share(each.attempts.passed, each),
+    "NOT PASSED": lambda each: _share(each.attempts.not_passed, each),
+    "CRASHED": lambda each: _share(each.attempts.crashed, each),
+    "UNSCORED": lambda each: _share(each.attempts.unscored, each) if each.attempts.unscored else "",
     "MEAN (95 %)": lambda each: _interval(each),
-    "OF COMPLETED": lambda each: _score(each.average_score),
-    "UNSCORED": lambda each: str(each.unscored),
+    "OF COMPLETED": lambda each: _of_completed(each),
     "SUSPECT": lambda each: _suspect(each),
     "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
     "REWARDS": lambda each: _rewards(each.rewards),
@@ -153,7 +163,9 @@ _MOST_REWARDS = 4
 _CLOSE = 1e-6
 _MOST_REASONS = 3
 _LONGEST_REASON = 800
-_ONLY_WHEN_KNOWN = ("SUSPECT", "PASS@K", "REWARDS", "TOKENS", "COST")
+_ONLY_WHEN_KNOWN = ("UNSCORED", "OF COMPLETED", "SUSPECT", "PASS@K", "REWARDS", "TOKENS", "COST")
+_NARROW = Narrow(shorten=["AGENT"], drop=["OF COMPLETED", "REWARDS", "TOKENS", "DURATION", "PASS@K", "COST"])
+_NARROW_SCENARIOS = Narrow(shorten=["SCENARIO"], drop=["ROUNDS", "ATTEMPTS", "DURATION"])
 
 
 def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -162,7 +174,7 @@ def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) ->
         for title, cell in _AGENT_COLUMNS.items()
         if title not in _ONLY_WHEN_KNOWN or any(cell(each) for each in outcomes)
     }
-    print_table(["AGENT", *columns], zip(names, *columns.values(), strict=True))
+    print_table(["AGENT", *columns], zip(names, *columns.values(), strict=True), _NARROW)
 
 
 def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -171,14 +183,14 @@ def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome])
         _print_compared(names, compared(outcomes))
     for name, outcome in zip(names, outcomes, strict=True):
         click.echo(f"\n{name}")
-        titles = ["SCENARIO", "STATE", "SCORE", "ATTEMPTS", "DURATION", "WHY"]
+        titles = ["SCENARIO", "OUTCOME", "SCORE", "ATTEMPTS", "DURATION", "WHY"]
         rows = [_scenario(row) for row in outcome.scenario_outcomes]
         rounds = [_rounds(row) for row in outcome.scenario_outcomes]
         if any(rounds):
             titles.insert(3, "ROUNDS")
             for row, told in zip(rows, rounds, strict=True):
                 row.insert(3, clean(told))
-        print_table(titles, rows)
+        print_table(titles, rows, _NARROW_SCENARIOS)
 
 
 def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -206,6 +218,13 @@ def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
         click.echo(f"... and {len(found) - _MOST_REASONS} more that are suspect; -e shows all")
 
 
+def _print_next(view: BenchmarkJobView) -> None:
+    """The commands that say more of what did not pass."""
+    counts = [each.attempts for each in view.benchmark_outcomes]
+    if any(each.not_passed or each.crashed or each.unscored for each in counts):
+        click.echo(f"\nwhy:  benchyard job summary {view.id} -e\nlogs: benchyard job logs {view.id}")
+
+
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
     rows = compared(outcomes)
     differing = [row for row in rows if row.differs]
@@ -224,7 +243,7 @@ def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
             for score, state, is_suspect in zip(row.scores, row.states, row.suspect, strict=True)
         ]
         table.append([clean(row.scenario_name), *cells])
-    print_table(["SCENARIO", *names], table)
+    print_table(["SCENARIO", *names], table, Narrow(["SCENARIO", *names]))
 
 
 def _scenario(row: ScenarioOutcome) -> list[str]:
@@ -232,22 +251,44 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
     ends = sorted({each.ended_by for each in row.attempts if each.ended_by and not each.is_superseded})
     why = [_told_suspect(row, told)] if (told := why_suspect(row)) else []
     why += [f"ended by {', '.join(ends)}"] if ends else []
-    if reason is not None:
-        why.append(f"{reason.kind}: {reason.exception_message[:200]}")
     counting = [each for each in row.attempts if not each.is_superseded]
+    why += _failures(counting)
+    if reason is not None and not any(each.failure_reason for each in counting):
+        why.append(f"{reason.kind}: {reason.exception_message[:200]}")
     failures = [each.answer_failure for each in counting if each.answer_failure]
     why += [f"answer: {failure[:200]}" for failure in failures[:1]]
     if (counted_score(row) or 0.0) < 1.0:
+        notes = [each.scorer_note for each in counting if each.scorer_note and not each.answer_failure]
+        why += notes[:1]
         lines = [line for each in counting for line in each.conditions]
         why += list(dict.fromkeys(lines))[:_MOST_CONDITIONS]
     return [
         clean(row.scenario_name),
-        row.state.lower(),
+        _kinds(row, counting),
         _marked(counted_score(row), is_suspect=row.n_suspect > 0),
         str(sum(not each.is_superseded for each in row.attempts)),
         duration(row.duration_ms),
         clean("; ".join(why)),
     ]
+
+
+def _kinds(row: ScenarioOutcome, counting: Sequence[AttemptOutcome]) -> str:
+    """What became of the attempts, in a word, or counted where it differs."""
+    counts = Counter(each.outcome.replace("_", " ") for each in counting if each.outcome)
+    if not counts:
+        # A server of another make tells no more than this.
+        return row.state.lower()
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+def _failures(counting: Sequence[AttemptOutcome]) -> list[str]:
+    """Why attempts ended without a result: each reason once, with how many attempts it cost."""
+    reasons = [each.failure_reason for each in counting if each.failure_reason]
+    counts = Counter(f"{each.kind}: {each.exception_message[:200]}" for each in reasons)
+    of = f" of {len(counting)} attempts: " if len(counting) > 1 else ""
+    return [f"{count if of else ''}{of}{reason}" for reason, count in counts.most_common(_MOST_REASONS)]
 
 
 def _told_suspect(row: ScenarioOutcome, why: str) -> str:
@@ -286,8 +327,13 @@ def _rewards(rewards: Mapping[str, float]) -> str:
 
 
 def _share(count: int, outcome: BenchmarkOutcome) -> str:
-    rows = outcome.n_completed + outcome.n_errors
-    return f"{count} ({count / rows:.0%})" if rows else str(count)
+    return f"{count} ({count / outcome.n_trials:.0%})" if outcome.n_trials else str(count)
+
+
+def _of_completed(outcome: BenchmarkOutcome) -> str:
+    """The mean of what was completed, where it is another than the mean."""
+    told = _score(outcome.average_score)
+    return "" if told == _score(outcome.mean_score) else told
 
 
 def _interval(outcome: BenchmarkOutcome) -> str:

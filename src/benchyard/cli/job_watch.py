@@ -11,7 +11,13 @@ from rich.live import Live
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_board import Board
-from benchyard.cli.job_gate import fail_under_option, require_good, suspect_option
+from benchyard.cli.job_gate import (
+    fail_under_option,
+    max_unscored_option,
+    require_good,
+    suspect_option,
+    without_score,
+)
 from benchyard.cli.job_summary import summarize
 from benchyard.cli.names import job_named
 from benchyard.cli.render import output_option, show
@@ -21,19 +27,27 @@ from benchyard.models.trials import SuspectRule
 
 REFRESH_PER_SECOND = 4
 UNFINISHED = 1
-"""The exit status of a job that ended, but was not completed."""
+"""The exit status of a job that ended, but was not completed, or has an agent without any score."""
 
 
 @click.command()
 @click.argument("given", metavar="ID|NAME")
 @fail_under_option("End")
+@max_unscored_option()
 @suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option
-def watch(given: str, fail_under: float | None, suspect: SuspectRule | None, output: str) -> None:
+def watch(
+    given: str,
+    fail_under: float | None,
+    max_unscored: tuple[float, bool],
+    suspect: SuspectRule | None,
+    output: str,
+) -> None:
     """Watch a job until it has ended, then show its summary; Ctrl-C leaves it running.
 
     On a terminal it fills the screen. Elsewhere, and where TERM is `dumb`, there is one line for each change.
-    With -o json or yaml the progress goes to standard error. Ends with 1 if the job was not completed.
+    With -o json or yaml the progress goes to standard error. Ends with 1 if the job was
+    not completed, or an agent has no score at all.
 
     \b
       benchyard job watch my-job
@@ -45,8 +59,16 @@ def watch(given: str, fail_under: float | None, suspect: SuspectRule | None, out
         if suspect is not None:
             view = client.jobs.get(view.id, suspect=suspect)
     show_end(view, output)
-    require_good(view, fail_under, suspect)
-    if view.state is not JobState.COMPLETED:
+    require_good(view, fail_under, suspect, max_unscored)
+    require_scores(view)
+
+
+def require_scores(view: BenchmarkJobView) -> None:
+    """End with a status of its own where a job was not completed, or an agent has no score at all."""
+    problems = without_score(view)
+    for problem in problems:
+        click.echo(f"benchyard: {problem}", err=True)
+    if problems or view.state is not JobState.COMPLETED:
         raise click.exceptions.Exit(UNFINISHED)
 
 

@@ -10,6 +10,7 @@ from benchyard.cli.connect import connect
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.progress import Meter
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.table import Narrow
 from benchyard.client.bodies import Source, size_of
 from benchyard.errors import UsageError
 from benchyard.models.objects import ContentType, ObjectRequest, ObjectView
@@ -23,6 +24,7 @@ COLUMNS: Mapping[str, Callable[[ObjectView], object]] = {
     "SIZE": lambda view: size(view.size_bytes),
     "AGE": lambda view: age(view.create_time_ms),
 }
+NARROW = Narrow(shorten=["NAME"], drop=["AGE", "STATE"])
 TYPES: Mapping[str, ContentType] = {
     ".tar.gz": "tgz",
     ".tgz": "tgz",
@@ -109,7 +111,7 @@ def list_(name: str | None, limit: int, output: str) -> None:
       benchyard object list
     """
     with connect() as client:
-        show_many(client.objects.list(name, limit), output, COLUMNS, none="no objects")
+        show_many(client.objects.list(name, limit), output, COLUMNS, none="no objects", narrow=NARROW)
 
 
 @object_.command("show")

@@ -4,23 +4,18 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 
 import click
 import yaml
 from pydantic import BaseModel
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+from benchyard.cli.table import Narrow, Table, terminal_width
 
 M = TypeVar("M", bound=BaseModel)
 
-UNLIMITED = 10_000
-MANY_ROWS = 500
-"""More than that are not folded to the width of a terminal, which takes a millisecond for each."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 output_option = click.option(
@@ -42,7 +37,12 @@ def show(view: BaseModel | Mapping[str, Any], output: str, text: str) -> None:
 
 
 def show_many(
-    views: Iterable[M], output: str, columns: Mapping[str, Callable[[M], object]], *, none: str = "none"
+    views: Iterable[M],
+    output: str,
+    columns: Mapping[str, Callable[[M], object]],
+    *,
+    none: str = "none",
+    narrow: Narrow | None = None,
 ) -> None:
     """Print several things: a table with these columns, or a list of the things themselves."""
     found = list(views)
@@ -51,24 +51,17 @@ def show_many(
     elif not found:
         click.echo(none, err=True)
     else:
-        print_table(list(columns), [[clean(cell(view)) for cell in columns.values()] for view in found])
+        rows = [[clean(cell(view)) for cell in columns.values()] for view in found]
+        print_table(list(columns), rows, narrow)
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print aligned columns; nothing is cut when the output is not a terminal, or there are very many."""
-    rows = list(rows)
-    if len(rows) > MANY_ROWS:
-        click.echo("\n".join(_aligned([titles, *rows])))
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else UNLIMITED, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Narrow | None = None) -> None:
+    """Print aligned columns; only a terminal has a width that they are fitted to."""
+    table = Table(titles, list(rows), narrow or Narrow())
+    head, *body = table.lines(terminal_width() if sys.stdout.isatty() else None)
+    click.echo("\n".join([head if table.is_blocks else click.style(head, bold=True), *body]))
+    if table.dropped:
+        click.echo(f"left out, the terminal is too narrow: {', '.join(table.dropped)}", err=True)
 
 
 def facts(pairs: Mapping[str, object]) -> str:
@@ -131,13 +124,6 @@ def age(time_ms: int | None) -> str:
 def pairs(values: Mapping[str, str]) -> str:
     """`a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
 
 
 def _dump(value: Any, output: str) -> str:

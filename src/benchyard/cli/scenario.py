@@ -17,6 +17,7 @@ from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
 from benchyard.cli.pushing import push_scenario
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
 from benchyard.cli.surroundings import surroundings
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.pages import PAGE_SIZE
 from benchyard.errors import UsageError
@@ -30,6 +31,7 @@ COLUMNS: Mapping[str, Callable[[ScenarioView], object]] = {
     "SCORERS": lambda view: ", ".join(_types(view)),
     "AGE": lambda view: age(view.create_time_ms),
 }
+NARROW = Narrow(shorten=["NAME"], drop=["AGE", "REVISION", "SCORERS", "ISOLATION"])
 
 folder_argument = click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
@@ -135,7 +137,11 @@ def list_(public: bool, search: str | None, limit: int, output: str) -> None:
         size = min(limit, PAGE_SIZE)
         every = found(search=search, limit=size) if search else found(limit=size)
         show_many(
-            islice(every, limit), output, COLUMNS, none="no scenarios; make one with `benchyard scenario new`"
+            islice(every, limit),
+            output,
+            COLUMNS,
+            none="no scenarios; make one with `benchyard scenario new`",
+            narrow=NARROW,
         )
 
 

@@ -10,6 +10,7 @@ from benchyard.cli.names import devbox_named, snapshot_named
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.progress import Meter
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.table import Narrow
 from benchyard.cli.transfer import exported, imported_in_place
 from benchyard.client.bodies import size_of
 from benchyard.models.snapshots import (
@@ -26,6 +27,7 @@ COLUMNS: Mapping[str, Callable[[SnapshotView], object]] = {
     "SIZE": lambda view: size(view.size_bytes),
     "AGE": lambda view: age(view.create_time_ms),
 }
+NARROW = Narrow(shorten=["NAME"], drop=["DEVBOX", "AGE"])
 
 
 @click.group()
@@ -78,7 +80,8 @@ def list_(devbox: str | None, limit: int, tree: bool, output: str) -> None:
         depths = {view.id: depth for depth, view in shown}
         indented = {**COLUMNS, "ID": lambda view: "  " * depths[view.id] + view.id}
         views = [view for _, view in shown]
-        show_many(views, output, indented, none="no snapshots; make one with `benchyard devbox snapshot ID`")
+        none = "no snapshots; make one with `benchyard devbox snapshot ID`"
+        show_many(views, output, indented, none=none, narrow=NARROW)
 
 
 def branches(found: Iterable[SnapshotView]) -> list[tuple[int, SnapshotView]]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from benchyard.client.core import Flow, Request, Steps, at, fetch, pause
 from benchyard.client.job_events import PATIENCE_SECONDS, Told, follow
@@ -18,6 +18,7 @@ from benchyard.models.jobs import (
     JobEvent,
     JobRequest,
     RescoreRequest,
+    RetryKind,
     RetryRequest,
 )
 from benchyard.models.trials import SuspectRule, TrialView
@@ -67,9 +68,11 @@ class Jobs(Group[S]):
         return (yield from _post(id, "resume"))
 
     @call
-    def retry(self, id: str, only: Literal["failed", "unscored"] = "unscored") -> Steps[BenchmarkJobView]:
-        """Try again what failed, or what has no score through no fault of the agent."""
-        return (yield from retry(id, only))
+    def retry(
+        self, id: str, only: RetryKind = "unscored", scenarios: Sequence[str] | None = None
+    ) -> Steps[BenchmarkJobView]:
+        """Try again what did not pass, crashed, or has no score; of these scenarios, if any are named."""
+        return (yield from retry(id, only, scenarios))
 
     @call
     def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
@@ -136,9 +139,10 @@ def resume(id: str) -> Steps[BenchmarkJobView]:
     return (yield from _post(id, "resume"))
 
 
-def retry(id: str, only: Literal["failed", "unscored"]) -> Steps[BenchmarkJobView]:
-    """Try again what has no score, or failed."""
-    return (yield from _post(id, "retry", RetryRequest(only=only)))
+def retry(id: str, only: RetryKind, scenarios: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
+    """Try again what did not pass, crashed, or has no score."""
+    named = None if scenarios is None else list(scenarios)
+    return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
 
 
 def rescore(id: str, trial_ids: Sequence[str] | None) -> Steps[BenchmarkJobView]:

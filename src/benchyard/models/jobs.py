@@ -11,6 +11,7 @@ from benchyard.models.budgets import Budget
 from benchyard.models.orchestration import OrchestratorConfig, Seconds
 from benchyard.models.runs import BenchmarkRunState
 from benchyard.models.trials import (
+    AttemptKind,
     EndedBy,
     FailureReason,
     OutcomeState,
@@ -139,10 +140,16 @@ class JobRequest(Model):
     """The original's command line sends it, with values of any type."""
 
 
-class RetryRequest(Model):
-    """Which trials to try again: what failed, or what has no score through no fault of the agent."""
+RetryKind = Literal["not-passed", "crashed", "unscored", "failed"]
+"""What can be tried again; `failed` is an older word for `crashed`."""
 
-    only: Literal["failed", "unscored"] = "unscored"
+
+class RetryRequest(Model):
+    """Which trials to try again: those that did not pass, that crashed, or that have no score."""
+
+    only: RetryKind = "unscored"
+    scenarios: list[str] | None = Field(default=None, max_length=10_000)
+    """Only of these scenarios, by id or name."""
 
 
 class RescoreRequest(Model):
@@ -248,6 +255,10 @@ class AttemptOutcome(Model):
     duration_ms: int | None = None
     failure_reason: FailureReason | None = None
     answer_failure: str | None = None
+    outcome: AttemptKind | None = None
+    """In one word: passed, not passed, crashed or unscored."""
+    scorer_note: str | None = None
+    """What the first scorer said that did not give 1; None where all did."""
     """How its answer made a scorer fail, which counts 0 for that scorer."""
     usage: dict[str, float] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
@@ -277,6 +288,19 @@ class ScenarioOutcome(Model):
     """Why, each line once."""
 
 
+class AttemptCounts(Model):
+    """What became of the attempts that count; each is one of these."""
+
+    passed: int = 0
+    """With a score of 1."""
+    not_passed: int = 0
+    """Scored, with less than 1."""
+    crashed: int = 0
+    """The agent failed or ran out of time, which counts 0."""
+    unscored: int = 0
+    """Without a score, through no fault of the agent: left out of the mean."""
+
+
 class BenchmarkOutcome(Model):
     """What became of one agent; from `mean_score` on extensions."""
 
@@ -303,6 +327,8 @@ class BenchmarkOutcome(Model):
     """Scenarios without any completed attempt."""
     unscored: int = 0
     """Trials left out of the mean: the infrastructure, a scorer or a cancel is why."""
+    attempts: AttemptCounts = Field(default_factory=AttemptCounts)
+    """All attempts that count, by what became of them."""
     n_suspect: int = 0
     """Trials whose score may not be earned; `suspicions` of the scenarios say why."""
     suspect: SuspectRule = "keep"

@@ -144,7 +144,31 @@ class ContractResult(Model):
         wrong = (each for each in self.scoring_function_results if each.cause == "answer")
         return next((f"scorer {each.scoring_function_name!r}: {each.reason}" for each in wrong), None)
 
+    @property
+    def scorer_note(self) -> str | None:
+        """What the first scorer said that did not give 1: the last line of its output; None where all did."""
+        for each in self.scoring_function_results:
+            if each.state == "complete" and each.score < _FULL:
+                lines = [line.strip() for line in each.output.splitlines() if line.strip()]
+                # A script's last line may be nothing but its score.
+                said = [line for line in lines if not _is_number(line)][-1:] or lines[-1:]
+                told = "".join(said)[:_LONGEST_NOTE]
+                return (
+                    f"scorer {each.scoring_function_name!r} gave {each.score:.3g}{': ' if told else ''}{told}"
+                )
+        return None
 
+
+def _is_number(line: str) -> bool:
+    try:
+        float(line)
+    except ValueError:
+        return False
+    return True
+
+
+_FULL = 1.0 - 1e-9
+_LONGEST_NOTE = 300
 TraceKind = Literal["file", "atif"]
 
 

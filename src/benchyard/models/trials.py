@@ -39,7 +39,11 @@ TrialNetwork = Literal["none", "gateway", "allow-list", "open"]
 SuspectRule = Literal["keep", "zero", "fail"]
 """What becomes of suspect scores: they count and are marked, they count 0, or they fail the job's gate."""
 
+AttemptKind = Literal["passed", "not_passed", "crashed", "unscored"]
+"""What became of a trial, in the words that everything for people uses."""
 PASSED = 1.0
+NEARLY_PASSED = PASSED - 1e-9
+"""A weighted sum of full marks may miss 1 by what floats leave out."""
 
 
 class FailureReason(Model):
@@ -132,6 +136,8 @@ class Trial(Record):
     """Of the scenario, whose scorers gave the score."""
     answer_failure: str | None = None
     """How its answer made a scorer fail, which counts 0 for that scorer."""
+    scorer_note: str | None = None
+    """What the first scorer said that did not give 1; None where all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescorings: int = 0
     """The number of the job's last rescoring that it was a part of."""
@@ -168,6 +174,15 @@ class Trial(Record):
     def counts(self, rule: "SuspectRule") -> float | None:
         """What it counts in a mean where suspect scores are treated by a rule."""
         return 0.0 if rule == "zero" and self.is_suspect else self.counted_score
+
+    def outcome(self, rule: "SuspectRule" = "keep") -> "AttemptKind":
+        """What became of it once it has ended, in the words that everything for people uses."""
+        score = self.counts(rule)
+        if score is None:
+            return "unscored"
+        if self.state is not TrialState.COMPLETED:
+            return "crashed"
+        return "passed" if score >= NEARLY_PASSED else "not_passed"
 
     @property
     def is_unscored(self) -> bool:
@@ -226,6 +241,8 @@ class TrialView(Model):
     scored_revision: int | None = None
     answer_failure: str | None = None
     """How its answer made a scorer fail, which counts 0 for that scorer."""
+    scorer_note: str | None = None
+    """What the first scorer said that did not give 1; None where all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescore_note: str | None = None
 

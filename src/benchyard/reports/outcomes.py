@@ -7,16 +7,14 @@ from statistics import fmean
 from benchyard.models.jobs import (
     ENDED_JOBS,
     AgentProgress,
+    AttemptCounts,
     AttemptOutcome,
     BenchmarkOutcome,
     Job,
     ScenarioOutcome,
 )
-from benchyard.models.trials import PASSED, OutcomeState, SuspectRule, Trial, TrialState
+from benchyard.models.trials import NEARLY_PASSED, OutcomeState, SuspectRule, Trial, TrialState
 from benchyard.reports.statistics import estimate, pass_at_k
-
-_NEARLY = PASSED - 1e-9
-"""A weighted sum of full marks may miss 1 by what floats leave out."""
 
 _WORDS: dict[TrialState, OutcomeState] = {
     TrialState.COMPLETED: "COMPLETED",
@@ -49,6 +47,7 @@ class _Row:
     """One scenario: the trials that count, and those whose place they took."""
 
     def __init__(self, trials: list[Trial], rule: SuspectRule) -> None:
+        self.rule = rule
         self.trials = trials if len(trials) == 1 else sorted(trials, key=_place)
         self.counting = [each for each in self.trials if not each.is_superseded]
         done = [each for each in self.counting if each.state is TrialState.COMPLETED]
@@ -67,7 +66,7 @@ class _Row:
     @property
     def n_passed(self) -> int:
         """How many of its attempts passed."""
-        return sum(score >= _NEARLY for score in self.scores)
+        return sum(score >= NEARLY_PASSED for score in self.scores)
 
 
 def _outcome(
@@ -88,7 +87,7 @@ def _outcome(
         n_timeout=states[TrialState.TIMEOUT],
         n_canceled=states[TrialState.CANCELED],
         n_trials=sum(len(row.counting) for row in rows),
-        n_passed=sum(score >= _NEARLY for score in scores),
+        n_passed=sum(score >= NEARLY_PASSED for score in scores),
         n_errors=len(rows) - states[TrialState.COMPLETED],
         average_score=_mean(fmean(row.completed) for row in rows if row.completed),
         mean_score=mean.mean if mean else None,
@@ -96,6 +95,7 @@ def _outcome(
         mean_high=mean.high if mean else None,
         pass_at_k=pass_at_k(((len(row.scores), row.n_passed) for row in rows), job.orchestrator.attempts),
         unscored=sum(row.unscored for row in rows),
+        attempts=_attempts([each for row in rows for each in row.counting], rule),
         n_suspect=sum(len(row.suspect) for row in rows),
         suspect=rule,
         usage=_usage(trials),
@@ -118,14 +118,19 @@ def _scenario(row: _Row) -> ScenarioOutcome:
         score=None if score is None else round(score, 9),
         duration_ms=sum(durations) if durations else None,
         failure_reason=speaker.failure,
-        attempts=[_attempt(each) for each in row.trials if each.has_ended],
+        attempts=[_attempt(each, row.rule) for each in row.trials if each.has_ended],
         unscored=row.unscored,
         n_suspect=len(row.suspect),
         suspicions=list(dict.fromkeys(line for each in row.suspect for line in each.suspicions)),
     )
 
 
-def _attempt(trial: Trial) -> AttemptOutcome:
+def _attempts(counting: Iterable[Trial], rule: SuspectRule) -> AttemptCounts:
+    counts = Counter(each.outcome(rule) for each in counting)
+    return AttemptCounts.model_validate(counts)
+
+
+def _attempt(trial: Trial, rule: SuspectRule) -> AttemptOutcome:
     return AttemptOutcome(
         trial_id=trial.id,
         attempt=trial.attempt,
@@ -138,6 +143,8 @@ def _attempt(trial: Trial) -> AttemptOutcome:
         duration_ms=trial.duration_ms,
         failure_reason=trial.failure,
         answer_failure=trial.answer_failure,
+        scorer_note=trial.scorer_note,
+        outcome=trial.outcome(rule),
         usage=trial.usage,
         rewards=trial.rewards,
         conditions=trial.conditions,

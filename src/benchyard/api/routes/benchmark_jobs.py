@@ -77,9 +77,9 @@ async def resume(id: str, services: ServicesDep, identity: RequestIdentity) -> B
 async def retry(
     id: str, services: ServicesDep, identity: RequestIdentity, body: RetryRequest | None = None
 ) -> BenchmarkJobView:
-    """Try again what failed, or what has no score (an extension); the old trials are kept."""
-    only = (body or RetryRequest()).only
-    return await _view(services, await services.engine.jobs.retry(id, only, _once(identity)))
+    """Try again what did not pass, crashed or has no score (an extension); the old trials are kept."""
+    request = body or RetryRequest()
+    return await _view(services, await services.engine.jobs.retry(id, request, _once(identity)))
 
 
 @router.post("/{id}/rescore", response_model_exclude_none=True)

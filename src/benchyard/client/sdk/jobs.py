@@ -1,7 +1,7 @@
 """Jobs as objects: asked for once, followed or waited for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from benchyard.client import jobs
 from benchyard.client.core import Flow, Steps
@@ -9,7 +9,7 @@ from benchyard.client.job_events import PATIENCE_SECONDS, follow
 from benchyard.client.sdk.walking import everything
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.client.wanted import JobFields, JobPageFields, TrialFields
-from benchyard.models.jobs import BenchmarkJobView, BenchmarkOutcome, JobEvent
+from benchyard.models.jobs import BenchmarkJobView, BenchmarkOutcome, JobEvent, RetryKind
 from benchyard.models.trials import TrialView
 
 
@@ -59,9 +59,11 @@ class Job(Group[S]):
         return (yield from jobs.resume(self.id))
 
     @call
-    def retry(self, only: Literal["failed", "unscored"] = "unscored") -> Steps[BenchmarkJobView]:
-        """Try again what failed, or what has no score through no fault of the agent."""
-        return (yield from jobs.retry(self.id, only))
+    def retry(
+        self, only: RetryKind = "unscored", scenarios: Sequence[str] | None = None
+    ) -> Steps[BenchmarkJobView]:
+        """Try again what did not pass, crashed, or has no score; of these scenarios, if any are named."""
+        return (yield from jobs.retry(self.id, only, scenarios))
 
     @call
     def rescore(self, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:

@@ -27,7 +27,16 @@ from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
 from benchyard.hosts.uninterrupted import uninterrupted
-from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, Job, JobEvent, JobRequest, JobState, RescoreRequest
+from benchyard.models.jobs import (
+    ENDED_JOBS,
+    JOB_KEY,
+    Job,
+    JobEvent,
+    JobRequest,
+    JobState,
+    RescoreRequest,
+    RetryRequest,
+)
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import Trial, TrialState
@@ -161,14 +170,22 @@ class Jobs:
         wanted = _Again(is_unfinished, "was not cancelled; nothing to resume")
         return await self._reopen(id, wanted, request_id)
 
-    async def retry(self, id: str, only: str, request_id: str | None = None) -> Job:
-        """Try again what failed, or what has no score; the old trials are kept beside the new ones."""
+    async def retry(self, id: str, request: RetryRequest, request_id: str | None = None) -> Job:
+        """Try again what did not pass, crashed or has no score; the old trials are kept beside them."""
+        kinds = {"not-passed": {"not_passed", "crashed"}, "unscored": {"unscored"}}
+        chosen = kinds.get(request.only, {"crashed"})
+        names = None if request.scenarios is None else set(request.scenarios)
 
         def is_chosen(trial: Trial) -> bool:
-            is_own = trial.state is not TrialState.COMPLETED and trial.counted_score is not None
-            return trial.is_unscored if only == "unscored" else trial.has_ended and is_own
+            is_named = names is None or not names.isdisjoint({trial.scenario_id, trial.scenario_name})
+            return is_named and trial.has_ended and trial.outcome() in chosen
 
-        wanted = _Again(is_chosen, f"has no {only} trials; nothing to retry", waiting=only == "unscored")
+        of = "" if names is None else " of these scenarios"
+        word = {"not-passed": "trials that did not pass", "unscored": "unscored trials"}.get(
+            request.only, "crashed trials"
+        )
+        is_whole = request.only == "unscored" and names is None
+        wanted = _Again(is_chosen, f"has no {word}{of}; nothing to retry", waiting=is_whole)
         return await self._reopen(id, wanted, request_id)
 
     async def rescore(self, id: str, request: RescoreRequest, request_id: str | None = None) -> Job:

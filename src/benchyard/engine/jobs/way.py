@@ -121,6 +121,7 @@ class Way(Turn):
             "conditions": result.conditions,
             "scored_revision": result.scenario_revision,
             "answer_failure": result.answer_failure,
+            "scorer_note": result.scorer_note,
             "scoring_network": result.network,
             "isolation": result.isolation,
             "isolation_reason": result.isolation_reason,
