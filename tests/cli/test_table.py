@@ -96,6 +96,11 @@ def test_empty_columns_are_left_out_where_the_terminal_is_too_narrow() -> None:
     assert made.lines(None)[0].split() == ["NAME", "FROM", "NEEDS"]
 
 
+def test_sentences_share_what_is_left() -> None:
+    head = Table(["A", "B"], [["some words " * 20, "other words " * 20]]).lines(100)[0]
+    assert 40 <= head.index("B") <= 60
+
+
 def test_numbers_that_belong_together_are_not_wrapped() -> None:
     shares = "@1 1.000  @2 1.000  @3 1.000"
     made = Table(["AGENT", "PASS@K"], [["x" * 30, shares]], Narrow(shorten=["AGENT"]))

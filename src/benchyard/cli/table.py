@@ -85,10 +85,16 @@ class Table:
         """The widths of the columns that are kept: what is left over goes to names, then to sentences."""
         widths = {column: least[column] for column in kept}
         left = width - _total(list(widths.values()))
-        for column in sorted(kept, key=self._is_sentence):
-            more = min(left, natural[column] - widths[column])
-            widths[column] += more
-            left -= more
+        sentences = [column for column in kept if self._is_sentence(column)]
+        for column in kept:
+            if column not in sentences:
+                more = min(left, natural[column] - widths[column])
+                widths[column] += more
+                left -= more
+        while left and (wanting := [column for column in sentences if widths[column] < natural[column]]):
+            # Who has the most lines at its width gets more of it.
+            widths[max(wanting, key=lambda column: natural[column] / widths[column])] += 1
+            left -= 1
         return [widths[column] for column in kept]
 
     def _wrapped(self, row: Sequence[str], kept: list[int], widths: list[int]) -> list[list[str]]:
