@@ -63,6 +63,7 @@ ATTACKS = (
     Attack(4, "reward-file", (COMMAND, BASH, PYTEST), reward="file"),
     Attack(5, "reward-daemon", (COMMAND, BASH, PYTEST), reward="file"),
     Attack(5, "late-line", (BASH,), _WAITER, pause=True),
+    Attack(5, "leftover-descriptor", (BASH,), _WAITER, pause=True),
     Attack(5, "late-child", (BASH,)),
     Attack(6, "late-work", (COMMAND, BASH, PYTEST), _WAITER, pause=True),
     Attack(8, "internet", (COMMAND, BASH, PYTEST), online=True),
@@ -78,6 +79,8 @@ ATTACKS = (
     Attack(11, "traces", (COMMAND, PYTEST), within=True, above=True, machine="x86_64"),
     Attack(11, "memory", (COMMAND, PYTEST), within=True, above=True, machine="x86_64"),
     Attack(11, "leftover-traces", (COMMAND, PYTEST), _WAITER, pause=True, machine="x86_64"),
+    Attack(11, "zombie-traces", (COMMAND, PYTEST), _WAITER, pause=True, machine="x86_64"),
+    Attack(11, "leftover-memory", (COMMAND, PYTEST), _WAITER, pause=True, machine="x86_64"),
     Attack(12, "link", (PYTEST,), ("task/solution.py",)),
     Attack(15, "feedback", (COMMAND, BASH, PYTEST), shipped=True),
 )

@@ -3,12 +3,13 @@
 import pytest
 
 from tests.integrity import page
-from tests.integrity.attacks import ATTACKS, HONEST, NOTHING
+from tests.integrity.attacks import ATTACKS, HONEST, NOTHING, Attack
 from tests.integrity.graders import BASH, COMMAND, PYTEST, Grader, apart
 from tests.integrity.matrix import MODES, Row, cases, named, rows
 from tests.integrity.yard import Yard
 
 ALONE = [(PYTEST, "clean"), (BASH, "answer"), (COMMAND, "live"), *((apart(), mode) for mode in MODES)]
+_TRIES = 12
 WITHIN = [(attack, apart()) for attack in ATTACKS if attack.within]
 
 
@@ -57,14 +58,34 @@ def test_what_the_page_says_is_what_is_promised() -> None:
         if title in within:
             assert (clean, system, answer, live) == ("open",) * len(MODES)
         elif title in above:
-            # The room's filter refuses to trace; memory is open to the same user, and so is all in `live`.
-            assert clean == system == answer
-            assert live == "open"
+            # Tracing is refused while anything is scored; memory is open to who has the same user and rights.
+            assert clean == system == answer == live
         else:
             assert system in ("prevented", "reported"), line
             assert answer == "prevented", line
             assert clean in ("prevented", "reported"), line
             assert live in ("prevented", "reported"), line
+
+
+LEFT = [
+    attack for attack in ATTACKS if attack.name in ("zombie-traces", "leftover-descriptor", "leftover-memory")
+]
+
+
+@pytest.mark.parametrize("attack", LEFT, ids=lambda attack: attack.name)
+def test_what_was_left_behind_in_a_live_devbox_reaches_no_scorer(yard: Yard, attack: Attack) -> None:
+    """In scenarios that need tracing it does: then the score is forged, and who did it is told."""
+    # The last word is a race between two writers, of which the attack wins more than half.
+    assert any(_left(yard, attack, tracing=True) == 1.0 for _ in range(_TRIES))
+    assert _left(yard, attack, tracing=False) == 0.0
+
+
+def _left(yard: Yard, attack: Attack, *, tracing: bool) -> float:
+    view = yard.scored(attack, attack.graders[0], "live", tracing=tracing)
+    report = view["tamper_report"]
+    assert any("waiter.py" in each["command"] for each in report["processes"]), report
+    assert report["notes"] == []
+    return float(view["scoring_contract_result"]["score"])
 
 
 def test_what_stays_open_is_closed_by_grading_from_a_distance(yard: Yard) -> None:

@@ -11,6 +11,7 @@ from tests.api.devbox import good
 from tests.api.scenarios import Run, bash, command, function, results, scenario, start
 
 AS_NOBODY = "sudo -n -u nobody"
+TRACE = "import ctypes; print(float(ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0))"
 TRACES = {"benchyard.scoring_tracing": "true"}
 
 
@@ -37,13 +38,24 @@ def test_another_user_cannot_read_what_the_scorer_expects(http: httpx.Client, mo
     run.end()
 
 
+@pytest.mark.parametrize("mode", ["clean", "live"])
 @pytest.mark.parametrize("said", [{}, {"scoring_tracing": True}, {"metadata": TRACES}], ids=str)
 def test_processes_of_a_room_trace_each_other_only_where_the_scenario_says_so(
-    http: httpx.Client, said: dict[str, Any]
+    http: httpx.Client, said: dict[str, Any], mode: str
 ) -> None:
-    trace = "import ctypes; print(float(ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0))"
-    run = run_of(http, bash(f"python3 -c '{trace}'"), **said)
-    assert run.scored()["scoring_contract_result"]["score"] == (1.0 if said else 0.0)
+    run = run_of(http, bash(f"python3 -c '{TRACE}'"), scoring_isolation=mode, **said)
+    view = run.scored()
+    assert view["scoring_contract_result"]["score"] == (1.0 if said else 0.0)
+    assert view["tamper_report"]["notes"] == []
+    run.end()
+
+
+def test_whoever_works_in_a_live_devbox_may_debug_before_and_after_its_scoring(http: httpx.Client) -> None:
+    run = run_of(http, bash(f"python3 -c '{TRACE}'"), scoring_isolation="live")
+    for _ in range(2):
+        assert run.devbox.run(f"python3 -c '{TRACE}'")["stdout"] == "1.0\n"
+        assert run.scored()["scoring_contract_result"]["score"] == 0.0
+    assert run.devbox.run(f"python3 -c '{TRACE}'")["stdout"] == "1.0\n"
     run.end()
 
 

@@ -54,8 +54,9 @@ class Yard:
         return id
 
     @functools.cache  # noqa: B019  it lives as long as the tests
-    def _scenario(self, grader: Grader, mode: str, *, pause: bool, online: bool) -> str:
+    def _scenario(self, grader: Grader, mode: str, *, pause: bool, online: bool, tracing: bool) -> str:
         fields: dict[str, Any] = {"answer_paths": ["solution.py"]} if mode == "answer" else {}
+        fields["scoring_tracing"] = tracing
         if online:
             fields["metadata"] = {"benchyard.network": "host"}
         made: str = scenario(
@@ -69,9 +70,11 @@ class Yard:
         return made
 
     @contextlib.contextmanager
-    def _run(self, grader: Grader, mode: str, *, pause: bool = False, online: bool = False) -> Iterator[Run]:
+    def _run(
+        self, grader: Grader, mode: str, *, pause: bool = False, online: bool = False, tracing: bool = False
+    ) -> Iterator[Run]:
         with self._lock:
-            id = self._scenario(grader, mode, pause=pause, online=online)
+            id = self._scenario(grader, mode, pause=pause, online=online, tracing=tracing)
         run = Run(self._api, good(self._api.post("/v1/scenarios/start_run", json={"scenario_id": id})))
         try:
             devbox = run.devbox.reaches("running", "failure")
@@ -106,9 +109,9 @@ class Yard:
         for path, text in {**files, _GRADE: grader.text(pause=attack.pause)}.items():
             good(run.devbox.post("write_file_contents", {"file_path": path, "contents": text}))
 
-    def scored(self, attack: Attack, grader: Grader, mode: str) -> dict[str, Any]:
-        """The run as our own scoring leaves it."""
-        with self._run(grader, mode, pause=attack.pause) as run:
+    def scored(self, attack: Attack, grader: Grader, mode: str, *, tracing: bool = False) -> dict[str, Any]:
+        """The run as our own scoring leaves it; with `tracing`, of a scenario whose scorers need that."""
+        with self._run(grader, mode, pause=attack.pause, tracing=tracing) as run:
             self._let_loose(run, attack)
             assert good(run.post("score"))["state"] == "scoring"
             if attack.name == "late-work" and mode != "live":

@@ -95,6 +95,10 @@ class Capability(StrEnum):
     """Folders of the host can be shown in a devbox, to be read only."""
     NO_TRACING = "no_tracing"
     """A devbox can be started in which no process may trace or look into another one."""
+    REFUSE_TRACING = "refuse_tracing"
+    """The same can be had of a devbox that runs, and be undone: `Inside.set_tracing`."""
+    OUT_OF_REACH = "out_of_reach"
+    """What is started while that holds cannot be traced or looked into by what ran before, by any means."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,8 @@ class DevboxSpec:
     """Folders of the host to read; without the capability `MOUNTS` a start with any raises NotSupported."""
     tracing: bool = True
     """Whether a process may trace another; refused by drivers with the capability `NO_TRACING` only."""
+    tracing_switch: bool = False
+    """Whether `Inside.set_tracing` will be asked for; without it, calls for tracing cost nothing more."""
 
     @property
     def changes(self) -> Path:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from benchyard.devboxes.base import (
     Capability,
@@ -28,7 +28,7 @@ from benchyard.devboxes.base import (
     Trees,
     Usage,
 )
-from benchyard.devboxes.box import processes
+from benchyard.devboxes.box import processes, tracing
 from benchyard.devboxes.parts import cgroups, interpreter, roll, running, shown
 from benchyard.devboxes.parts.container_engine import About, ContainerEngine, find_socket
 from benchyard.devboxes.parts.container_images import ContainerImages
@@ -62,6 +62,11 @@ _REMEDIES = {
     Capability.HOST_VIEW: NO_DEFAULT_IMAGE,
     Capability.SNAPSHOTS: NO_LAYERS,
     Capability.LIMIT_DISK: NO_LAYERS,
+    Capability.REFUSE_TRACING: (
+        "a container gets no filter of system calls later; use the native driver for `live` scenarios whose "
+        "answers are not to trace their scorers"
+    ),
+    Capability.OUT_OF_REACH: "run server and engine with the capability WAKE_ALARM",
     Capability.LIMIT_CPU: _LIMITS,
     Capability.LIMIT_MEMORY: _LIMITS,
     Capability.LIMIT_PIDS: _LIMITS,
@@ -97,9 +102,10 @@ class ContainerDriver(HoldingDriver):
                 owner=cgroups.owner(self._folder),
                 python=self._folder / "python",
                 runtime=self._options.get("runtime"),
-                seccomp=self._profile(self._about, "seccomp.json", tracing=True),
-                untraced=self._profile(self._about, "untraced.json", tracing=False),
+                seccomp=self._profile(self._about, "seccomp.json", traced=True),
+                untraced=self._profile(self._about, "untraced.json", traced=False),
                 is_podman=self._about.name == "podman",
+                marks=Capability.OUT_OF_REACH in self.capabilities,
             )
             self._containers = Containers(self._engine, ways)
             self.storage = ContainerStorage(self._engine, self._containers, self._options.get("image"))
@@ -116,9 +122,13 @@ class ContainerDriver(HoldingDriver):
         self._tidying = asyncio.create_task(self._images.keep_tidy())
         return self
 
-    def _profile(self, about: About, name: str, *, tracing: bool) -> str:
+    def _request(self, spec: DevboxSpec) -> dict[str, Any]:
+        """What the first process is told when it is met."""
+        return {"lease": self._lease, "tracing_switch": spec.tracing_switch}
+
+    def _profile(self, about: About, name: str, *, traced: bool) -> str:
         """The filter of system calls: Docker takes it as it is, Podman where it lies."""
-        text = profile(tracing=tracing)
+        text = profile(tracing=traced)
         path = self._folder / name
         path.write_text(text)
         return str(path) if about.name == "podman" else text
@@ -134,6 +144,8 @@ class ContainerDriver(HoldingDriver):
         found = set(_ALWAYS) | {Capability(name) for name, can in about.can_limit.items() if can}
         if about.has_plain_layers:
             found |= {Capability.SNAPSHOTS, Capability.LIMIT_DISK}
+        if tracing.can_mark():
+            found.add(Capability.OUT_OF_REACH)
         self.capabilities = frozenset(found)
 
     def report(self) -> Report:
@@ -177,7 +189,7 @@ class ContainerDriver(HoldingDriver):
                 await self._containers.reset(spec.id)
             if spec.mounts:
                 await self._check_points(spec)
-            held = _held(await self._containers.run(spec, {"lease": self._lease}), self._lease)
+            held = _held(await self._containers.run(spec, self._request(spec)), self._lease)
             held.save(spec.folder)
             self._hold(spec, held)
         except BaseException:

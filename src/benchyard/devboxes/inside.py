@@ -59,6 +59,14 @@ class Inside:
         """Kill every process but the driver's own."""
         raise NotSupported(f"this driver cannot end what runs in {devbox_id} only; stop the devbox")
 
+    async def set_tracing(self, devbox_id: str, *, allowed: bool) -> None:
+        """Refuse from now on that processes trace or look into each other, or allow it again.
+
+        Of a devbox that was started with `tracing_switch`, as far as the capabilities `REFUSE_TRACING` and
+        `OUT_OF_REACH` say; raises DevboxError where it cannot be, NotSupported by drivers with neither.
+        """
+        raise NotSupported(f"this driver cannot refuse tracing in {devbox_id}; use the native driver")
+
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
         """A descriptor of a socket that listens on the devbox's loopback, and its port; the caller closes it.
 

@@ -55,11 +55,18 @@ _NO_GROUPS = (
 _REMEDIES = {
     Capability.USERS: "only one id is mapped: install `uidmap` and grant ids in /etc/subuid and /etc/subgid",
     Capability.SUDO: "install `sudo` on this machine and run the server as root, or use an imported image",
+    Capability.REFUSE_TRACING: (
+        "the kernel (5.5 or newer is needed), or the container that the server itself runs in, allows no "
+        "filter of system calls that asks; `live` scenarios are scored with tracing allowed"
+    ),
+    Capability.OUT_OF_REACH: "run the server with all capabilities of its user namespace",
     Capability.LIMIT_CPU: _NO_GROUPS,
     Capability.LIMIT_MEMORY: _NO_GROUPS,
     Capability.LIMIT_PIDS: _NO_GROUPS,
 }
 _STARTED = frozenset({"pid", "ready"})
+_MEANS = {"asks": Capability.REFUSE_TRACING, "marks": Capability.OUT_OF_REACH}
+"""By which means a first process says that it refuses tracing."""
 
 
 class NativeDriver(HoldingDriver):
@@ -76,6 +83,7 @@ class NativeDriver(HoldingDriver):
         self._zygote = ZygoteProcess(folder)
         self._slots: set[int] = set()
         self._cgroups = cgroups.Cgroups([], "")
+        self._means: set[Capability] = set()
         self.mode = ""
         self.failed: dict[str, StartFailed] = {}
 
@@ -111,7 +119,7 @@ class NativeDriver(HoldingDriver):
         self.trees = self._trees(mode)
         if isinstance(self.trees, MappedTrees):
             self._watch_with(watching.Watcher(self.trees.watch))
-        found = set(_ALWAYS) | self._cgroups.capabilities
+        found = set(_ALWAYS) | self._cgroups.capabilities | self._means
         if mode != ids.ROOTLESS_SINGLE:
             found.add(Capability.USERS)
         if mode in (ids.ROOT_IDMAP, ids.ROOT) and Path("/usr/bin/sudo").exists():
@@ -147,9 +155,11 @@ class NativeDriver(HoldingDriver):
         for name in ("proc", "dev", "etc"):
             (layer / name).mkdir(parents=True)
         folder.chmod(0o700)
-        spec = DevboxSpec(id="probe", folder=folder, rootfs=Rootfs(layers=(layer,)))
+        spec = DevboxSpec(id="probe", folder=folder, rootfs=Rootfs(layers=(layer,)), tracing_switch=True)
         try:
             await self.start(spec)
+            told, _none = await self._get("probe").ask({"op": "tracing", "allowed": False})
+            self._means = {each for word, each in _MEANS.items() if told[word]}
         finally:
             await self.stop("probe")
             await self._trees(mode).remove(folder)
@@ -230,6 +240,7 @@ class NativeDriver(HoldingDriver):
             "hostname": spec.hostname,
             "lease": self._lease,
             "tracing": spec.tracing,
+            "tracing_switch": spec.tracing_switch,
         }
 
     def _hold(self, spec: DevboxSpec, held: running.Held, pidfd: int, delay: float = 0.0) -> None:

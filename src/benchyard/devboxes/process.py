@@ -154,6 +154,11 @@ class ProcessDriver(Driver):
         if held is None or pidfd is None:
             await asyncio.to_thread(self._cgroups.remove, spec.id)
             return False
+        if await asyncio.to_thread(self._cgroups.is_frozen, spec.id):
+            # A server that was killed while it ended the devbox: it stands still, and would for ever.
+            await asyncio.to_thread(self._cgroups.remove, spec.id)
+            os.close(pidfd)
+            return False
         running = Running(spec, held, pidfd, self._command_ended, self._lost, can_change_user=False)
         try:
             running.open()

@@ -90,6 +90,7 @@ async def start_request(tools: Tools, devbox: Devbox) -> StartRequest:
         uid=user.uid if user else None,
         env={**plan.variables(), **devbox.environment_variables, **secrets},
         mounts=shown_in(devbox),
+        tracing_switch=devbox.purpose is not None and devbox.purpose.refuses_tracing,
     )
 
 

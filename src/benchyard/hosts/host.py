@@ -135,7 +135,13 @@ class Host:
         request = entry.request
         folder = self._journal.folder(request.id)
         spec = DevboxSpec(request.id, folder, rootfs, request.network, request.limits)
-        spec = replace(spec, network_of=request.network_of, mounts=request.mounts, tracing=request.tracing)
+        spec = replace(
+            spec,
+            network_of=request.network_of,
+            mounts=request.mounts,
+            tracing=request.tracing,
+            tracing_switch=request.tracing_switch,
+        )
         devbox = self._devboxes[request.id] = Devbox(entry, spec, self._ties, image.env if image else {})
         self._ended.pop(request.id, None)
         return devbox

@@ -26,6 +26,8 @@ class StartRequest:
     """Folders of the host that it sees and cannot change."""
     tracing: bool = True
     """Whether its processes may trace each other, as debuggers do."""
+    tracing_switch: bool = False
+    """Whether that can be refused, and allowed again, while it runs; see `Rooms.set_tracing`."""
 
 
 @dataclass(frozen=True)

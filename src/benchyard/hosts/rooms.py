@@ -169,6 +169,19 @@ class Rooms:
         self._ties.devbox(devbox_id).require_running()
         await self._ties.driver.inside.kill_all(devbox_id)
 
+    async def set_tracing(self, devbox_id: str, *, allowed: bool) -> bool:
+        """Refuse that processes of a running devbox trace each other, or allow it again.
+
+        False where the driver cannot; raises DevboxError where it can, but not with this devbox.
+        """
+        devbox = self._ties.devbox(devbox_id)
+        devbox.require_running()
+        means = {Capability.REFUSE_TRACING, Capability.OUT_OF_REACH}
+        if not means & self._ties.driver.capabilities:
+            return False
+        await self._ties.driver.inside.set_tracing(devbox_id, allowed=allowed)
+        return True
+
     @contextlib.asynccontextmanager
     async def watch_opens(self, devbox_id: str, paths: Sequence[str]) -> AsyncIterator[Opened]:
         """Watch files of a running devbox, by absolute paths; what was opened is told after the block.

@@ -100,6 +100,8 @@ class DevboxPurpose(Model):
     """What its scorers may reach: `none`, `host`, or a policy by id or name; None where nobody says."""
     first_step: StepSetup | None = None
     """What the first step of its scenario needs."""
+    refuses_tracing: bool = False
+    """Whether its processes may not trace each other while they are scored in it."""
 
 
 class MountedAgent(Model):

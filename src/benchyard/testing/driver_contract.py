@@ -21,6 +21,7 @@ from benchyard.testing.kill_contract import KillContract
 from benchyard.testing.mount_contract import MountContract
 from benchyard.testing.network_contract import NetworkContract
 from benchyard.testing.room_contract import RoomContract
+from benchyard.testing.tracing_contract import TracingContract
 
 
 class DriverContract(
@@ -36,5 +37,6 @@ class DriverContract(
     MountContract,
     NetworkContract,
     RoomContract,
+    TracingContract,
 ):
     """Every test a driver has to pass."""

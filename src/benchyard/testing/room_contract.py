@@ -34,7 +34,7 @@ for name, (numbers, *given) in calls.items():
     print(name, "done" if done else os.strerror(ctypes.get_errno()))
 os.kill(child, 9)
 """
-_REACHING_CALLS = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd")
+REACHING_CALLS = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd")
 
 
 class RoomContract(Makes):
@@ -83,12 +83,12 @@ class RoomContract(Makes):
 
     @contract(Capability.NO_TRACING)
     async def test_no_process_reaches_into_another_where_tracing_is_refused(self, yard: Yard) -> None:
-        said = await _reaches(yard, await yard.devbox(tracing=False))
-        assert said == dict.fromkeys(_REACHING_CALLS, "Operation not permitted")
+        said = await reaches(yard, await yard.devbox(tracing=False))
+        assert said == dict.fromkeys(REACHING_CALLS, "Operation not permitted")
 
     @contract(Capability.NO_TRACING)
     async def test_debuggers_work_in_any_other_devbox(self, yard: Yard) -> None:
-        said = await _reaches(yard, await yard.devbox())
+        said = await reaches(yard, await yard.devbox())
         # Kernels are built without the last one, which only compares.
         said.pop("kcmp")
         assert set(said.values()) == {"done"}, said
@@ -155,7 +155,7 @@ class RoomContract(Makes):
             await yard.write(devbox, "/kept/other", b"x", fresh=True, group_of="no-such-user")
 
 
-async def _reaches(yard: Yard, devbox: str) -> dict[str, str]:
+async def reaches(yard: Yard, devbox: str) -> dict[str, str]:
     """What a process gets of its own child, call by call."""
     result = await yard.run(devbox, argv=("/usr/bin/python3", "-c", _REACH))
     lines = result.stdout.decode().splitlines()

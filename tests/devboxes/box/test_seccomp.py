@@ -10,6 +10,7 @@ import pytest
 from benchyard.devboxes.box import seccomp, syscalls
 
 ALLOW = 0x7FFF0000
+ASKED = 0x7FC00000
 REFUSED = 0x00050000 | errno.EPERM
 ABSENT = 0x00050000 | errno.ENOSYS
 NO_FAMILY = 0x00050000 | errno.EAFNOSUPPORT
@@ -120,6 +121,14 @@ class TestFilter:
             assert decide(machine, 0x40000000 | call, program=seccomp.untraced) == ABSENT
         assert decide(machine, CALLS[machine]["read"], program=seccomp.untraced) == ALLOW
         assert decide(machine, call, architecture=0x40000003, program=seccomp.untraced) == REFUSED
+
+    def test_the_filter_that_asks_does_so_about_tracing_and_nothing_else(self, machine: str) -> None:
+        column = 0 if machine == "x86_64" else 1
+        tracing = {pair[column] for pair in seccomp.TRACING.values()}
+        for call in range(467):
+            expected = ASKED if call in tracing else ALLOW
+            assert decide(machine, call, program=seccomp.asking) == expected
+        assert decide(machine, min(tracing), architecture=0x40000003, program=seccomp.asking) == REFUSED
 
     def test_the_calls_of_other_architectures_are_refused(self, machine: str) -> None:
         assert decide(machine, CALLS[machine]["read"], architecture=0x40000003) == REFUSED

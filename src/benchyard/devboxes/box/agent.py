@@ -18,6 +18,7 @@ from benchyard.devboxes.box import connecting, opening, processes, roster, super
 from benchyard.devboxes.box.custody import GRACE_SECONDS, Custody
 from benchyard.devboxes.box.doors import Doors
 from benchyard.devboxes.box.freezer import Freezer
+from benchyard.devboxes.box.tracing import Tracing
 
 _LONGEST_POLL_MS = 2**31 - 1
 _OPEN_SECONDS = 20.0
@@ -42,10 +43,17 @@ class Agent:
     """Connections from the host on one side, supervisors on the other."""
 
     def __init__(
-        self, listener: socket.socket, freezer: Freezer, *, can_change_user: bool, lease: float
+        self,
+        listener: socket.socket,
+        freezer: Freezer,
+        *,
+        can_change_user: bool,
+        lease: float,
+        tracing: Tracing | None = None,
     ) -> None:
         self.listener = listener
         self.freezer = freezer
+        self.tracing = tracing
         self.can_change_user = can_change_user
         self.lease = lease
         self.last_contact = time.monotonic()
@@ -55,6 +63,8 @@ class Agent:
         self.poll = select.poll()
         self.poll.register(listener, select.POLLIN)
         self.poll.register(self.wakeup, select.POLLIN)
+        if tracing is not None and tracing.listener is not None:
+            self.poll.register(tracing.listener, select.POLLIN)
         self.connections: dict[int, socket.socket] = {}
         self.supervisors: dict[int, Custody] = {}
         self.commands: dict[str, Custody] = {}
@@ -77,6 +87,8 @@ class Agent:
                     self._request(self.connections[descriptor])
                 elif descriptor in self.supervisors:
                     self._heard(self.supervisors[descriptor])
+                elif self.tracing is not None and descriptor == self.tracing.listener:
+                    self.tracing.answer()
             self._enforce()
 
     def _see_to_spare(self) -> None:
@@ -162,10 +174,26 @@ class Agent:
             self._connect(connection, message)
         elif operation == "list":
             self._send(connection, {"seq": message["seq"], "commands": list(self.commands)})
+        elif operation == "tracing":
+            self._send(connection, {"seq": message["seq"], **self._set_tracing(allowed=message["allowed"])})
         elif operation == "end":
             self.dismissed = True
         elif operation in ("stop_all", "continue_all", "kill_all"):
             self._send(connection, {"seq": message["seq"], "ok": self._treat_all(operation)})
+
+    def _set_tracing(self, *, allowed: bool) -> dict[str, Any]:
+        """Refuse tracing from now on, or allow it again; tells by which means that is kept up."""
+        means = self.tracing
+        if means is None or (means.listener is None and not means.marks):
+            text = "it was started without the means to refuse tracing"
+            return {"ok": False, "asks": False, "marks": False, "text": text}
+        means.is_refused = not allowed
+        told = {"ok": True, "asks": means.listener is not None, "marks": means.marks}
+        if allowed or not self.supervisors:
+            return told
+        # A call that was let pass may not have been carried out yet: who stands still is in none.
+        with self.freezer.held() as is_still:
+            return {**told, "ok": is_still, "text": "what runs in it did not stand still for it"}
 
     def _treat_all(self, operation: str) -> bool:
         """Act on every process but our own; False if one got away."""
@@ -225,8 +253,7 @@ class Agent:
         if pid == 0:
             mine.close()
             self.listener.close()
-            self.doors.close()
-            self.freezer.close()
+            self._let_go()
             for descriptor in descriptors or ():
                 os.close(descriptor)
             for other in self.connections.values():
@@ -241,6 +268,13 @@ class Agent:
         mine.setblocking(False)
         return Custody(pid, mine)
 
+    def _let_go(self) -> None:
+        """In a forked child: close what only this process has business with."""
+        self.doors.close()
+        self.freezer.close()
+        if self.tracing is not None:
+            self.tracing.close()
+
     def _execute(self, message: dict[str, Any], descriptors: list[int]) -> None:
         held = self.spare or self._fork_supervisor(descriptors)
         self.spare = None
@@ -250,6 +284,8 @@ class Agent:
             self._broadcast({"ended": message["id"]})
             return
         held.take(message, descriptors)
+        if self.tracing is not None and self.tracing.marks:
+            message = {**message, "mark": self.tracing.is_refused}
         self.supervisors[held.channel.fileno()] = held
         self.commands[message["id"]] = held
         self.poll.register(held.channel, select.POLLIN)
@@ -396,8 +432,7 @@ class Agent:
             due = time.monotonic() + _OPEN_SECONDS
             self.openings[pid] = _Opening(connection, message["seq"], due)
             return
-        self.doors.close()
-        self.freezer.close()
+        self._let_go()
         if message["op"] == "processes":
             roster.answer(connection, message, seen)
         opening.answer(connection, message, can_change_user=self.can_change_user)

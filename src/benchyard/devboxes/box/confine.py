@@ -7,8 +7,9 @@ import socket
 import struct
 from typing import Any
 
-from benchyard.devboxes.box import seccomp, syscalls
+from benchyard.devboxes.box import seccomp, syscalls, tracing
 from benchyard.devboxes.box.steps import step
+from benchyard.devboxes.box.tracing import Tracing
 
 # chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_raw is left out,
 # sys_chroot, setfcap, audit_write (which sudo asks for).
@@ -18,8 +19,11 @@ _IFF_UP_RUNNING = 0x41
 _OPEN_FILES = 65536
 
 
-def confine(request: dict[str, Any]) -> None:
-    """Close this process (the devbox's first) in; everything it starts inherits the walls."""
+def confine(request: dict[str, Any]) -> Tracing | None:
+    """Close this process (the devbox's first) in; everything it starts inherits the walls.
+
+    Returns the means to refuse tracing later, where the request asks for them.
+    """
     with step("hostname"):
         syscalls.set_hostname(request["hostname"])
     if request["network"] == "none" and not request["joins"]:
@@ -32,9 +36,12 @@ def confine(request: dict[str, Any]) -> None:
         seccomp.install(request["filter"])
         if not request["tracing"]:
             seccomp.install(request["untraced"])
+        listener = tracing.listen(request["asking"]) if request["tracing_switch"] else None
     with step("capabilities"):
-        syscalls.limit_capabilities(_KEPT_CAPABILITIES)
+        marks = request["tracing_switch"] and tracing.can_mark()
+        syscalls.limit_capabilities(_KEPT_CAPABILITIES | ({tracing.MARK} if marks else frozenset()))
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    return Tracing(listener, marks=marks) if request["tracing_switch"] else None
 
 
 def limit_resources() -> None:

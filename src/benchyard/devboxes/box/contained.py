@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 
-from benchyard.devboxes.box import agent, confine, freezer, processes, syscalls, wire
+from benchyard.devboxes.box import agent, confine, freezer, processes, syscalls, tracing, wire
+from benchyard.devboxes.box.tracing import Tracing
 
 
 def main() -> None:
@@ -29,7 +30,9 @@ def main() -> None:
     confine.silence({meeting.fileno(), *descriptors})
     listener = socket.socket(fileno=descriptors[0])
     held = freezer.freezer(descriptors[1:], everybody=True)
-    first = agent.Agent(listener, held, can_change_user=True, lease=request["lease"])
+    # No filter can be added in here: that takes a right which the engine does not give, or costs `sudo`.
+    means = Tracing(None, marks=tracing.can_mark()) if request["tracing_switch"] else None
+    first = agent.Agent(listener, held, can_change_user=True, lease=request["lease"], tracing=means)
     wire.send(meeting, {"ready": True})
     meeting.close()
     first.run()

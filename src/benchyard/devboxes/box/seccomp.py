@@ -17,6 +17,9 @@ _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
+_ASK = 0x7FC00000
+"""SECCOMP_RET_USER_NOTIF: whoever holds the listener decides."""
+_SET_FILTER, _NEW_LISTENER = 1, 8
 
 _LOAD, _JUMP_EQUAL, _JUMP_GE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENT_0, _AT_ARGUMENT_1, _AT_ARGUMENT_2 = 0, 4, 16, 24, 32
@@ -101,7 +104,7 @@ ABSENT: dict[str, tuple[int, int]] = {
     # The machine has only so many of these, and nobody counts whose they are.
     "io_setup": (206, 0),
 }
-_CLONE, _UNSHARE, _IOCTL = (56, 220), (272, 97), (16, 29)
+_CLONE, _UNSHARE, _IOCTL, _SECCOMP = (56, 220), (272, 97), (16, 29), (317, 277)
 _SET_PRIORITY = (141, 140)
 PRIORITY_OF_A_USER = 2
 FIRST_PROCESS = 1
@@ -175,6 +178,15 @@ def program(machine: str) -> bytes:
 
 def untraced(machine: str) -> bytes:
     """The filter, on top of another, that lets no process reach into another one."""
+    return _on_tracing(machine, _refuse(errno.EPERM))
+
+
+def asking(machine: str) -> bytes:
+    """The filter, on top of another, that asks whether a process may reach into another one."""
+    return _on_tracing(machine, _instruction(_RETURN, _ASK))
+
+
+def _on_tracing(machine: str, decision: bytes) -> bytes:
     column, architecture = _ARCHITECTURES[machine]
     code = [
         _instruction(_LOAD, _AT_ARCHITECTURE),
@@ -186,7 +198,7 @@ def untraced(machine: str) -> bytes:
         # The same calls have other numbers in the x32 architecture.
         code += [_instruction(_JUMP_GE, _X32, 0, 1), _refuse(errno.ENOSYS)]
     for pair in TRACING.values():
-        code += [_instruction(_JUMP_EQUAL, pair[column], 0, 1), _refuse(errno.EPERM)]
+        code += [_instruction(_JUMP_EQUAL, pair[column], 0, 1), decision]
     code.append(_instruction(_RETURN, _ALLOW))
     return b"".join(code)
 
@@ -203,14 +215,43 @@ def untraced_here() -> bytes:
     return untraced(machine) if machine in _ARCHITECTURES else b""
 
 
+def asking_here() -> bytes:
+    """The filter that asks about tracing for this machine; empty where none is known."""
+    machine = platform.machine()
+    return asking(machine) if machine in _ARCHITECTURES else b""
+
+
 def install(code: bytes) -> None:
     """Put the filter on this process and all it starts; needs CAP_SYS_ADMIN or no-new-privileges."""
+    _program, header = _arranged(code)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(header), 0, 0) < 0:
+        raise _refused()
+
+
+def install_listener(code: bytes) -> int:
+    """Put a filter that asks on this process and all it starts; the descriptor at which it asks.
+
+    Of all filters of a process only one can ask: where another does, this raises OSError.
+    """
+    _program, header = _arranged(code)
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = _SECCOMP[_ARCHITECTURES[platform.machine()][0]]
+    call = (ctypes.c_long(number), ctypes.c_long(_SET_FILTER), ctypes.c_long(_NEW_LISTENER))
+    descriptor: int = libc.syscall(*call, ctypes.byref(header))
+    if descriptor < 0:
+        raise _refused()
+    return descriptor
+
+
+def _arranged(code: bytes) -> tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ctypes.c_char]]:
+    """A program, which has to stay until it is installed, and the header that leads to it."""
     if not code:
         raise OSError(errno.ENOSYS, "no system call filter is known for this architecture", "seccomp")
     buffer = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-    raw = ctypes.create_string_buffer(header, len(header))
-    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(raw), 0, 0) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, "the system call filter was refused", "seccomp")
+    return buffer, ctypes.create_string_buffer(header, len(header))
+
+
+def _refused() -> OSError:
+    return OSError(ctypes.get_errno(), "the system call filter was refused", "seccomp")

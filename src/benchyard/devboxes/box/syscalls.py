@@ -35,6 +35,7 @@ PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
 
 _FALLOC_FL_KEEP_SIZE = 1
 _AT_FDCWD = -100
@@ -47,14 +48,16 @@ _FSCONFIG_SET_FLAG = 0
 _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
 
-# The calls added since 5.1 have one number on every architecture; only pivot_root and capset differ.
+# The calls added since 5.1 have one number on every architecture; only these three differ.
 _NR_OPEN_TREE = 428
 _NR_MOVE_MOUNT = 429
 _NR_FSOPEN = 430
 _NR_FSCONFIG = 431
 _NR_FSMOUNT = 432
 _NR_MOUNT_SETATTR = 442
-_NR_PIVOT_ROOT, _NR_CAPSET = {"x86_64": (155, 126), "aarch64": (41, 91)}.get(platform.machine(), (0, 0))
+_NR_PIVOT_ROOT, _NR_CAPGET, _NR_CAPSET = {"x86_64": (155, 125, 126), "aarch64": (41, 90, 91)}.get(
+    platform.machine(), (0, 0, 0)
+)
 
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -201,8 +204,39 @@ def limit_capabilities(keep: frozenset[int]) -> None:
     for number in range(64):
         if number not in keep and _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             break
-    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     bits = sum(1 << number for number in keep)
-    low, high = bits & 0xFFFFFFFF, bits >> 32
-    data = struct.pack("IIIIII", low, low, 0, high, high, 0)
-    _check(_syscall(_NR_CAPSET, header, data), "capset")
+    _set_capabilities(bits, bits, 0)
+
+
+def has_capability(number: int) -> bool:
+    """Whether this process may use a capability."""
+    return bool(_capabilities()[1] >> number & 1)
+
+
+def drop_capability(number: int) -> None:
+    """Put one capability off, for this process and all it starts."""
+    _check(_libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "prctl capbset")
+    effective, permitted, inheritable = (bits & ~(1 << number) for bits in _capabilities())
+    _set_capabilities(effective, permitted, inheritable)
+
+
+def pass_on_capability(number: int) -> None:
+    """Have all that this process starts keep one of its capabilities, whoever they run as."""
+    effective, permitted, inheritable = _capabilities()
+    _set_capabilities(effective, permitted, inheritable | 1 << number)
+    _check(_libc.prctl(PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, number, 0, 0), "prctl ambient")
+
+
+def _capabilities() -> tuple[int, int, int]:
+    """Those of this process: effective, permitted and inheritable."""
+    data = ctypes.create_string_buffer(24)
+    _check(_syscall(_NR_CAPGET, struct.pack("Ii", _CAPABILITY_VERSION_3, 0), data), "capget")
+    low, high = struct.unpack_from("III", data.raw), struct.unpack_from("III", data.raw, 12)
+    effective, permitted, inheritable = (one | other << 32 for one, other in zip(low, high, strict=True))
+    return effective, permitted, inheritable
+
+
+def _set_capabilities(effective: int, permitted: int, inheritable: int) -> None:
+    sets = (effective, permitted, inheritable)
+    data = struct.pack("IIIIII", *(bits & 0xFFFFFFFF for bits in sets), *(bits >> 32 for bits in sets))
+    _check(_syscall(_NR_CAPSET, struct.pack("Ii", _CAPABILITY_VERSION_3, 0), data), "capset")

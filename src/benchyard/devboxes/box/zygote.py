@@ -57,7 +57,11 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.namespaces = ids.Namespaces()
-        self.filters = {"filter": seccomp.program_here(), "untraced": seccomp.untraced_here()}
+        self.filters = {
+            "filter": seccomp.program_here(),
+            "untraced": seccomp.untraced_here(),
+            "asking": seccomp.asking_here(),
+        }
         self.child: socket.socket | None = None
 
     def run(self) -> None:
@@ -229,13 +233,15 @@ def _become_first(message: dict[str, Any], descriptors: list[int], limited: int,
                 raise OSError(5, "the devbox was not put into its cgroups")
             os.close(limited)
             syscalls.unshare(syscalls.CLONE_NEWCGROUP)
-        confine.confine(message)
-        confine.silence({descriptors[0], descriptors[1], *held})
+        tracing = confine.confine(message)
+        asked = [] if tracing is None or tracing.listener is None else [tracing.listener]
+        confine.silence({descriptors[0], descriptors[1], *held, *asked})
         first = agent.Agent(
             socket.socket(fileno=descriptors[1]),
             freezer.freezer(held, everybody=True),
             can_change_user=message["can_change_user"],
             lease=message["lease"],
+            tracing=tracing,
         )
         wire.send(answer, {"ready": True})
         answer.close()

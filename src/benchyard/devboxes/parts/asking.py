@@ -36,6 +36,9 @@ class AskingInside(Inside):
     async def kill_all(self, devbox_id: str) -> None:
         await self._ask(devbox_id, {"op": "kill_all"})
 
+    async def set_tracing(self, devbox_id: str, *, allowed: bool) -> None:
+        await self._ask(devbox_id, {"op": "tracing", "allowed": allowed})
+
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
         return await connecting.listen(self._get(devbox_id).ask, devbox_id, port)
 

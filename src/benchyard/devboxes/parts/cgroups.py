@@ -116,6 +116,15 @@ class Cgroups:
         """Let them go on."""
         self._set_frozen(devbox_id, frozen=False)
 
+    def is_frozen(self, devbox_id: str) -> bool:
+        """Whether a server has made all of the devbox stand still, or was about to."""
+        for hierarchy, folder in self._groups(devbox_id):
+            if hierarchy.can_freeze:
+                is_old = "freezer" in hierarchy.controllers
+                state = _words(folder / ("freezer.state" if is_old else "cgroup.freeze"))
+                return bool(state & {"FREEZING", "FROZEN", "1"})
+        return False
+
     def release(self, devbox_id: str) -> None:
         """Thaw whatever is frozen of a devbox whose first process was killed, so that all of it dies."""
         for hierarchy, folder in self._groups(devbox_id):

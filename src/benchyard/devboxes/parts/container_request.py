@@ -26,6 +26,8 @@ _CAPABILITIES = (
     "SETUID",
     "SYS_CHROOT",
 )
+_MARK = "WAKE_ALARM"
+"""What `box.tracing` gives to commands that others are not to reach."""
 _MASKED = ("/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/kallsyms", "/proc/slabinfo")
 """What tells of the machine's memory to everybody who is root, beyond what engines mask by themselves."""
 _MASKED_BY_DOCKER = (
@@ -50,6 +52,8 @@ class Ways:
     untraced: str
     """The same for devboxes in which no process may trace another."""
     is_podman: bool
+    marks: bool = False
+    """Whether a first process can be given what commands are marked with that others are not to reach."""
 
     def name(self, devbox_id: str) -> str:
         """What the container of a devbox is called."""
@@ -92,7 +96,7 @@ def _host_config(spec: DevboxSpec, ways: Ways) -> dict[str, Any]:
         ],
         "NetworkMode": _network(spec, ways),
         "CapDrop": ["ALL"],
-        "CapAdd": list(_CAPABILITIES),
+        "CapAdd": [*_CAPABILITIES, *([_MARK] if spec.tracing_switch and ways.marks else [])],
         "SecurityOpt": [f"seccomp={ways.seccomp if spec.tracing else ways.untraced}"],
         "Memory": limits.memory_bytes,
         "MemorySwap": limits.memory_bytes,

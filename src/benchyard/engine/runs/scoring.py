@@ -300,11 +300,11 @@ class Scoring:
     async def _inside(self, desk: Desk) -> list[ScorerResult]:
         case = desk.case
         devbox = await self._tools.roster.get(case.devbox.id)
-        if devbox.status is DevboxStatus.RUNNING:
-            await collect(self._tools, case)
-        else:
+        if devbox.status is not DevboxStatus.RUNNING:
             told = f"a live scenario is scored in its devbox, which is {devbox.status}"
             raise ScorerFailed(told, cause="machine")
+        await self._set_tracing(desk, allowed=False)
+        await collect(self._tools, case)
         if desk.unknown:
             raise ScorerFailed(desk.unknown, cause="machine")
         # A scorer that a killed server left is killed too: two at once would grade each other.
@@ -313,7 +313,21 @@ class Scoring:
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
         await desk.findings.look_at_disk(self._tools, devbox.id)
         async with scoring_phase(self._tools, devbox, desk.egress):
-            return await self._in_turn(desk)
+            results = await self._in_turn(desk)
+        # Whoever works on in it, in a next round or by hand, may debug again.
+        await self._set_tracing(desk, allowed=True)
+        return results
+
+    async def _set_tracing(self, desk: Desk, *, allowed: bool) -> None:
+        """Refuse that processes of a `live` devbox trace each other while it is scored, as in rooms apart."""
+        case = desk.case
+        if case.scenario.scoring_tracing:
+            return
+        try:
+            await self._tools.host.rooms.set_tracing(case.devbox.id, allowed=allowed)
+        except DevboxError as error:
+            if not allowed:
+                desk.findings.notes.append(f"processes could trace its scorers: {error.message}")
 
     async def _in_turn(self, desk: Desk) -> list[ScorerResult]:
         functions = enumerate(_functions(desk.case.scenario))

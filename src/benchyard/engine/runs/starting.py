@@ -78,6 +78,7 @@ class Starting:
             agent_network_policy=scenario.agent_network_policy or None,
             scoring_network=scenario.scoring_network or None,
             first_step=_first_step(scenario),
+            refuses_tracing=isolation == "live" and not scenario.scoring_tracing,
         )
         wanted = devbox_request(scenario, start.profile, start.metadata)
         made_for = Asked(id_from_bytes("dbx_", seed), asked.request_hash, run_id=asked.id, purpose=purpose)
