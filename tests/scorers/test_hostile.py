@@ -9,6 +9,7 @@ import pytest
 
 from benchyard.scorers import catalog
 from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
+from benchyard.scorers.polyglot import Answer
 from benchyard.testing.loop_probe import loop_probe
 from benchyard.workers.workers import Limits, Workers
 
@@ -115,7 +116,7 @@ def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
             "parsers:bigcodebench_result",
             json.dumps({"passed": False, "bad": [["t", "x" * 4095]] * 1_000}).encode(),
             {},
-            {"passed": False, "good": 0, "bad": [["t", "x" * 4095]] * 6, "reason": None},
+            {"passed": False, "good": 0, "skipped": 0, "bad": [["t", "x" * 4095]] * 6, "reason": None},
         ),
         ("parsers:says", b"= 1 a, " * 150_000, {"pattern": r"^=+ (?:\d+ \w+, )*\d+ passed"}, False),
         ("parsers:report_summary", b'{"results":' + b"[" * MEBIBYTE, {}, {}),
@@ -175,7 +176,7 @@ def test_what_exercises_print_is_searched_in_workers() -> None:
         fields = {"language": "python", "exercise": "two-fer", "solution": ["two_fer.py"]}
         scorer: Any = catalog.parse("polyglot_scorer", fields, Context(call=workers.call))
         for output in (b"=" * MEBIBYTE, b"== 1 a, " * 130_000, b"1 passed in " * 80_000):
-            verdict = await scorer._judged(said(output), "/tmp/polyglot")
+            verdict = await scorer._judged(said(output), "/tmp/polyglot", Answer({}), {})
             assert verdict.score == 0.0
 
     live(scenario)

@@ -39,6 +39,7 @@ class TestCommand(PassingContract):
 
 class TestTestBased(PassingContract):
     type = "test_based_scorer"
+    wrong_kinds = {"report_tests": "many"}
 
     def command(self, text: str) -> Case:
         files = [{"file_path": "tests/check.sh", "file_contents": text}]

@@ -263,7 +263,10 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
         score=result.score,
         scorers={**scorers, **{f"step {each.name}": each.score for each in result.rounds if each.name}},
         reasons=reasons,
-        has_errors=any(each.state == "error" for each in result.scoring_function_results),
+        # One that the answer made fail has a score, and is told with who made it fail.
+        has_errors=any(
+            each.state == "error" or each.cause is not None for each in result.scoring_function_results
+        ),
     )
 
 
