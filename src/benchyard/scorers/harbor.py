@@ -35,8 +35,11 @@ class HarborConfig(Model):
     env: dict[str, str] = Field(default_factory=dict)
     reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """The reward that is the score, where there are several and none is called `reward`."""
-    report_tests: Annotated[int, Field(gt=0)] | None = None
-    """How many tests the runner's report must tell of, where the script has it leave one."""
+    report_tests: Annotated[int, Field(ge=0)] | None = None
+    """How many tests the runner's report must tell of, where the script has it leave one.
+
+    0 is any number, None as many as that of the reference, where that is known.
+    """
 
 
 class HarborScorer(Scorer[HarborConfig]):
@@ -78,8 +81,7 @@ class HarborScorer(Scorer[HarborConfig]):
         place = reports.place_of(self.config.script or "")
         if place is None:
             return verdict
-        reason = await reports.flaw(room, place, self.context.call, wanted=self.config.report_tests)
-        return reports.judged(verdict, reason, official=self.context.official)
+        return await reports.checked(room, place, verdict, self.context, wanted=self.config.report_tests)
 
     async def _put_tests(self, room: Room) -> None:
         if self.config.tests is None:
