@@ -1,6 +1,5 @@
 """Tests of a task in Harbor's form: a script that leaves its rewards in a folder."""
 
-import asyncio
 import posixpath
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,11 +8,11 @@ from pydantic import Field, StringConstraints
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import unpacked
 from benchyard.models.base import Model
 from benchyard.models.scenarios import AttachmentName, LongText
 from benchyard.scorers import reports, rewards, score, verifier_kit
 from benchyard.scorers.base import How, Room, Scorer, Verdict
+from benchyard.workers import archives
 
 TESTS = "/tests"
 LOGS = "/logs/verifier"
@@ -89,7 +88,7 @@ class HarborScorer(Scorer[HarborConfig]):
         await room.clear(TESTS)
         archive = await self.context.attached(self.config.tests)
         try:
-            files = await asyncio.to_thread(lambda: dict(unpacked(archive)))
+            files = await archives.files_of(archive, self.context.call)
         except UsageError as error:
             raise ScorerFailed(error.message) from error
         for name, file in files.items():
