@@ -108,7 +108,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Tests:
+class KnownTests:
     """What the test files of an exercise say."""
 
     names: tuple[str, ...] = ()
@@ -202,12 +202,12 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         """Whether it is a file of the exercise as the devbox had it at the start."""
         return len(file.content) <= MOST_BYTES and await room.fetch(path, MOST_BYTES) == file.content
 
-    async def _tests(self, files: Mapping[str, PackedFile]) -> Tests:
+    async def _tests(self, files: Mapping[str, PackedFile]) -> KnownTests:
         """The tests of the exercise, as their files call them."""
         contents = [files[path].content for path in self.config.tests if path in files]
         told = {"pattern": _text(self._language.test_names)}
         found = await self.context.call(_TESTS, polyglot_parsers.joined(contents), told)
-        return Tests(tuple(found["names"]), found["skips"])
+        return KnownTests(tuple(found["names"]), found["skips"])
 
     async def _lay_out(
         self, room: Room, folder: str, files: Mapping[str, PackedFile], answer: Answer
@@ -251,7 +251,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             facts["left_out"] = ", ".join([*shown, *([f"and {more} more"] if more else [])])
         return facts
 
-    async def _judged(self, ran: Ran, folder: str, answer: Answer, tests: Tests, room: Room) -> Verdict:
+    async def _judged(self, ran: Ran, folder: str, answer: Answer, tests: KnownTests, room: Room) -> Verdict:
         facts = self._facts(answer)
         if ran.timed_out:
             return Verdict(0.0, TIMED_OUT, facts)
@@ -273,7 +273,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
                 suspect = f"{skipped} of the tests were skipped, which they do not ask for"
         return Verdict(1.0 if passed else 0.0, output, facts, suspect=suspect)
 
-    def _patterns(self, tests: Tests) -> dict[str, object]:
+    def _patterns(self, tests: KnownTests) -> dict[str, object]:
         """What is looked for in the output of the official command."""
         own = self._language
         return {
@@ -284,7 +284,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             "tests": len(tests.names) if tests.names and own.list_command is None else None,
         }
 
-    async def _untold(self, room: Room, folder: str, tests: Tests) -> str | None:
+    async def _untold(self, room: Room, folder: str, tests: KnownTests) -> str | None:
         """Run tests that passed once more, so that the runner tells of each; why that does not show them."""
         ran = await self._test(room, folder, self._language.list_command or "")
         if ran.timed_out:

@@ -1,4 +1,4 @@
-"""Archives of files, unpacked by workers: a header of a few bytes can cost who reads it hours, or all memory."""
+"""Archives of files, unpacked by workers: a few bytes of one can cost who reads them hours, or all memory."""
 
 import asyncio
 import marshal
