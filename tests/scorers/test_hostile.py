@@ -216,10 +216,12 @@ def test_exercises_and_the_files_of_their_answers_are_looked_at_in_workers() -> 
     ]
     listing = "\0".join(rows).encode()
     fields = {**EXERCISE, "language": "javascript", "solution": ["two-fer.js"], "tests": ["two-fer.spec.js"]}
-    context = {"attached": attached(files)}
+    exercise_of = attached(files)
 
     async def scenario(workers: Workers) -> None:
-        scorer: Any = catalog.parse("polyglot_scorer", fields, Context(call=workers.call, **context))
+        scorer: Any = catalog.parse(
+            "polyglot_scorer", fields, Context(attached=exercise_of, call=workers.call)
+        )
         room = PaperRoom(exercise, said(b""), said(listing), said(b"nothing"))
         verdict = await scorer.score(room)
         assert verdict.score == 0.0

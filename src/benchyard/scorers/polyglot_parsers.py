@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 MOST_LEFT_OUT = 20
 """Of files that are no part of an answer, so many are named."""
+_LONGEST_PATH = 4096
 _MOST_NAMES_BYTES = 24 * 1024
 _MOST_MISSING = 20
 _APART = b"\0"
@@ -34,7 +35,8 @@ def listed(
     chosen: dict[str, int] = {}
     same, left_out = [], []
     for kind, size, path in _rows(content.read()):
-        if kind == "f" and (path in solution or (path not in tests and pattern.fullmatch(path))):
+        is_source = len(path) <= _LONGEST_PATH and path not in tests and pattern.fullmatch(path)
+        if kind == "f" and (path in solution or is_source):
             if len(chosen) <= most_files:
                 chosen[path] = size
         elif sizes.get(path) == size:
