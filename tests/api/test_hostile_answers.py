@@ -12,7 +12,8 @@ import pytest
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good
 from tests.api.jobs import ENDED, Job, agent, scenarios_spec
-from tests.api.scenarios import function, scenario
+from tests.api.scenarios import bash, function, scenario, start
+from tests.api.test_mounts import stored
 
 PATIENT_SECONDS = 20.0
 """That anybody waits for an answer; what is graded here used to hold all of them up for minutes."""
@@ -109,6 +110,22 @@ def test_the_next_server_takes_a_hostile_scoring_up_and_goes_on(
     own_server.kill()
     own_server.start()
     assert scores(job) == [("COMPLETED", 0.0)] * len(ids)
+
+
+def test_a_large_trajectory_is_shown_to_scorers_without_being_held_in_memory(
+    own_server: RunningServer, http: httpx.Client
+) -> None:
+    content = b'{"schema_version": "ATIF-v1.4", "steps": [], "notes": "' + b"x" * (60 * 1024**2) + b'"}'
+    find = 's/.*"trajectory_path":"\\([^"]*\\)".*/\\1/'
+    script = f"[ $(stat -c %s $(echo $RL_SCORER_CONTEXT | sed '{find}')) = {len(content)} ] && echo 1"
+    run = start(http, scenario(http, function(bash(script)))["id"])
+    good(run.post("traces", {"name": "way.json", "kind": "atif", "object_id": stored(http, content, "text")}))
+    before = peak_kib(own_server.pid)
+    view = run.scored()
+    more = peak_kib(own_server.pid) - before
+    assert view["scoring_contract_result"]["score"] == 1.0, view
+    assert more < 30 * 1024, f"{more} KiB"
+    run.end()
 
 
 def _is_scored(http: httpx.Client, trial: dict[str, str | None]) -> bool:

@@ -3,10 +3,11 @@
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -101,45 +102,82 @@ def test_a_users_own_folder_is_sent_instead_with_its_owners(tmp_path: Path) -> N
         assert good(api.post(f"/v1/images/{made['id']}/delete")) == {}
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Path:
-    """A root filesystem that takes seconds to copy."""
-    root = root_in(tmp_path / "slow")
-    for number in range(40):
-        folder = root / f"d{number}"
-        folder.mkdir()
+PART = "part-of-the-slow-one-"
+
+
+def slow(folder: Path, parts: int) -> Path:
+    """A root filesystem of so many hundred files."""
+    root = root_in(folder)
+    for number in range(parts):
+        (root / f"{PART}{number}").mkdir()
         for file in range(100):
-            (folder / f"f{file}").touch()
+            (root / f"{PART}{number}/{file}").touch()
     return root
 
 
 @pytest.mark.parametrize("route", IMPORTS)
-def test_an_import_stops_when_its_client_leaves(tmp_path: Path, slow: Path, route: str) -> None:
+def test_an_import_stops_when_its_client_leaves(tmp_path: Path, route: str) -> None:
     with served(tmp_path / "data", "--import-from", str(tmp_path), driver="native") as (server, api):
-        partial, layers = (server.data / "images" / name for name in ("partial", "layers"))
-        before = {path.name for path in layers.iterdir()}
-        asked = {"name": "slow", "path": str(slow)}
-        with _posted(server, route, asked):
-            eventually(lambda: any(partial.rglob("d*")), "the import to begin")
-            if route == IMPORTS[0]:
-                # Of the same name, and refused at once: it is answered while the other is under way.
-                bad = {"name": "slow", "path": "/etc"}
-                assert "--import-from" in refusal(api.post(route, json=bad), 400)
-                assert "at its top" in refusal(api.post(route, json={**bad, "path": str(slow / "d1")}), 400)
-                kinds = {each["name"]: each["kind"] for each in good(api.get("/v1/images"))["images"]}
-                assert kinds["slow"] == "importing"
-        eventually(lambda: not any(partial.iterdir()), "what was half imported to go")
-        assert {path.name for path in layers.iterdir()} == before
-        assert "slow" not in [each["name"] for each in good(api.get("/v1/images"))["images"]]
-        assert good(api.get("/v1/devboxes/disk_snapshots"))["snapshots"] == []
+        for parts in (40, 160, 640):
+            root = slow(tmp_path / f"slow-{parts}", parts)
+            if _is_stopped(server, api, route, root):
+                break
+        else:
+            pytest.fail("every import went on to its end")
         # The next one takes its turn at once.
         small = root_in(tmp_path / "small")
         good(api.post("/v1/images/import", json={"name": "small", "path": str(small)}))
 
 
+def _is_stopped(server: RunningServer, api: httpx.Client, route: str, root: Path) -> bool:
+    """Leave in the middle of an import, and see it stop; False where it was done already."""
+    partial, layers = (server.data / "images" / name for name in ("partial", "layers"))
+    before = {path.name for path in layers.iterdir()}
+    with _posted(server, route, {"name": root.name, "path": str(root)}) as is_answered:
+        eventually(lambda: _holds_parts(partial) or is_answered(), "the import to begin")
+        if route == IMPORTS[0]:
+            # Of the same name, and refused at once: it is answered while the other is under way.
+            bad = {"name": root.name, "path": "/etc"}
+            assert "--import-from" in refusal(api.post(route, json=bad), 400)
+            bad["path"] = str(root / f"{PART}1")
+            assert "at its top" in refusal(api.post(route, json=bad), 400)
+            assert _seen(api).get(root.name) == "importing" or is_answered()
+        if is_answered():
+            return False
+    eventually(lambda: not _holds_parts(partial), "what was half imported to go")
+    # It is told of until all of it has gone.
+    eventually(lambda: _seen(api).get(root.name) not in ("importing", "in_progress"), "the import to end")
+    if root.name in _seen(api):
+        # It was done before the server could hear that its client left.
+        return False
+    assert {path.name for path in layers.iterdir()} == before
+    return True
+
+
+def _holds_parts(folder: Path) -> bool:
+    """Whether something of a slow import is in a folder, in which anything may come and go."""
+    return any(name.startswith(PART) for _, names, _ in os.walk(folder) for name in names)
+
+
+def _seen(api: httpx.Client) -> dict[str, str]:
+    """Images and snapshots by name, with what they are."""
+    images = good(api.get("/v1/images"))["images"]
+    snapshots = good(api.get("/v1/devboxes/disk_snapshots"))["snapshots"]
+    return {
+        **{each["name"]: each["kind"] for each in images},
+        **{each["name"]: _status(api, each["id"]) for each in snapshots},
+    }
+
+
+def _status(api: httpx.Client, snapshot_id: str) -> str:
+    answer = api.get(f"/v1/devboxes/disk_snapshots/{snapshot_id}/status")
+    # One that is abandoned goes between two requests.
+    return "in_progress" if answer.status_code == 404 else str(good(answer)["status"])
+
+
 @contextlib.contextmanager
-def _posted(server: RunningServer, route: str, body: dict[str, str]) -> Iterator[None]:
-    """A request whose client leaves when the block ends, with the answer still to come."""
+def _posted(server: RunningServer, route: str, body: dict[str, str]) -> Iterator[Callable[[], bool]]:
+    """A request whose client leaves when the block ends; what is yielded tells whether it is answered."""
     content = json.dumps(body).encode()
     head = (
         f"POST {route} HTTP/1.1\r\nhost: server\r\nauthorization: Bearer {server.key}\r\n"
@@ -148,7 +186,7 @@ def _posted(server: RunningServer, route: str, body: dict[str, str]) -> Iterator
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname or "", address.port or 0)) as connection:
         connection.sendall(head.encode() + content)
-        yield
+        yield lambda: bool(select.select([connection], [], [], 0)[0])
 
 
 def test_a_detached_import_goes_on_and_tells_how_it_went(tmp_path: Path) -> None:

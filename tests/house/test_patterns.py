@@ -51,7 +51,7 @@ DYNAMIC: dict[str, list[Any]] = {
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
     "scorers/bigcodebench_job.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
-    "scorers/polyglot.py": [rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$"],
+    "scorers/polyglot_parsers.py": [rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$"],
     "scorers/verifier_programs/apt.py": [re.compile("^Package: libc6\nStatus: (.*)$", re.M)],
     "scorers/verifier_programs/fetch.py": [r"-[A-Za-z]*?o(.*)"],
 }

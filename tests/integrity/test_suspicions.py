@@ -1,5 +1,6 @@
 """Suspect scores: what scorers open outside of the work is told with the score, whatever hides it."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,16 +158,18 @@ class TestReference:
 
     def test_what_the_reference_changed_too_is_part_of_the_work(self, http: httpx.Client) -> None:
         id = made(http, reference_output=f"#!/bin/sh\n{self.PLANT}")
-        jobs = [Job(http, scenarios_spec([id], each)) for each in (agent(self.PLANT), {"name": "oracle"})]
-        assert jobs[0].row()["suspicions"] == [opened(PYTHON)]
-        assert (jobs[1].row()["score"], jobs[1].row()["suspicions"]) == (1.0, [])
+        # One after the other: what the oracle's shows holds from then on.
+        assert Job(http, scenarios_spec([id], agent(self.PLANT))).row()["suspicions"] == [opened(PYTHON)]
+        oracle = Job(http, scenarios_spec([id], {"name": "oracle"})).row()
+        assert (oracle["score"], oracle["suspicions"]) == (1.0, [])
         assert Job(http, scenarios_spec([id], agent(self.PLANT))).row()["suspicions"] == []
         more = f"{self.PLANT}; sudo ln -s /bin/true /usr/local/bin/seq"
         grown = Job(http, scenarios_spec([id], agent(f"{more}; echo 'true' >> answer.py"))).row()
         assert grown["suspicions"] == []
 
     def test_a_rescoring_knows_the_reference_by_then(self, http: httpx.Client) -> None:
-        id = made(http, reference_output=f"#!/bin/sh\n{self.PLANT}")
+        # Not that of another test: scenarios that are graded alike have what is known of their reference.
+        id = made(http, reference_output=f"#!/bin/sh\n: scored again\n{self.PLANT}")
         job = Job(http, scenarios_spec([id], agent(self.PLANT)))
         assert job.row()["suspicions"] == [opened(PYTHON)]
         good(job.post("rescore"))
@@ -177,8 +180,10 @@ class TestReference:
 
     @staticmethod
     def _rescored(job: Job) -> list[str]:
+        deadline = time.monotonic() + job.patience
         while job.get()["rescoring_state"] == "running":
-            pass
+            assert time.monotonic() < deadline, job.get()
+            time.sleep(0.02)
         found: list[str] = job.row()["suspicions"]
         return found
 

@@ -38,10 +38,11 @@ class Yard:
         self._api = api
         self._site = site
         self._lock = threading.Lock()
-        self._snapshot = self._set_up()
+        self.snapshot = self._set_up()
+        """A disk with pytest, and with a task that is not done."""
 
     def _set_up(self) -> str:
-        """A disk with pytest and a task that is not done."""
+        """The snapshot of the disk that all runs begin with."""
         devbox = create(self._api)
         upload = {"file": ("pytest", pytest_archive())}
         path = {"path": "~/pytest.tar.gz"}
@@ -63,7 +64,7 @@ class Yard:
             self._api,
             function(grader.scorer(pause=pause)),
             scoring_isolation=mode,
-            environment_parameters={"snapshot_id": self._snapshot, "working_directory": WORK},
+            environment_parameters={"snapshot_id": self.snapshot, "working_directory": WORK},
             reference_output="expected: 12",
             **fields,
         )["id"]

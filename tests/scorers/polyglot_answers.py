@@ -197,10 +197,15 @@ _ALL = (
             ),
             "double.h": "int doubled(int);\n",
             "double.cpp": '#include "double.h"\nint doubled(int) { return 0; }\n',
-            "double_test.cpp": '#include "double.h"\nbool passes() { return doubled(21) == 42; }\n',
+            "double_test.cpp": (
+                '#include "double.h"\n#define TEST_CASE(name) bool passes()\n'
+                'TEST_CASE("doubles") { return doubled(21) == 42; }\n'
+                '/*\nTEST_CASE("later") { return true; }\n*/\n'
+            ),
             "test/tests-main.cpp": (
                 "#include <cstdio>\nbool passes();\n"
-                'int main() { if (!passes()) return 1; std::puts("All tests passed (1 assertion)"); }\n'
+                "int main() {\n    if (!passes()) return 1;\n"
+                '    std::puts("All tests passed (1 assertion in 1 test case)");\n}\n'
             ),
         },
         "double.cpp",

@@ -1,14 +1,19 @@
 """Answers, reports and patches that are made to take for ever: no callback of the loop feels them."""
 
 import asyncio
+import gzip
 import json
+import tarfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from benchyard.errors import ScorerFailed, UsageError
+from benchyard.models.attachments import PackedFile, packed
 from benchyard.scorers import catalog
 from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
+from benchyard.scorers.polyglot import Answer, KnownTests
 from benchyard.testing.loop_probe import loop_probe
 from benchyard.workers.workers import Limits, Workers
 
@@ -115,7 +120,7 @@ def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
             "parsers:bigcodebench_result",
             json.dumps({"passed": False, "bad": [["t", "x" * 4095]] * 1_000}).encode(),
             {},
-            {"passed": False, "good": 0, "bad": [["t", "x" * 4095]] * 6, "reason": None},
+            {"passed": False, "good": 0, "skipped": 0, "bad": [["t", "x" * 4095]] * 6, "reason": None},
         ),
         ("parsers:says", b"= 1 a, " * 150_000, {"pattern": r"^=+ (?:\d+ \w+, )*\d+ passed"}, False),
         ("parsers:report_summary", b'{"results":' + b"[" * MEBIBYTE, {}, {}),
@@ -172,10 +177,92 @@ def test_the_report_of_tests_in_harbors_form_is_read_in_workers() -> None:
 
 def test_what_exercises_print_is_searched_in_workers() -> None:
     async def scenario(workers: Workers) -> None:
-        fields = {"language": "python", "exercise": "two-fer", "solution": ["two_fer.py"]}
-        scorer: Any = catalog.parse("polyglot_scorer", fields, Context(call=workers.call))
-        for output in (b"=" * MEBIBYTE, b"== 1 a, " * 130_000, b"1 passed in " * 80_000):
-            verdict = await scorer._judged(said(output), "/tmp/polyglot")
+        scorer: Any = catalog.parse("polyglot_scorer", EXERCISE, Context(call=workers.call))
+        for output in (
+            b"=" * MEBIBYTE,
+            b"== 1 a, " * 130_000,
+            b"1 passed in " * 80_000,
+            b"collected " * 100_000,
+            b"=" * MEBIBYTE + b" 1 skipped",
+        ):
+            verdict = await scorer._judged(
+                said(output), "/tmp/polyglot", Answer({}), KnownTests(), PaperRoom({})
+            )
             assert verdict.score == 0.0
+
+    live(scenario)
+
+
+EXERCISE = {"language": "python", "exercise": "two-fer", "solution": ["two_fer.py"]}
+
+
+def attached(files: Mapping[str, bytes]) -> Callable[[str], Awaitable[bytes]]:
+    archive = packed({path: PackedFile(content) for path, content in files.items()})
+
+    async def content(_: str) -> bytes:
+        return archive
+
+    return content
+
+
+def test_exercises_and_the_files_of_their_answers_are_looked_at_in_workers() -> None:
+    """Many files, large ones, and names of all kinds, in the exercise and in the answer."""
+    large = b"xtest(skip) @Disabled() \n" * 100_000
+    exercise = {f"more/{at}.txt": b"x" for at in range(1_500)}
+    files = {**exercise, "two-fer.spec.js": large}
+    rows = [
+        *(f"f 1 more/{at}.txt" for at in range(1_500)),
+        *(f"f 7 a/{at}-{'x' * 20}" for at in range(25_000)),
+    ]
+    listing = "\0".join(rows).encode()
+    fields = {**EXERCISE, "language": "javascript", "solution": ["two-fer.js"], "tests": ["two-fer.spec.js"]}
+    exercise_of = attached(files)
+
+    async def scenario(workers: Workers) -> None:
+        scorer: Any = catalog.parse(
+            "polyglot_scorer", fields, Context(attached=exercise_of, call=workers.call)
+        )
+        room = PaperRoom(exercise, said(b""), said(listing), said(b"nothing"))
+        verdict = await scorer.score(room)
+        assert verdict.score == 0.0
+        assert verdict.facts["left_out"].endswith("and 24980 more")
+
+    live(scenario)
+
+
+def test_archives_that_take_long_to_read_are_not_felt() -> None:
+    """A header in which a number is looked for from each of its digits on."""
+    digits = b"1" * 20_000
+    head = tarfile.TarInfo("pax")
+    head.type, head.size = tarfile.XHDTYPE, len(digits)
+    padded = digits + bytes(-len(digits) % 512)
+    archive = gzip.compress(head.tobuf(tarfile.USTAR_FORMAT) + padded + bytes(1024))
+
+    async def hostile(_: str) -> bytes:
+        return archive
+
+    async def scenario(workers: Workers) -> None:
+        for type, fields in (("polyglot_scorer", EXERCISE), ("harbor_scorer", {"script": "true"})):
+            context = Context(attached=hostile, call=workers.call)
+            scorer = catalog.parse(type, fields, context)
+            with pytest.raises(ScorerFailed):
+                await scorer.score(PaperRoom({}, said(b""), said(b"")))
+
+    live(scenario)
+
+
+@pytest.mark.parametrize("type", EXPECTED)
+def test_what_is_expected_is_small_enough_to_be_checked(type: str) -> None:
+    """It is checked by the loop whenever a scorer is made, so that it has to be."""
+
+    async def scenario(workers: Workers) -> None:
+        many = {str(at): [[at % 10]] for at in range(200_000)}
+        for expected in (
+            {**EXPECTED[type], "more": many},
+            {**EXPECTED[type], "outputs": [[[1] * 30] * 30] * 100, "letter": "B" * MEBIBYTE},
+            {**EXPECTED[type], "values": many, "tolerances": many, "answer": "7" * MEBIBYTE},
+        ):
+            with pytest.raises(UsageError, match="64 KiB"):
+                catalog.parse(type, {"path": "answer", "expected": expected}, Context(call=workers.call))
 
     live(scenario)

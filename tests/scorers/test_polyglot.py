@@ -1,5 +1,6 @@
 """Exercises of the Polyglot benchmark: their tests over what was answered, and nothing else of the devbox."""
 
+import io
 import re
 from dataclasses import replace
 from typing import Any
@@ -8,9 +9,17 @@ import pytest
 
 from benchyard.errors import UsageError
 from benchyard.models.attachments import PackedFile, packed
-from benchyard.scorers import catalog
+from benchyard.scorers import catalog, polyglot_parsers
 from benchyard.scorers.base import Context, How, Scorer, Verdict
-from benchyard.scorers.polyglot import MOST_BYTES, MOST_FILES, TIMED_OUT, language, languages, tidied
+from benchyard.scorers.polyglot import (
+    MOST_BYTES,
+    MOST_FILES,
+    TIMED_OUT,
+    KnownTests,
+    language,
+    languages,
+    tidied,
+)
 from benchyard.testing.scorer_contract import Case, Grading, kits_of
 from benchyard.testing.scoring_room import ScoringRoom, devbox_with
 from benchyard.testing.yard import Yard, contract
@@ -93,7 +102,7 @@ class Answers(Grading):
         exercise = self.exercise
         stub = {path: text for path, text in exercise.files.items() if path not in exercise.tests}
         good = await self.of(yard, {**stub, **exercise.good})
-        assert good.score == 1.0, good.output
+        assert (good.score, good.suspect) == (1.0, None), good.output
         assert good.facts["left_out"] == ".here"
         solved = await self.of(yard, {**exercise.good, **exercise.planted})
         assert solved.score == 1.0, solved.output
@@ -150,6 +159,21 @@ class TestPythonAnswers(Answers):
 class TestGoAnswers(Answers):
     exercise = EXERCISES["go"]
 
+    @contract()
+    async def test_a_pass_without_its_tests_is_suspect(self, yard: Yard) -> None:
+        ends = (
+            'package double\n\nimport "os"\n\nfunc init() { os.Exit(0) }\n\n'
+            "func Double(int) int { return 0 }\n"
+        )
+        ended = await self.of(yard, {"double.go": ends})
+        # The official verdict stays; that the runner knows of no test tells on it.
+        assert ended.score == 1.0, ended.output
+        assert "does not tell of TestIt" in (ended.suspect or "")
+        claims = ends.replace("os.Exit(0)", 'println("--- PASS: TestIt (0.00s)"); os.Exit(0)')
+        claimed = await self.of(yard, {"double.go": claims})
+        # Who speaks for the tests is not told from them.
+        assert (claimed.score, claimed.suspect) == (1.0, None), claimed.output
+
 
 class TestRustAnswers(Answers):
     exercise = EXERCISES["rust"]
@@ -165,6 +189,18 @@ class TestJavaAnswers(Answers):
 
 class TestCppAnswers(Answers):
     exercise = EXERCISES["cpp"]
+
+    @contract()
+    async def test_a_pass_without_its_tests_is_suspect(self, yard: Yard) -> None:
+        for told in ("(9 assertions in 3 test cases)", "(9 assertions)"):
+            claims = (
+                '#include "double.h"\n#include <cstdio>\n#include <cstdlib>\n'
+                f'static int ended = (std::puts("All tests passed {told}"), std::exit(0), 1);\n'
+                "int doubled(int) { return ended; }\n"
+            )
+            claimed = await self.of(yard, {"double.cpp": claims})
+            assert claimed.score == 1.0, claimed.output
+            assert "did not print that it ran them" in (claimed.suspect or "")
 
 
 PASSED = {
@@ -186,12 +222,14 @@ NOT_PASSED = {
 
 
 WHOLE = {
+    "cpp": b"All tests passed (4 assertions in 3 test cases)\n[100%] Built target test_octal\n",
     "java": b"[         3 tests started         ]\n[         3 tests successful      ]\n",
     "javascript": b"Test Suites: 1 passed, 1 total\nTests:  12 passed, 12 total\nRan all test suites.\n",
     "python": b"collected 4 items\n\n======= 3 passed, 1 skipped, 2 warnings in 0.01s ========\n",
     "rust": b"running 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored\n",
 }
 CLAIMED = {
+    "cpp": b"All tests passed (4 assertions in 3 test cases)\n",
     "java": b"[         3 tests successful      ]\n",
     "javascript": b"Tests:       12 passed, 12 total\n",
     "python": b"collected 0 items\n======= 3 passed in 0.01s ========\n",
@@ -201,9 +239,43 @@ CLAIMED = {
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
 def test_a_line_that_tells_of_passed_tests_is_no_whole_report(name: str) -> None:
-    assert language(name).is_complete(WHOLE[name])
-    assert language(name).passed.search(CLAIMED[name])
-    assert not language(name).is_complete(CLAIMED[name])
+    assert outcome(name, WHOLE[name])["passed"]
+    assert outcome(name, WHOLE[name])["complete"]
+    assert outcome(name, CLAIMED[name])["passed"]
+    assert not outcome(name, CLAIMED[name])["complete"]
+
+
+def test_as_many_tests_are_told_of_as_there_are() -> None:
+    assert outcome("cpp", WHOLE["cpp"], 3)["complete"]
+    assert not outcome("cpp", WHOLE["cpp"], 4)["complete"]
+
+
+def test_names_of_tests_are_read_from_their_files() -> None:
+    go = (
+        b"package a\n\nfunc TestOne(t *testing.T) {\n}\n"
+        b"// func TestNot(t *testing.T) {}\nfunc TestMain(m *testing.M) {}\n"
+    )
+    bonus = b"//go:build bonus\n\nfunc TestBonus(t *testing.T) {}\n"
+    cpp = b'TEST_CASE("a b", "[c]") {}\n/*\nTEST_CASE("no") {}\n*/\n    TEST_CASE("skip d") {}\n'
+    assert names_in("go", go, bonus) == ["TestOne"]
+    assert names_in("cpp", cpp) == ["a b", "skip d"]
+    assert names_in("python", b"def test_it(): pass\n") == []
+
+
+def outcome(name: str, output: bytes, tests: int | None = None) -> dict[str, Any]:
+    """What is made of the output of a language's official command."""
+    scorer: Any = catalog.parse("polyglot_scorer", {**FIELDS, "language": name}, Context())
+    patterns = scorer._patterns(KnownTests(("x",) * (tests or 0)))
+    return polyglot_parsers.outcome(io.BytesIO(output), **patterns)
+
+
+def names_in(name: str, *files: bytes) -> list[str]:
+    pattern = language(name).test_names
+    content = io.BytesIO(polyglot_parsers.joined(files))
+    names: list[str] = polyglot_parsers.tests_in(content, pattern.pattern.decode() if pattern else None)[
+        "names"
+    ]
+    return names
 
 
 @pytest.mark.parametrize("name", languages())

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 
+from benchyard.models.tampering import CountedTests
 from benchyard.scorers import reports
-from benchyard.scorers.base import Verdict
-from benchyard.workers.workers import call_once
+from benchyard.scorers.base import Context, Verdict
 from tests.scorers.test_context import Shelf
 
 WHOLE = json.dumps(
@@ -34,12 +35,23 @@ class Left(Shelf):
         return self.content
 
 
-def flaw(content: str | None, *, before: str | None = None, wanted: int | None = None) -> str | None:
+def flaw(
+    content: str | None,
+    *,
+    before: str | None = None,
+    wanted: int | None = None,
+    reference: Sequence[CountedTests] = (),
+) -> str | None:
+    """What a public scenario's verdict says is wrong with the report of a run that passed."""
+
+    async def counted() -> Sequence[CountedTests]:
+        return reference
+
     room = Left(None if content is None else content.encode())
     earlier = None if before is None else before.encode()
-    return asyncio.run(
-        reports.flaw(room, "/logs/verifier/ctrf.json", call_once, before=earlier, wanted=wanted)
-    )
+    context = Context(counted=counted, official=True)
+    place = "/logs/verifier/ctrf.json"
+    return asyncio.run(reports.checked(room, place, GOOD, context, before=earlier, wanted=wanted)).suspect
 
 
 @pytest.mark.parametrize("content", [WHOLE, JUNIT], ids=["ctrf", "junit"])
@@ -47,6 +59,27 @@ def test_a_whole_report_has_no_flaw(content: str) -> None:
     assert flaw(content) is None
     assert flaw(content, wanted=2) is None
     assert "there are 3" in str(flaw(content, wanted=3))
+
+
+def test_a_report_tells_of_as_many_tests_as_that_of_the_reference() -> None:
+    two, three = CountedTests(tests=2), CountedTests(tests=3)
+    assert flaw(WHOLE, reference=[two]) is None
+    assert flaw(WHOLE, reference=[three, two]) is None
+    assert "tells of 2 tests; that of the reference of 3" in str(flaw(WHOLE, reference=[three]))
+    # What the author says comes before.
+    assert flaw(WHOLE, wanted=2, reference=[three]) is None
+    assert flaw(WHOLE, wanted=0, reference=[three]) is None
+    assert "there are 3" in str(flaw(WHOLE, wanted=3, reference=[two]))
+
+
+def test_no_more_tests_are_skipped_than_with_the_reference() -> None:
+    assert flaw(JUNIT, reference=[CountedTests(tests=2, skipped=1)]) is None
+    assert "1 skipped tests; that of the reference of none" in str(
+        flaw(JUNIT, reference=[CountedTests(tests=2)])
+    )
+    pending = WHOLE.replace('"passed": 2', '"passed": 1, "pending": 1')
+    assert "skipped" in str(flaw(pending, wanted=2, reference=[CountedTests(tests=2)]))
+    assert flaw(pending, wanted=0, reference=[CountedTests(tests=2)]) is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The six types of scorers keep the scorer contract."""
 
+from typing import ClassVar
+
 from benchyard.testing.scorer_contract import Case, PassingContract, PrintingContract, ScorerContract
 from benchyard.testing.scorer_scripts import BASH, PYTHON
 
@@ -39,6 +41,7 @@ class TestCommand(PassingContract):
 
 class TestTestBased(PassingContract):
     type = "test_based_scorer"
+    wrong_kinds: ClassVar[dict[str, str]] = {"report_tests": "many"}
 
     def command(self, text: str) -> Case:
         files = [{"file_path": "tests/check.sh", "file_contents": text}]

@@ -147,8 +147,8 @@ class TestBasedPart(_Texted):
     type: Literal["test_based_scorer"]
     test_command: LongText | None = None
     test_files: list[TestFilePart] = Field(default_factory=list)
-    report_tests: WireInt | None = Field(default=None, gt=0)
-    """How many tests the report must tell of that the command has its runner leave."""
+    report_tests: WireInt | None = Field(default=None, ge=0)
+    """How many tests the report must tell of that the command has its runner leave; 0 is any number."""
     files: PlacedFiles = Field(default_factory=list)
 
 

@@ -54,6 +54,8 @@ class Attempt(Model):
     reasons: list[str] = Field(default_factory=list)
     """Why it has no score, or why scorers ended in an error or took something off."""
     has_errors: bool = False
+    counted: dict[str, int] = Field(default_factory=dict)
+    """Scorer -> how many tests the report told of that it has its runner make."""
     seconds: float = 0.0
 
 
@@ -263,7 +265,15 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
         score=result.score,
         scorers={**scorers, **{f"step {each.name}": each.score for each in result.rounds if each.name}},
         reasons=reasons,
-        has_errors=any(each.state == "error" for each in result.scoring_function_results),
+        counted={
+            each.scoring_function_name: each.counted.tests
+            for each in result.scoring_function_results
+            if each.counted
+        },
+        # One that the answer made fail has a score, and is told with who made it fail.
+        has_errors=any(
+            each.state == "error" or each.cause is not None for each in result.scoring_function_results
+        ),
     )
 
 
@@ -369,6 +379,16 @@ class _Search:
         broken = next((each for each in self.attempts if each.kind == "nothing" and each.has_errors), None)
         if broken:
             found.append(f"with nothing done a scorer ends in an error: {'; '.join(broken.reasons)}")
+        counts = {
+            (name, count)
+            for each in self.attempts
+            if each.kind == "reference" and each.isolation == strictest
+            for name, count in each.counted.items()
+        }
+        for name, count in sorted(counts):
+            found.append(
+                f"{name}: the reference's report tells of {count} tests; later ones must tell of as many"
+            )
         if _is_prepared(scenario):
             found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
         return found

@@ -11,7 +11,7 @@ from benchyard.models.mounts import Mount
 from benchyard.models.rounds import NextRound, RoundScore
 from benchyard.models.run_gateways import RunGateway
 from benchyard.models.scenarios import Isolation, Scenario, ScenarioView
-from benchyard.models.tampering import TamperReport
+from benchyard.models.tampering import CountedTests, TamperReport
 from benchyard.models.trials import TrialNetwork
 
 
@@ -110,6 +110,8 @@ class ScorerResult(Model):
     """Every number the scorer told, by its name; the score is one of them, or made of them."""
     suspect: str | None = None
     """Why this score may not be earned, as its scorer saw it; None where it saw nothing."""
+    counted: CountedTests | None = None
+    """What the test runner's report counted, where the scorer has one made and the score is above 0."""
     cause: FailureCause | None = None
     """Who a failure of the scorer is put down to; None where it did not fail. The answer's scores 0."""
 

@@ -61,6 +61,13 @@ class TamperReport(Model):
     """What else the reader has to know: which lists were cut, and of which moment they are."""
 
 
+class CountedTests(Model):
+    """How many tests a test runner's report tells of."""
+
+    tests: int
+    skipped: int = 0
+
+
 class ReferenceReport(Record):
     """What a reference did beside the work itself; its id is the digest of how a scenario is graded.
 
@@ -74,3 +81,5 @@ class ReferenceReport(Record):
     """All paths outside of the work that it changed, opened or not."""
     process_users: list[str] = Field(default_factory=list)
     """Who the processes belonged to that it left running; empty where it left none."""
+    counted: dict[str, list[CountedTests]] = Field(default_factory=dict)
+    """Scoring function -> what its runner's report counted, in each run that counted something else."""

@@ -13,7 +13,8 @@ from benchyard.scorers import fields
 from benchyard.scorers.base import Context, Room, Scorer, Verdict
 
 GRADE = "benchyard.scorers.parsers:grade"
-_MOST_EXPECTED_BYTES = 1024**2
+_MOST_EXPECTED_BYTES = 64 * 1024
+"""It is checked by the server itself, whenever a scorer is made."""
 _SHOWN = 2000
 """Of the answer, letters that are kept with the result: its end."""
 
@@ -45,12 +46,13 @@ class AnswerConfig(Model):
     @model_validator(mode="after")
     def _is_usable(self) -> "AnswerConfig":
         try:
-            size = len(json.dumps(self.expected, allow_nan=False))
+            if _is_large(self.expected):
+                raise PydanticCustomError("too_large", "expected: must be at most 64 KiB of JSON")
             self.grader.check(self.expected)
         except (ValueError, RecursionError) as error:
+            if isinstance(error, PydanticCustomError):
+                raise
             raise PydanticCustomError("expected", "expected: {error}", {"error": str(error)}) from error
-        if size > _MOST_EXPECTED_BYTES:
-            raise PydanticCustomError("too_large", "expected: must be at most 1 MiB of JSON")
         return self
 
 
@@ -77,6 +79,16 @@ class GradedAnswer(Scorer[AnswerConfig]):
             GRADE, content or b"", {"grader": name, "expected": self.config.expected}
         )
         return Verdict(rewards[self._grader.MAIN], f"{said}\n{json.dumps(rewards)}\n", rewards=rewards)
+
+
+def _is_large(expected: Mapping[str, Any]) -> bool:
+    """Whether it is more JSON than is looked at; what comes behind the limit is not."""
+    left = _MOST_EXPECTED_BYTES
+    for piece in json.JSONEncoder(allow_nan=False).iterencode(expected):
+        left -= len(piece)
+        if left < 0:
+            return True
+    return False
 
 
 def _told(path: str, content: bytes) -> str:

@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
+from benchyard.models.tampering import CountedTests
 from benchyard.workers.workers import Call, call_once
 
 C = TypeVar("C", bound=Model)
@@ -116,6 +117,10 @@ async def _nothing_attached(name: str) -> bytes:
     raise ScorerFailed(f"the scenario has no attachment {name!r}, which its scorer needs; import it again")
 
 
+async def _nothing_counted() -> Sequence[CountedTests]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Context:
     """What a scorer is told about the run it grades."""
@@ -128,6 +133,8 @@ class Context:
     """The content of an attachment of the scenario; raises ScorerFailed where it is gone."""
     call: Call = call_once
     """Runs a function in a worker: nothing that came out of a devbox is graded or parsed anywhere else."""
+    counted: Callable[[], Awaitable[Sequence[CountedTests]]] = _nothing_counted
+    """What the test runner's report counted for the reference; empty where that is not known."""
     official: bool = False
     """Whether the scenario is of a public benchmark, whose official verdict stays as it is."""
 
@@ -144,6 +151,8 @@ class Verdict:
     """Every number by its name, where there are several, or where the score has a name."""
     suspect: str | None = None
     """One line that says why a score above 0 may not be earned, such as a test report that is missing."""
+    counted: CountedTests | None = None
+    """What the test runner's report counted, where one was made."""
 
 
 class Scorer(ABC, Generic[C]):

@@ -61,7 +61,8 @@ def _short(context: Context, params: Mapping[str, Any]) -> str:
 
 def _cut(text: str, space: int) -> str:
     """The longest beginning that takes this many bytes at most when it is encoded."""
-    low, high = 0, len(text)
+    # Every letter takes a byte at least.
+    low, high = 0, min(len(text), space)
     while low < high:
         middle = (low + high + 1) // 2
         if len(encoded(text[:middle]).encode()) - len('""') <= space:

@@ -1,6 +1,5 @@
 """Tests of a task in Harbor's form: a script that leaves its rewards in a folder."""
 
-import asyncio
 import posixpath
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,11 +8,11 @@ from pydantic import Field, StringConstraints
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import unpacked
 from benchyard.models.base import Model
 from benchyard.models.scenarios import AttachmentName, LongText
 from benchyard.scorers import reports, rewards, score, verifier_kit
 from benchyard.scorers.base import How, Room, Scorer, Verdict
+from benchyard.workers import archives
 
 TESTS = "/tests"
 LOGS = "/logs/verifier"
@@ -35,8 +34,11 @@ class HarborConfig(Model):
     env: dict[str, str] = Field(default_factory=dict)
     reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """The reward that is the score, where there are several and none is called `reward`."""
-    report_tests: Annotated[int, Field(gt=0)] | None = None
-    """How many tests the runner's report must tell of, where the script has it leave one."""
+    report_tests: Annotated[int, Field(ge=0)] | None = None
+    """How many tests the runner's report must tell of, where the script has it leave one.
+
+    0 is any number, None as many as that of the reference, where that is known.
+    """
 
 
 class HarborScorer(Scorer[HarborConfig]):
@@ -78,8 +80,7 @@ class HarborScorer(Scorer[HarborConfig]):
         place = reports.place_of(self.config.script or "")
         if place is None:
             return verdict
-        reason = await reports.flaw(room, place, self.context.call, wanted=self.config.report_tests)
-        return reports.judged(verdict, reason, official=self.context.official)
+        return await reports.checked(room, place, verdict, self.context, wanted=self.config.report_tests)
 
     async def _put_tests(self, room: Room) -> None:
         if self.config.tests is None:
@@ -87,7 +88,7 @@ class HarborScorer(Scorer[HarborConfig]):
         await room.clear(TESTS)
         archive = await self.context.attached(self.config.tests)
         try:
-            files = await asyncio.to_thread(lambda: dict(unpacked(archive)))
+            files = await archives.files_of(archive, self.context.call)
         except UsageError as error:
             raise ScorerFailed(error.message) from error
         for name, file in files.items():

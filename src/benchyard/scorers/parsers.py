@@ -34,7 +34,8 @@ def bigcodebench_result(content: BinaryIO) -> dict[str, Any] | None:
     try:
         said = json.loads(content.read().splitlines()[-1])
         bad = [(str(name)[:_MOST_TOLD], str(told)) for name, told in said.get("bad", [])]
-        result = {"passed": bool(said["passed"]), "good": int(said.get("good", 0))}
+        counts = {name: int(said.get(name, 0)) for name in ("good", "skipped")}
+        result = {"passed": bool(said["passed"]), **counts}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
     left, shown = _MOST_TOLD, []

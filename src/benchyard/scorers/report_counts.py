@@ -16,20 +16,22 @@ class Report:
     passed: int
     listed: int
     """Tests that it tells of one by one."""
+    skipped: int = 0
 
 
 def parse(content: bytes) -> Report:
     """The counts of a report; raises ValueError for what is none."""
     try:
         return _ctrf(json.loads(content)) if content.lstrip()[:1] == b"{" else _junit(content)
-    except (LookupError, TypeError, RecursionError, OverflowError, expat.ExpatError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, expat.ExpatError) as error:
         raise ValueError(str(error)) from error
 
 
 def _ctrf(found: Any) -> Report:
     results = found["results"]
     summary = results["summary"]
-    return Report(int(summary["tests"]), int(summary["passed"]), len(results["tests"]))
+    skipped = int(summary.get("skipped", 0)) + int(summary.get("pending", 0))
+    return Report(int(summary["tests"]), int(summary["passed"]), len(results["tests"]), skipped)
 
 
 def _junit(content: bytes) -> Report:
@@ -50,7 +52,7 @@ def _junit(content: bytes) -> Report:
     parser.EntityDeclHandler = refuse
     parser.Parse(content, True)
     passed = counts["tests"] - counts["failures"] - counts["errors"] - counts["skipped"]
-    return Report(counts["tests"], passed, counts["listed"])
+    return Report(counts["tests"], passed, counts["listed"], counts["skipped"])
 
 
 def counted(content: BinaryIO) -> dict[str, int] | None:

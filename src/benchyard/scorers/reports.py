@@ -1,9 +1,12 @@
 """Reports that test runners leave, CTRF and JUnit: whether one is there, complete, and of tests that ran."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 from benchyard.errors import ScorerFailed
-from benchyard.scorers.base import Room, Verdict
+from benchyard.models.tampering import CountedTests
+from benchyard.scorers.base import Context, Room, Verdict
 from benchyard.scorers.report_counts import MOST_BYTES, Report
 from benchyard.workers.workers import Call
 
@@ -20,13 +23,31 @@ def place_of(script: str) -> str | None:
     return found[1]
 
 
-async def flaw(
-    room: Room, place: str, call: Call, *, before: bytes | None = None, wanted: int | None = None
-) -> str | None:
-    """Why the report there does not show that tests were run, in a line; None where it does.
+async def checked(
+    room: Room,
+    place: str,
+    verdict: Verdict,
+    context: Context,
+    *,
+    before: bytes | None = None,
+    wanted: int | None = None,
+) -> Verdict:
+    """A verdict in view of the report there; one of 0 needs none.
 
-    `before` is what was there before they ran, `wanted` how many tests there are where that is known.
+    `before` is what was there before tests ran, `wanted` how many there are where the author said that.
     """
+    if verdict.score <= 0:
+        return verdict
+    found = await read(room, place, context.call, before=before)
+    if isinstance(found, str):
+        return judged(verdict, found, official=context.official)
+    counted = CountedTests(tests=found.tests, skipped=found.skipped)
+    reason = flaw(found, place) or miscount(counted, place, wanted, await context.counted())
+    return judged(replace(verdict, counted=counted), reason, official=context.official)
+
+
+async def read(room: Room, place: str, call: Call, *, before: bytes | None = None) -> Report | str:
+    """The report there, or why it does not show that tests were run, in a line."""
     try:
         content = await room.fetch(place, MOST_BYTES)
         if content is None or content == before:
@@ -36,13 +57,38 @@ async def flaw(
         counts = None
     if counts is None:
         return f"the runner's report {place} cannot be read, so that nothing shows that tests were run"
-    found = Report(**counts)
+    return Report(**counts)
+
+
+def flaw(found: Report, place: str) -> str | None:
+    """Why a report does not show that tests were run, in a line; None where it does."""
     if found.passed <= 0 or found.tests <= 0:
         return f"the runner's report {place} tells of no test that passed"
     if found.listed != found.tests:
         return f"the runner's report {place} tells of {found.listed} of its {found.tests} tests only"
+    return None
+
+
+def miscount(
+    found: CountedTests, place: str, wanted: int | None, of_reference: Sequence[CountedTests]
+) -> str | None:
+    """Why a report is not of all tests, in a line; None where nothing says so.
+
+    `wanted` is how many the author says there are, 0 where any number will do. Else they are as many as in a
+    report of the reference, and no more of them are skipped.
+    """
+    if wanted == 0:
+        return None
     if wanted is not None and found.tests != wanted:
         return f"the runner's report {place} tells of {found.tests} tests; there are {wanted}"
+    known = sorted({each.tests for each in of_reference})
+    if known and wanted is None and found.tests not in known:
+        told = " or ".join(map(str, known))
+        return f"the runner's report {place} tells of {found.tests} tests; that of the reference of {told}"
+    most = max((each.skipped for each in of_reference), default=found.skipped)
+    if found.skipped > most:
+        told = f"tells of {found.skipped} skipped tests; that of the reference of {most or 'none'}"
+        return f"the runner's report {place} {told}"
     return None
 
 
@@ -52,5 +98,5 @@ def judged(verdict: Verdict, reason: str | None, *, official: bool) -> Verdict:
         return verdict
     told = f"{verdict.output.rstrip()}\n[benchyard] {reason}\n".lstrip()
     if official:
-        return Verdict(verdict.score, told, verdict.facts, verdict.rewards, suspect=reason)
-    return Verdict(0.0, told, verdict.facts, verdict.rewards)
+        return replace(verdict, output=told, suspect=reason)
+    return replace(verdict, score=0.0, output=told)

@@ -1,17 +1,19 @@
 """SWE-bench: the answer's patch on a pristine checkout, the official script, graded by `swebench`."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import unpacked
+from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchTests
 from benchyard.scorers import git_answers, patch_chain, score, swebench_grading
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, Context, How, Ran, Room, Scorer, Verdict
+from benchyard.workers import archives
 from benchyard.workers.workers import Call
 
 _MOST_LOG_BYTES = 64 * 1024**2
@@ -99,7 +101,8 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
 
     async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
-            return await asyncio.to_thread(_read, await self.context.attached(ATTACHMENT))
+            archive = await self.context.attached(ATTACHMENT)
+            return await asyncio.to_thread(_read, await archives.files_of(archive, self.context.call))
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
             raise ScorerFailed(
                 f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
@@ -141,9 +144,8 @@ async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
     return answer
 
 
-def _read(archive: bytes) -> tuple[str, SweBenchTests]:
+def _read(files: Mapping[str, PackedFile]) -> tuple[str, SweBenchTests]:
     """The script of an attachment, and what grades the item (blocks)."""
-    files = dict(unpacked(archive))
     script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
     return script, SweBenchTests.model_validate_json(files[SPEC].content)
 

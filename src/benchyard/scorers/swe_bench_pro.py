@@ -3,18 +3,20 @@
 import asyncio
 import re
 import shlex
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import unpacked
+from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
 from benchyard.scorers import git_answers, python_kit, pythons, score, swe_pro_results
 from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
 from benchyard.scorers.swe_bench import Answer, drawn_answer, flag, require_results
 from benchyard.scorers.swebench_grading import Grade
+from benchyard.workers import archives
 from benchyard.workers.workers import Limits
 
 _MOST_LOG_BYTES = 64 * 1024**2
@@ -75,7 +77,8 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
 
     async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
-            return await asyncio.to_thread(_read, await self.context.attached(ATTACHMENT))
+            archive = await self.context.attached(ATTACHMENT)
+            return await asyncio.to_thread(_read, await archives.files_of(archive, self.context.call))
         except (UsageError, KeyError, ValidationError) as error:
             raise ScorerFailed(
                 f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
@@ -175,8 +178,7 @@ def _export(line: str) -> str:
     return f"export {rest}"
 
 
-def _read(archive: bytes) -> tuple[dict[str, bytes], SweBenchProTests]:
+def _read(packed: Mapping[str, PackedFile]) -> tuple[dict[str, bytes], SweBenchProTests]:
     """The files of an attachment, and what grades the item (blocks)."""
-    packed = dict(unpacked(archive))
     files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
     return files, SweBenchProTests.model_validate_json(packed[SPEC].content)

@@ -42,8 +42,11 @@ class TestBasedConfig(GraderConfig):
     __test__ = False
     test_command: fields.Script
     test_files: TestFiles | None = None
-    report_tests: Annotated[int, Field(gt=0)] | None = None
-    """How many tests the runner's report must tell of (an extension), where the command has it leave one."""
+    report_tests: Annotated[int, Field(ge=0)] | None = None
+    """How many tests the runner's report must tell of (an extension), where the command has it leave one.
+
+    0 is any number, None as many as that of the reference, where that is known.
+    """
 
 
 class TestBasedScorer(Scorer[TestBasedConfig]):
@@ -59,9 +62,7 @@ class TestBasedScorer(Scorer[TestBasedConfig]):
         place = reports.place_of(self.config.test_command)
         before = await room.fetch(place, MOST_BYTES) if place else None
         verdict = await script.passed(room, self.config.test_command, self.context)
-        if place is None or verdict.score <= 0:
+        if place is None:
             return verdict
-        reason = await reports.flaw(
-            room, place, self.context.call, before=before, wanted=self.config.report_tests
-        )
-        return reports.judged(verdict, reason, official=self.context.official)
+        wanted = self.config.report_tests
+        return await reports.checked(room, place, verdict, self.context, before=before, wanted=wanted)

@@ -90,6 +90,9 @@ class Grading(Makes):
 class ScorerContract(Grading):
     """What every scorer owes: a score from 0 to 1, or ScorerFailed."""
 
+    wrong_kinds: ClassVar[Mapping[str, Any]] = {}
+    """Field -> a value of a wrong kind, for fields that a number is right for."""
+
     def passes(self) -> Case:
         """One that is graded with more than 0."""
         raise NotImplementedError
@@ -110,10 +113,11 @@ class ScorerContract(Grading):
         assert catalog.parse(self.type, fields, Context()).config == self.scorer(self.passes()).config
 
     def test_fields_of_a_wrong_kind_are_refused_by_name(self) -> None:
-        """Each of them; a number is right for none."""
+        """Each of them; a number is right for few."""
         for name in self.scorer(self.passes()).Config.model_fields:
+            wrong = self.wrong_kinds.get(name, 7)
             with pytest.raises(UsageError, match=name):
-                catalog.parse(self.type, {**self.passes().fields, name: 7}, Context())
+                catalog.parse(self.type, {**self.passes().fields, name: wrong}, Context())
 
     @contract()
     async def test_it_tells_good_from_bad(self, yard: Yard) -> None:

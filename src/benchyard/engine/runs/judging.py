@@ -12,7 +12,7 @@ from benchyard.engine.states import BOOTING, ENDED
 from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, Conflict, NotFound, from_os
+from benchyard.errors import BenchyardError, Conflict, from_os
 from benchyard.models.devboxes import Devbox, DevboxPurpose
 from benchyard.models.runs import FinalState, ScenarioRun
 from benchyard.models.scenarios import Scenario
@@ -41,7 +41,7 @@ class Judging:
             raise Conflict(f"its devbox has ended ({devbox.status}) before it was scored")
         facts = _facts(run, scenario, now_ms())
         await self._supplies.graded_in(scenario)
-        return await self.scoring.score(Case(run, scenario, devbox, facts, await self._trajectory(run)))
+        return await self.scoring.score(Case(run, scenario, devbox, facts, _trajectory(run)))
 
     async def of_final_state(self, run: ScenarioRun, scenario: Scenario, state: FinalState) -> Outcome:
         """What the scorers make of what a run left; raises when it cannot be had."""
@@ -55,19 +55,16 @@ class Judging:
         )
         facts = _facts(run, scenario, state.create_time_ms)
         await self._supplies.graded_in(scenario)
-        trajectory = await self._trajectory(run)
+        trajectory = _trajectory(run)
         return await self.scoring.score(Case(run, scenario, worked_in, facts, trajectory, state))
 
-    async def _trajectory(self, run: ScenarioRun) -> bytes | None:
-        """The last trajectory that was uploaded with a run; None without one, or if it is too large."""
-        traces = [each for each in run.traces if each.kind == "atif"]
-        if not traces or traces[-1].size_bytes > MOST_TRAJECTORY_BYTES:
-            return None
-        try:
-            _, pieces = await self._tools.objects.content(traces[-1].object_id)
-            return b"".join([piece async for piece in pieces])
-        except (NotFound, Conflict):
-            return None
+
+def _trajectory(run: ScenarioRun) -> str | None:
+    """The object of the last trajectory that came with a run; None without one, or where it is too large."""
+    traces = [each for each in run.traces if each.kind == "atif"]
+    if not traces or traces[-1].size_bytes > MOST_TRAJECTORY_BYTES:
+        return None
+    return traces[-1].object_id
 
 
 async def attempt(work: Callable[[], Awaitable[Outcome]], run_id: str) -> Outcome | str:

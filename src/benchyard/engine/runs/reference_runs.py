@@ -33,7 +33,7 @@ from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models import references
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
-from benchyard.models.runs import RunProfile, ScenarioRun, ScorerResult
+from benchyard.models.runs import REFERENCE_KEY, RunProfile, ScenarioRun, ScorerResult
 from benchyard.models.scenarios import Scenario, functions_of, of_round
 
 AT_ONCE = 2
@@ -132,7 +132,7 @@ class ReferenceRuns:
         """One run of a reference; raises when it cannot be had."""
         id = random_id(RUN_PREFIX)
         is_over = False
-        start = await self._start(run, scenario)
+        start = await self._start(run, scenario, with_start=with_start)
         try:
             begun = await uninterrupted(until_kept(partial(self._runs.begin, Asked(id), start)))
             devbox = await self._booted(begun.devbox_id)
@@ -170,7 +170,7 @@ class ReferenceRuns:
         # One that never gets to this step shows nothing against its scorers.
         return {at: each.reason or "" for at, each in wrong.items()} if number == last else {}
 
-    async def _start(self, run: ScenarioRun, scenario: Scenario) -> Start:
+    async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> Start:
         """As the run began that is judged: with its variables, secrets, mounts, network and scorers' time."""
         try:
             worked_in = await until_kept(partial(self._tools.roster.get, run.devbox_id))
@@ -179,6 +179,10 @@ class ReferenceRuns:
             mounts = None
         lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(_bound(run, scenario)))
         network = run.metadata.get(NETWORK_KEY)
+        metadata = {NETWORK_KEY: network} if network else {}
+        if not with_start:
+            # Where it scores 1, what it did beside the work and how many tests ran is kept for others.
+            metadata[REFERENCE_KEY] = "judging"
         return Start(
             scenario=scenario,
             profile=RunProfile(
@@ -189,7 +193,7 @@ class ReferenceRuns:
                 launch_parameters=LaunchParameters(keep_alive_time_seconds=lifetime),
             ),
             run_name=f"reference of {scenario.name}"[:200],
-            metadata={NETWORK_KEY: network} if network else {},
+            metadata=metadata,
             scorer_multiplier=run.scorer_multiplier,
             is_reference=True,
         )

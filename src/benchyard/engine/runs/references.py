@@ -1,6 +1,6 @@
-"""What references did beside the work: kept by what is graded, and subtracted from others."""
+"""What references did beside the work, and how many tests ran then: kept by what is graded, for others."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from benchyard.engine.journal import now_ms
@@ -9,10 +9,12 @@ from benchyard.engine.runs.suspicions import suspicions
 from benchyard.engine.work import until_kept
 from benchyard.models.runs import ContractResult
 from benchyard.models.scenarios import Scenario
-from benchyard.models.tampering import ReferenceReport, TamperReport
+from benchyard.models.tampering import CountedTests, ReferenceReport, TamperReport
 from benchyard.store.collection import Collection
 
 MOST_PATHS = 10_000
+MOST_COUNTS = 20
+"""Of a scorer whose report counts something else each time."""
 _FULL = 1.0 - 1e-9
 
 
@@ -26,17 +28,24 @@ class References:
         """The result with what speaks against it. That of a reference is what others are compared with."""
         if case.is_reference:
             if result.score >= _FULL and case.kept is None:
-                await until_kept(partial(self._remember, case.scenario, report))
+                await until_kept(partial(self._remember, case.scenario, result, report))
             return result.model_copy(update={"suspicions": []})
         found = suspicions(result, report)
         if found or (result.isolation == "live" and report.processes):
             found = suspicions(result, report, await until_kept(partial(self._known, case.scenario)))
         return result.model_copy(update={"suspicions": found})
 
+    async def counted(self, case: Case, function: str) -> Sequence[CountedTests]:
+        """What the test runner's report of a scorer counted for the reference; empty if that is not known."""
+        if case.is_reference:
+            return ()
+        known = await until_kept(partial(self._known, case.scenario))
+        return known.counted.get(function, ()) if known else ()
+
     async def _known(self, scenario: Scenario) -> ReferenceReport | None:
         return await self._records.find(scenario.graded_digest)
 
-    async def _remember(self, scenario: Scenario, report: TamperReport) -> None:
+    async def _remember(self, scenario: Scenario, result: ContractResult, report: TamperReport) -> None:
         """Note what a reference did; what it did in other runs, or rounds, stays noted."""
         id = scenario.graded_digest
         files = report.changed_outside or []
@@ -46,6 +55,11 @@ class References:
             changed_outside=[each.path for each in files],
             opened_outside=[each.path for each in files if each.opened],
             process_users=sorted({each.user for each in report.processes or ()}),
+            counted={
+                each.scoring_function_name: [each.counted]
+                for each in result.scoring_function_results
+                if each.counted
+            },
         )
         known, is_new = await self._records.insert_once(fresh)
         if not is_new and _merged(known, fresh) != known:
@@ -53,12 +67,15 @@ class References:
 
 
 def _merged(known: ReferenceReport, fresh: ReferenceReport) -> ReferenceReport:
-    return known.model_copy(
-        update={
-            name: _union(getattr(known, name), getattr(fresh, name))
-            for name in ("changed_outside", "opened_outside", "process_users")
-        }
-    )
+    counted = dict(known.counted)
+    for name, counts in fresh.counted.items():
+        before = counted.get(name, [])
+        counted[name] = [*before, *(each for each in counts if each not in before)][:MOST_COUNTS]
+    lists = {
+        name: _union(getattr(known, name), getattr(fresh, name))
+        for name in ("changed_outside", "opened_outside", "process_users")
+    }
+    return known.model_copy(update={**lists, "counted": counted})
 
 
 def _union(known: Iterable[str], fresh: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchyard.engine.descriptors import write_content
+from benchyard.engine.descriptors import write_content, write_pieces
 from benchyard.engine.homes import home_of
 from benchyard.engine.setup import completed
 from benchyard.engine.tools import Tools
@@ -79,11 +79,23 @@ class DevboxRoom(Room):
         return whole
 
     async def keep(self, name: str, content: bytes) -> str:
-        path = f"{self._private}/{posixpath.basename(name)}"
-        # Not for others: a scorer may run the answer as another user, who must not read what is expected.
-        opening = self._tools.host.open_kept(self._place.devbox_id, path, self._place.user)
+        path, opening = self._kept(name)
         await self._write(path, content, opening)
         return path
+
+    async def keep_pieces(self, name: str, pieces: AsyncIterator[bytes]) -> str:
+        """As `keep`, with a content that is nowhere in memory as a whole."""
+        path, opening = self._kept(name)
+        try:
+            await write_pieces(await opening, path, pieces)
+        except UsageError as error:
+            raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
+        return path
+
+    def _kept(self, name: str) -> tuple[str, Awaitable[int]]:
+        path = f"{self._private}/{posixpath.basename(name)}"
+        # Not for others: a scorer may run the answer as another user, who must not read what is expected.
+        return path, self._tools.host.open_kept(self._place.devbox_id, path, self._place.user)
 
     async def offer(self, given: AnswerUser) -> None:
         """Put the command in place that runs what is graded, and name it to all that is run here."""

@@ -342,7 +342,14 @@ class Scoring:
             texts = {name: each.bash_script for name, each in scripts.items()}
             attached = Attachments(self._tools.objects, case.scenario).content
             is_official = PUBLIC_KEY in case.scenario.metadata
-            context = Context(case.facts, texts, attached, self._tools.workers.call, is_official)
+            context = Context(
+                case.facts,
+                texts,
+                attached,
+                self._tools.workers.call,
+                partial(self._references.counted, case, function.name),
+                is_official,
+            )
             return await stage.grade(self.scorer(function, context))
 
         label = f"scorer {function.name!r} of run {case.run.id}"
@@ -360,6 +367,7 @@ class Scoring:
             facts=dict(found.facts),
             rewards=dict(found.rewards),
             suspect=found.suspect,
+            counted=found.counted,
         )
 
 

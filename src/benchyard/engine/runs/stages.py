@@ -19,11 +19,11 @@ from benchyard.engine.homes import usual_home
 from benchyard.engine.network_plans import phased, plan_of
 from benchyard.engine.origins import DEFAULT_IMAGE
 from benchyard.engine.runs.conditions import Conditions
-from benchyard.engine.runs.rooms import AnswerUser, Place, room_in
+from benchyard.engine.runs.rooms import AnswerUser, DevboxRoom, Place, room_in
 from benchyard.engine.runs.tamper import Findings, Work
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, NotFound, ScorerFailed
+from benchyard.errors import BenchyardError, Conflict, NotFound, ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.hosts.rooms import Opened
 from benchyard.models.devboxes import Devbox
@@ -50,8 +50,8 @@ class Case:
     scenario: Scenario
     devbox: Devbox
     facts: Mapping[str, object] = field(default_factory=dict)
-    trajectory: bytes | None = field(default=None, repr=False)
-    """What was uploaded as the trajectory of the run, for scorers to read."""
+    trajectory: str | None = None
+    """The id of the object that was uploaded as the trajectory of the run, for scorers to read."""
     kept: FinalState | None = None
     """What is scored, where that is not a devbox any more."""
 
@@ -172,10 +172,9 @@ class Desk:
         except ScorerFailed as error:
             raise ScorerFailed(error.message, cause=error.cause or "machine", **error.details) from error
 
-    async def watched(self, scorer: Scorer[Any], devbox_id: str, room: Room) -> Verdict:
+    async def watched(self, scorer: Scorer[Any], devbox_id: str, room: DevboxRoom) -> Verdict:
         """Let a scorer grade, and note which changed files are opened meanwhile."""
-        if self.case.trajectory is not None:
-            path = await room.keep("trajectory.json", self.case.trajectory)
+        if path := await self._keep_trajectory(room):
             scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
         began = time.monotonic()
         try:
@@ -186,6 +185,16 @@ class Desk:
                 "the scorer's time ran out while" if is_late else "while it was scored"
             )
             await self.conditions.look_at_network(self.tools, devbox_id, "while it was scored")
+
+    async def _keep_trajectory(self, room: DevboxRoom) -> str | None:
+        """Put the run's trajectory into a room, piece by piece; its path, None where there is none."""
+        if self.case.trajectory is None:
+            return None
+        try:
+            _, pieces = await self.tools.objects.content(self.case.trajectory)
+        except (NotFound, Conflict):
+            return None
+        return await room.keep_pieces("trajectory.json", pieces)
 
     async def _graded(self, scorer: Scorer[Any], devbox_id: str, room: Room) -> Verdict:
         paths = self.findings.watched()
@@ -282,7 +291,7 @@ class Apart(Stage):
     @contextlib.asynccontextmanager
     async def _room(
         self, image: str, kits: tuple[Kit, ...], scorer: Scorer[Any] | None = None
-    ) -> AsyncIterator[tuple[str, Room]]:
+    ) -> AsyncIterator[tuple[str, DevboxRoom]]:
         tools = self._desk.tools
         # Never one that an earlier server began with: that one is being cleared away.
         devbox_id = f"{self._desk.case.image_id}-{self._index}-{secrets.token_hex(4)}"

@@ -37,8 +37,18 @@ class Language(ABC):
     """What the runner of the tests prints when they passed: without it, an exit with 0 earns nothing."""
     complete: ClassVar[tuple[re.Pattern[bytes], ...]] = ()
     """What else the runner prints when it has run the tests; their numbers agree."""
+    outcomes: ClassVar[re.Pattern[bytes] | None] = None
+    """In what `passed` finds: the numbers of tests that ended in one way or another, which add up."""
     skipped: ClassVar[re.Pattern[bytes] | None] = None
     """What it prints of tests that it skipped: their number is the first group."""
+    test_names: ClassVar[re.Pattern[bytes] | None] = None
+    """What a test file calls one of its tests: the first group. The runner tells of as many."""
+    list_command: ClassVar[str | None] = None
+    """Runs tests that passed once more, so that each is told of, where the official command tells of none."""
+    list_names: ClassVar[re.Pattern[bytes] | None] = None
+    """How it tells of a test: the name is the first group."""
+    replaced: ClassVar[tuple[str, re.Pattern[bytes], bytes] | None] = None
+    """In test files whose names end so, what the official harness puts something else in the place of."""
     sources: ClassVar[tuple[str, ...]]
     """How names of source files end, without the dot."""
     reserved: ClassVar[str]
@@ -55,12 +65,8 @@ class Language(ABC):
     async def of_server(self, kits: Kits) -> Tools:
         """Tools of this machine; raises ScorerFailed with what to install."""
 
-    def is_complete(self, output: bytes) -> bool:
-        """Whether a runner that printed that they passed has printed all that it does when it ran them."""
-        found = [each.search(output) for each in self.complete]
-        counts = {int(match[1]) for match in found if match and match.re.groups}
-        return all(found) and len(counts) <= 1
-
     def prepared(self, path: str, content: bytes) -> bytes:
         """A test file as the official harness runs it."""
-        return content
+        if self.replaced is None or not path.endswith(self.replaced[0]):
+            return content
+        return self.replaced[1].sub(self.replaced[2], content)

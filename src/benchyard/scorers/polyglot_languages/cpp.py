@@ -12,6 +12,11 @@ class CppLanguage(Language):
     programs = ("g++", "cmake", "make")
     command = 'mkdir -p build && cd build && cmake -DEXERCISM_RUN_ALL_TESTS=1 -G "Unix Makefiles" .. && make'
     passed = re.compile(rb"^All tests passed \(\d+ assertions?", re.MULTILINE)
+    complete = (
+        re.compile(rb"^All tests passed \(\d+ assertions? in (\d{1,9}) test cases?\)", re.MULTILINE),
+        re.compile(rb"^\[100%\] Built target ", re.MULTILINE),
+    )
+    test_names = re.compile(rb"^[ \t]*TEST_CASE\([ \t]*\"([^\"\n]*)", re.MULTILINE)
     sources = ("cpp", "cc", "cxx", "h", "hh", "hpp", "hxx", "ipp", "inl", "tpp")
     reserved = r"[^/]*_test\.cpp$"
 

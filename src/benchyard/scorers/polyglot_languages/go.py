@@ -14,6 +14,9 @@ class GoLanguage(Language):
 
     programs = ("go",)
     command = 'PATH="${GO_FOLDER:+$GO_FOLDER/bin:}$PATH" go test ./...'
+    list_command = 'PATH="${GO_FOLDER:+$GO_FOLDER/bin:}$PATH" go test -v ./...'
+    list_names = re.compile(rb"^--- (?:PASS|SKIP|FAIL): (\S+) \(", re.MULTILINE)
+    test_names = re.compile(rb"^func (Test\w*)\(\w+ \*testing\.T\)", re.MULTILINE)
     passed = re.compile(rb"^ok[ \t]+\S+[ \t]+(?:\(cached\)|[0-9.]+s)", re.MULTILINE)
     sources = ("go",)
     reserved = r"(?:.*/)?[^/]*_test\.go$"

@@ -5,7 +5,6 @@ import re
 from benchyard.hosts.kits import Kits
 from benchyard.scorers.polyglot_languages.base import Language, Tools
 
-_DISABLED = re.compile(rb"@Disabled\([^)]{0,1000}\)\s*\n")
 _GRADLE = ("javac and JUnit's console launcher for gradle", "Debian's JUnit 5 and AssertJ")
 
 
@@ -38,10 +37,8 @@ exec java -cp "$jars:build/test:build/main" org.junit.platform.console.ConsoleLa
     skipped = re.compile(rb"^\[ +([1-9]\d*) tests skipped +\]", re.MULTILINE)
     sources = ("java",)
     reserved = r"src/test/|(?:.*/)?module-info\.java$"
+    replaced = (".java", re.compile(rb"@Disabled\([^)]{0,1000}\)[ \t\r]*\n"), b"")
     image = Tools(substitutes=_GRADLE)
 
     async def of_server(self, kits: Kits) -> Tools:
         return self.image
-
-    def prepared(self, path: str, content: bytes) -> bytes:
-        return _DISABLED.sub(b"", content) if path.endswith(".java") else content

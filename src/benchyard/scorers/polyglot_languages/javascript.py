@@ -20,7 +20,6 @@ MODULES = {
 """What runs tests; the official image has types and a linter beside it, which no test uses."""
 _INSTALL_SECONDS = 600
 _LAYOUT = 1
-_SKIPPED = re.compile(rb"\bxtest\(")
 
 
 class JavascriptLanguage(Language):
@@ -41,6 +40,7 @@ class JavascriptLanguage(Language):
         r"(?:.*/)?(?:(?:[^/]*\.)?(?:spec|test)\.[cm]?jsx?$|__(?:tests|mocks|snapshots)__/)"
         r"|(?:.*/)?(?:[^/]*\.config(?:\.[^/]*)?|jest[.-][^/]*)$"
     )
+    replaced = (".spec.js", re.compile(rb"\bxtest\("), b"test(")
     image = Tools(values={"CI": "true", "NO_COLOR": "1", "npm_config_update_notifier": "false"})
 
     async def of_server(self, kits: Kits) -> Tools:
@@ -56,9 +56,6 @@ class JavascriptLanguage(Language):
             {**self.image.values, "MODULES": f"{target}/node_modules"},
             ("jest 29.7.0 and what it needs from the npm registry, in the newest fitting versions",),
         )
-
-    def prepared(self, path: str, content: bytes) -> bytes:
-        return _SKIPPED.sub(b"test(", content) if path.endswith(".spec.js") else content
 
 
 async def _install(folder: Path, cache: Path) -> None:

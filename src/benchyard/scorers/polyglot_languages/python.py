@@ -13,9 +13,6 @@ _CUSTOM = ("sitecustomize", "usercustomize", "distutils", "asynchat", "asyncore"
 """Modules that some Pythons have or look for, and others do not."""
 _PYTEST = ("pytest==8.3.5",)
 
-_COLLECTED = re.compile(rb"^collected (\d{1,9}) items?", re.MULTILINE)
-_OUTCOMES = re.compile(rb"\b(\d{1,9}) (?:passed|skipped|xfailed|xpassed|deselected)\b")
-
 
 class PythonLanguage(Language):
     """The image's pytest, or one over a Python of the server."""
@@ -24,17 +21,14 @@ class PythonLanguage(Language):
     # As the program `pytest` does: its modules are found before those of the working directory.
     command = f'"${{PYTHON:-python3}}" -c "{_PROGRAM}" -p no:cacheprovider --show-capture=no'
     passed = re.compile(rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$", re.MULTILINE)
+    complete = (re.compile(rb"^collected (\d{1,9}) items?", re.MULTILINE),)
+    outcomes = re.compile(rb"\b(\d{1,9}) (?:passed|skipped|xfailed|xpassed|deselected)\b")
     skipped = re.compile(rb"^=+ (?:[^\n]*, )?(\d+) skipped[, ]", re.MULTILINE)
     sources = ("py",)
     reserved = (
         r"(?:.*/)?(?:test_[^/]*|[^/]*_test|conftest)\.py$"
         rf"|(?:{'|'.join(sorted({*sys.stdlib_module_names, *_OF_PYTEST, *_CUSTOM}))})(?:/|\.py$)"
     )
-
-    def is_complete(self, output: bytes) -> bool:
-        collected, summary = _COLLECTED.search(output), self.passed.search(output)
-        told = sum(int(each) for each in _OUTCOMES.findall(summary[0])) if summary else 0
-        return collected is not None and int(collected[1]) == told
 
     async def of_server(self, kits: Kits) -> Tools:
         python = await pythons.choose(None)
