@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
+from benchyard.devboxes.box import stop
 from benchyard.devboxes.box.place import Place, walk
 from benchyard.devboxes.box.stack import Stack, status_of
 from benchyard.devboxes.box.trees import create_file, is_opaque, is_whiteout
@@ -146,7 +147,8 @@ def compare_tree(
         walk(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
     with os.fdopen(create_file(report, None), "w") as file:
-        json.dump(comparison.result(), file)
+        # In one piece: `json.dump` writes each number by itself.
+        file.write(json.dumps(comparison.result()))
 
 
 class _Comparison:
@@ -180,6 +182,7 @@ class _Comparison:
             return self._count_all()
         directories = []
         for name in sorted(os.listdir(self._place.fd)):
+            stop.check()
             status = status_of(name, self._place.fd)
             if status is None:
                 continue

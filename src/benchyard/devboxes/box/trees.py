@@ -50,6 +50,7 @@ def _remove_files(place: Place) -> list[str]:
     directories = []
     with os.scandir(place.fd) as entries:
         for entry in entries:
+            stop.check()
             if entry.is_dir(follow_symlinks=False):
                 directories.append(entry.name)
             else:
@@ -82,6 +83,7 @@ class _Count:
         directories = []
         with os.scandir(self._place.fd) as entries:
             for entry in entries:
+                stop.check()
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:

@@ -12,7 +12,7 @@ from benchyard.errors import DevboxError, ImageError
 
 _DONE = frozenset({"result"})
 _CAN_BE_REFUSED = ("unpack", "merge", "pack")
-_CAN_BE_STOPPED = ("unpack", "copy")
+_CAN_BE_STOPPED = ("unpack", "copy", "remove")
 
 
 class MappedTrees(Trees):

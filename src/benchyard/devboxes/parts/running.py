@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import select
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -248,6 +249,23 @@ class Running:
             mark.touch()
         else:
             mark.unlink(missing_ok=True)
+
+    def mounts(self) -> int | None:
+        """A descriptor that keeps its mounts when its processes have ended; None where it cannot be had.
+
+        Else the first process takes them down itself before it has ended.
+        """
+        try:
+            descriptor = os.open(f"/proc/{self.held.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        end = select.poll()
+        end.register(self.pidfd, select.POLLIN)
+        if end.poll(0):
+            # It has ended before: whose mounts these are is not known.
+            os.close(descriptor)
+            return None
+        return descriptor
 
     def kill(self) -> None:
         """End the first process, and with it every process of the devbox."""
