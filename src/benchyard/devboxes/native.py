@@ -287,7 +287,7 @@ class NativeDriver(HoldingDriver):
         await devbox.ended.wait()
         if mounts is not None:
             # Nobody is in them any more, and they take the longer to go the more was written through them.
-            self._letting_go.add(task := asyncio.create_task(asyncio.to_thread(os.close, mounts)))
+            self._letting_go.add(task := asyncio.create_task(asyncio.to_thread(running.let_go, mounts)))
             task.add_done_callback(self._letting_go.discard)
         await self._clean(devbox)
 

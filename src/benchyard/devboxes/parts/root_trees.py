@@ -35,7 +35,7 @@ class RootTrees(LocalTrees):
         try:
             await within(self._moment, remove_tree, str(path))
         except Stopped:
-            await self._apart.remove(path)
+            await self._apart.remove_slowly(path)
 
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
         try:
