@@ -123,7 +123,7 @@ async def _stoppable(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 
 
 async def within(seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run in a thread, which ends soon when this is cancelled; raises Stopped if it takes longer than that."""
+    """Run in a thread for so long at most, then raise Stopped; it ends soon when this is cancelled too."""
     flag = stop.Flag()
     timer = asyncio.get_running_loop().call_later(seconds, flag.stop)
     try:

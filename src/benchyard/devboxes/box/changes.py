@@ -141,8 +141,8 @@ def compare_tree(
     """Write what is different since the mark to a new file, as JSON.
 
     `below` are the layers under the tree and the top-level directories of this machine under those; what lies
-    in the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer plain
-    files are listed, and not every file is looked at where there are many; how many there are is told.
+    in the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
+    plain files are listed, and not every file is looked at where there are many; the number of all is told.
     """
     with Place(path) as place, Stack(*below) as stack:
         comparison = _Comparison(place, stack, manifest, aside, counted)
@@ -219,9 +219,9 @@ class _Comparison:
             is_folder = each.is_dir(follow_symlinks=False)
             if is_folder:
                 directories.append(each.name)
-            if self._looked >= MOST_LISTED and (is_folder or each.is_file(follow_symlinks=False)):
-                unseen += 1
-            elif self._count >= MOST_LISTED or not self._look_at_new(prefix, each.name):
+            is_plain = is_folder or each.is_file(follow_symlinks=False)
+            has_room = self._count < MOST_LISTED and not (is_plain and self._looked >= MOST_LISTED)
+            if not (has_room and self._look_at_new(prefix, each.name)):
                 unseen += 1
         self._total += unseen
         self._truncated = self._truncated or unseen > 0
