@@ -57,6 +57,22 @@ class TestNative(Makes):
         self.mode = mode
 
     @contract()
+    async def test_a_command_that_has_ended_leaves_no_process_of_ours(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        for strict in (False, True):
+            for _ in range(3):
+                await yard.text(devbox, "echo done", strict=strict)
+        driver = yard.driver
+        assert isinstance(driver, NativeDriver)
+        first = driver._running[devbox].held.pid
+        children = Path(f"/proc/{first}/task/{first}/children")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # But for one that waits for the next command.
+        while len(children.read_text().split()) > 1:
+            assert time.monotonic() < deadline, children.read_text()
+            await asyncio.sleep(0.01)
+
+    @contract()
     async def test_the_mounts_of_a_devbox_go_after_it_has_ended(self, yard: Yard) -> None:
         devbox = await yard.devbox()
         driver = yard.driver
