@@ -19,6 +19,7 @@ from perf import (
     scoring,
     snapshots,
     soak,
+    versions,
 )
 from perf.options import Options
 from perf.page import write
@@ -35,6 +36,7 @@ _SECTIONS: dict[str, Callable[[Path, Options], list[str]]] = {
     "imports": imports.measure,
     "gateway": gateway.measure,
     "agents": agents.measure,
+    "versions": versions.measure,
     "soak": soak.measure,
 }
 _UNASKED = ("compare", "many", "restart", "output")
@@ -66,8 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
     parser.add_argument("--folder", default="/var/tmp", help="where all contenders keep their files")
     for field in fields(Options):
-        kind = float if field.name == "minutes" else int
-        parser.add_argument(f"--{field.name}", type=kind, default=field.default)
+        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
     return parser
 
 

@@ -21,3 +21,5 @@ class Options:
     """Of the large job, in `jobs`."""
     minutes: float = 60.0
     """Of `soak`."""
+    before: str = ""
+    """Another checkout with an environment of its own in `.venv`, for `versions`; none if empty."""

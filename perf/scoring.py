@@ -1,14 +1,11 @@
 """`scoring`: what a score costs beside a bare devbox, and many runs at the same time."""
 
 import asyncio
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import httpx
 
 from benchyard import AsyncBenchyard
 from benchyard.testing.server import RunningServer
@@ -18,22 +15,6 @@ from perf.measure import Figure, interleave
 from perf.options import Options
 from perf.page import heading, table
 
-_FILES = """\
-mkdir -p ~/many && cd ~/many && python3 -c "
-import os
-for folder in range({folders}):
-    os.mkdir(str(folder))
-    for file in range(1000):
-        open(f'{{folder}}/{{file}}', 'wb').write(b'x' * 10000)
-"
-"""
-_LEFT = {
-    "nothing": ("true", 15),
-    "1,000 files and 10 MB": (_FILES.format(folders=1), 15),
-    "100,000 files and 1 GB": (_FILES.format(folders=100), 3),
-}
-"""What an agent leaves in a job: how it is made, and how often that is tried."""
-_TARGETS = {"1,000 files and 10 MB": "at most 2x", "100,000 files and 1 GB": "at most 5x"}
 _CHANGED = "mkdir ~/many; cd ~/many; for i in $(seq 1000); do head -c 10000 /dev/zero > $i; done"
 _BATCHES = 4
 
@@ -54,59 +35,15 @@ def measure(folder: Path, options: Options) -> list[str]:
         for run in (empty, full):
             api.post(f"/v1/scenarios/runs/{run['id']}/complete")
         api.close()
-        jobs = {left: _trials(server, left, *each) for left, each in _LEFT.items()}
         batches = [_batch(server, scenario, options.executions) for _ in range(_BATCHES)]
     return [
         heading(f"{options.rounds} rounds, interleaved."),
         "",
         *_report(figures, batches, options),
-        "",
-        *_job_report(jobs),
     ]
 
 
-def _trials(server: RunningServer, left: str, made_by: str, attempts: int) -> list[float]:
-    """Milliseconds of the stage `scoring` of trials that leave so much, one after another."""
-    with httpx.Client(
-        base_url=server.url, headers={"authorization": f"Bearer {server.key}"}, timeout=600
-    ) as client:
-        body = {**_BODY, "name": left, "reference_output": made_by}
-        scenario = client.post("/v1/scenarios", json=body).raise_for_status().json()["id"]
-        spec = {
-            "type": "scenarios",
-            "scenario_ids": [scenario],
-            "agent_configs": [{"name": "oracle"}],
-            "orchestrator_config": {"n_concurrent_trials": 1, "n_attempts": attempts},
-        }
-        job = client.post("/v1/benchmark_jobs", json={"spec": spec}).raise_for_status().json()["id"]
-        with client.stream("GET", f"/v1/benchmark_jobs/{job}/events", params={"after": 2**40}) as events:
-            for _line in events.iter_lines():
-                pass
-        listed = client.get(f"/v1/benchmark_jobs/{job}/trials").raise_for_status().json()["trials"]
-    if any(each.get("score") != 1.0 for each in listed):
-        raise RuntimeError(f"the trials did not go well: {listed[0]}")
-    stages = [stage for each in listed for stage in each["stages"] if stage["name"] == "scoring"]
-    return [stage["end_ms"] - stage["start_ms"] for stage in stages]
-
-
-def _job_report(jobs: dict[str, list[float]]) -> list[str]:
-    floor = statistics.median(jobs["nothing"])
-    rows = [
-        (
-            left,
-            f"{statistics.median(found):.0f}",
-            f"{statistics.median(found) / floor:.2f}x",
-            _TARGETS.get(left, ""),
-        )
-        for left, found in jobs.items()
-    ]
-    return [
-        "### The stage `scoring` of a trial in a job, by what the agent left",
-        *table(("left", "p50 ms", "to nothing", "target"), rows),
-    ]
-
-
-_BODY: dict[str, Any] = {
+BODY: dict[str, Any] = {
     "input_context": {"problem_statement": "Do nothing."},
     "scoring_contract": {
         "scoring_function_parameters": [
@@ -117,7 +54,7 @@ _BODY: dict[str, Any] = {
 
 
 def _scenario(api: Api) -> str:
-    body = {**_BODY, "name": "measured"}
+    body = {**BODY, "name": "measured"}
     return str(api.post("/v1/scenarios", body)["id"])
 
 

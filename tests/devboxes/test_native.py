@@ -1,10 +1,12 @@
 """The native driver's walls, limits and recovery, from inside and outside, in each mode root has."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,40 @@ class TestNative(Makes):
     @pytest.fixture(autouse=True)
     def _chosen(self, mode: str) -> None:
         self.mode = mode
+
+    @contract()
+    async def test_a_command_that_has_ended_leaves_no_process_of_ours(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        for strict in (False, True):
+            for _ in range(3):
+                await yard.text(devbox, "echo done", strict=strict)
+        driver = yard.driver
+        assert isinstance(driver, NativeDriver)
+        first = driver._running[devbox].held.pid
+        children = Path(f"/proc/{first}/task/{first}/children")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # But for one that waits for the next command.
+        while len(children.read_text().split()) > 1:
+            assert time.monotonic() < deadline, children.read_text()
+            await asyncio.sleep(0.01)
+
+    @contract()
+    async def test_the_mounts_of_a_devbox_go_after_it_has_ended(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        driver = yard.driver
+        assert isinstance(driver, NativeDriver)
+        running = driver._running[devbox]
+        held = running.mounts()
+        assert held is not None
+        number = str(Path(f"/proc/self/fd/{held}").readlink())
+        os.close(held)
+        await driver.stop(devbox)
+        # Nobody keeps them: no process is in them, and no descriptor leads there.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while number in _descriptors():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        assert running.mounts() is None
 
     @contract()
     async def test_root_inside_can_do_nothing_to_the_outside(self, yard: Yard) -> None:
@@ -256,6 +292,14 @@ class TestNative(Makes):
     async def test_command_lines_of_the_machinery_show_no_paths(self, yard: Yard) -> None:
         devbox = await yard.devbox()
         assert await yard.text(devbox, "tr '\\0' ' ' < /proc/1/cmdline") == "benchyard"
+
+
+def _descriptors() -> set[str]:
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(each.readlink()))
+    return found
 
 
 def test_a_mode_this_user_cannot_have_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
 """Trees handled in threads of this process."""
 
 import asyncio
+import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchyard.devboxes import trees as module
+from benchyard.devboxes.base import Rootfs
+from benchyard.devboxes.parts.root_trees import RootTrees
+from benchyard.devboxes.parts.zygote import ZygoteProcess
 from benchyard.devboxes.trees import LocalTrees
 from benchyard.errors import ImageError
 
@@ -70,3 +75,69 @@ def test_a_cancelled_verb_ends_before_the_cancellation_is_felt(
         assert ended.is_set()
 
     asyncio.run(run())
+
+
+def test_a_removal_that_is_cancelled_ends_soon_and_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for number in range(50):
+        (tree / str(number)).touch()
+    begun, goes_on = threading.Event(), threading.Event()
+    unlink = os.unlink
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        unlink(*arguments, **options)
+        begun.set()
+        assert goes_on.wait(30)
+
+    async def run() -> None:
+        removal = asyncio.create_task(LocalTrees().remove(tree))
+        assert await asyncio.to_thread(begun.wait, 30)
+        removal.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await removal
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", slow)
+        asyncio.run(run())
+    assert len(list(tree.iterdir())) == 49
+    asyncio.run(LocalTrees().remove(tree))
+    assert not tree.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="these are the trees of root")
+@pytest.mark.parametrize("is_long", [False, True])
+def test_what_takes_long_is_done_apart_with_the_same_result(tmp_path: Path, *, is_long: bool) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    children: list[dict[str, Any]] = []
+
+    class Noted(ZygoteProcess):
+        async def ask(self, message: dict[str, Any], *rest: Any) -> Any:
+            children.append(message)
+            return await super().ask(message, *rest)
+
+    async def run() -> None:
+        zygote = Noted(tmp_path)
+        # Before a thread has begun, or never.
+        trees = RootTrees(zygote, moment=-1.0 if is_long else 60.0)
+        try:
+            assert await trees.note(tree, tmp_path / "mark")
+            for number in range(20_000 if is_long else 20):
+                (tree / str(number)).touch()
+            _, entries = await trees.usage(tree)
+            assert entries == (20_000 if is_long else 20)
+            await trees.compare((tree, tmp_path / "mark"), Rootfs(()), tmp_path / "report", ())
+            assert json.loads((tmp_path / "report").read_text())["total"] == entries
+            await trees.remove(tree)
+        finally:
+            zygote.close()
+
+    asyncio.run(run())
+    assert not tree.exists()
+    wanted = ["usage", "compare", "remove_slowly"] if is_long else []
+    assert [each["call"] for each in children] == wanted

@@ -80,3 +80,24 @@ def test_a_watch_does_not_outlive_the_server(on_host: OnHost) -> None:
         assert opened.paths is None
 
     on_host(test, name="native")
+
+
+def test_a_long_list_of_files_is_watched_like_a_short_one(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        devbox = await yard.devbox()
+        await yard.text(
+            devbox,
+            "mkdir -p ~/many/folder && cd ~/many && touch $(seq 2000) && ln -s /home/user/many/7 link"
+            " && ln -s . circle && touch $(printf '\\377')",
+        )
+        names = [*map(str, range(1, 2001)), "folder", "link", "circle/8", "\\xff", "missing"]
+        async with yard.host.rooms.watch_opens(
+            devbox, [f"/home/user/many/{name}" for name in names]
+        ) as opened:
+            await yard.text(devbox, "cd ~/many; cat 7 8 2000 $(printf '\\377'); ls folder")
+        told = {"/home/user/many/" + name for name in ("7", "link", "8", "circle/8", "2000", "\\xff")}
+        assert opened.paths is not None
+        assert set(opened.paths) == told
+        assert list(opened.unwatched) == []
+
+    on_host(test, name="native")

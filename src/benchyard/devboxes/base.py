@@ -223,7 +223,7 @@ class Trees(ABC):
 
     @abstractmethod
     async def remove(self, path: Path) -> None:
-        """Remove a tree; no error if it is not there."""
+        """Remove a tree; no error if it is not there. Cancelled, it leaves what it had not come to."""
 
     @abstractmethod
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:

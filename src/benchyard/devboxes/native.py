@@ -25,15 +25,14 @@ from benchyard.devboxes.base import (
     Network,
     Report,
     Rootfs,
-    Trees,
     Usage,
 )
 from benchyard.devboxes.box import ids, processes, warden
 from benchyard.devboxes.parts import cgroups, roll, running, shown, statuses, watching
 from benchyard.devboxes.parts.holding import PATIENCE_SECONDS, HoldingDriver
 from benchyard.devboxes.parts.mapped import MappedTrees
+from benchyard.devboxes.parts.root_trees import RootTrees
 from benchyard.devboxes.parts.zygote import ZygoteProcess, close_all, failure
-from benchyard.devboxes.trees import LocalTrees
 from benchyard.errors import StartFailed, UsageError
 
 _ALWAYS = {
@@ -72,7 +71,7 @@ _MEANS = {"asks": Capability.REFUSE_TRACING, "marks": Capability.OUT_OF_REACH}
 class NativeDriver(HoldingDriver):
     """The embedded default."""
 
-    trees: Trees
+    trees: RootTrees | MappedTrees
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         super().__init__()
@@ -84,6 +83,8 @@ class NativeDriver(HoldingDriver):
         self._slots: set[int] = set()
         self._cgroups = cgroups.Cgroups([], "")
         self._means: set[Capability] = set()
+        self._letting_go: set[asyncio.Task[None]] = set()
+        """Of the mounts of devboxes that have ended."""
         self.mode = ""
         self.failed: dict[str, StartFailed] = {}
 
@@ -117,8 +118,7 @@ class NativeDriver(HoldingDriver):
     def _settle(self, mode: str) -> None:
         self.mode = mode
         self.trees = self._trees(mode)
-        if isinstance(self.trees, MappedTrees):
-            self._watch_with(watching.Watcher(self.trees.watch))
+        self._watch_with(watching.Watcher(self.trees.watch))
         found = set(_ALWAYS) | self._cgroups.capabilities | self._means
         if mode != ids.ROOTLESS_SINGLE:
             found.add(Capability.USERS)
@@ -140,8 +140,10 @@ class NativeDriver(HoldingDriver):
             missing={name.value: _REMEDIES[name] for name in absent},
         )
 
-    def _trees(self, mode: str) -> Trees:
-        return LocalTrees() if mode in (ids.ROOT_IDMAP, ids.ROOT) else MappedTrees(self._zygote, mode)
+    def _trees(self, mode: str) -> RootTrees | MappedTrees:
+        if mode in (ids.ROOT_IDMAP, ids.ROOT):
+            return RootTrees(self._zygote)
+        return MappedTrees(self._zygote, mode)
 
     async def _try(self, mode: str) -> None:
         """Start and stop a devbox with an empty root: every step of a start, for real."""
@@ -168,6 +170,7 @@ class NativeDriver(HoldingDriver):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._let_go()
+        await asyncio.gather(*self._letting_go)
         await asyncio.to_thread(self._cgroups.remove_empty)
         # In this order, so that the warden which the zygote leaves behind finds no server.
         self._roll.close()
@@ -287,11 +290,16 @@ class NativeDriver(HoldingDriver):
         await asyncio.shield(asyncio.create_task(self._end(devbox)))
 
     async def _end(self, devbox: running.Running) -> None:
+        mounts = devbox.mounts()
         devbox.kill()
         if self._can_freeze():
             # Whatever is noted: what stands still never dies.
             self._cgroups.release(devbox.spec.id)
         await devbox.ended.wait()
+        if mounts is not None:
+            # Nobody is in them any more, and they take the longer to go the more was written through them.
+            self._letting_go.add(task := asyncio.create_task(asyncio.to_thread(running.let_go, mounts)))
+            task.add_done_callback(self._letting_go.discard)
         await self._clean(devbox)
 
     async def _clean(self, devbox: running.Running) -> None:

@@ -32,7 +32,7 @@ class LocalTrees(Trees):
         await _stoppable(copy_tree, str(source), str(target), keep_owner=self._keep_owner, link=link)
 
     async def remove(self, path: Path) -> None:
-        await _in_thread(remove_tree, str(path))
+        await _stoppable(remove_tree, str(path))
 
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
         return await _in_thread(tree_usage, str(path), most)
@@ -119,8 +119,20 @@ async def unpack_plain(archive: Path, target: Path, most_entries: int, most_byte
 
 async def _stoppable(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run in a thread, which ends soon when this is cancelled: what it made is half then."""
-    flag = stop.Flag()
+    return await _flagged(stop.Flag(), function, *args, **kwargs)
 
+
+async def within(seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run in a thread for so long at most, then raise Stopped; it ends soon when this is cancelled too."""
+    flag = stop.Flag()
+    timer = asyncio.get_running_loop().call_later(seconds, flag.stop)
+    try:
+        return await _flagged(flag, function, *args, **kwargs)
+    finally:
+        timer.cancel()
+
+
+async def _flagged(flag: stop.Flag, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     def run() -> T:
         with flag:
             return function(*args, **kwargs)
@@ -129,7 +141,7 @@ async def _stoppable(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        flag.is_raised = True
+        flag.stop()
         await asyncio.wait([running])
         # Read, so that nobody complains that it was not.
         running.exception()

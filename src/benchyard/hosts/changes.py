@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.errors import Conflict, UsageError
@@ -17,8 +17,7 @@ _MOST_ASIDE = 16
 _MAX_PATH = 4096
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One path that is not as it was."""
 
     path: str

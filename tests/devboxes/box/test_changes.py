@@ -69,3 +69,33 @@ def test_a_flood_in_new_folders_is_counted_where_that_is_enough(
     # The folder, five in it, five in those, fifty files; /usr, /usr/bin and a program.
     assert (counted["total"], counted["truncated"]) == (whole["total"], whole["truncated"]) == (64, True)
     assert "/usr/bin/python3" in [each[0] for each in counted["changes"]]
+
+
+def test_a_flood_in_the_work_hides_neither_links_nor_programs_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    (tree / "home/user/many").mkdir(parents=True)
+    for number in range(50):
+        (tree / f"home/user/many/{number:02}").touch()
+    (tree / "home/user/many/as-root").touch()
+    (tree / "home/user/many/as-root").chmod(0o4755)
+    (tree / "home/user/many/way-out").symlink_to("/etc")
+    monkeypatch.setattr(changes, "MOST_OF_WORK", 5)
+
+    def listed() -> tuple[list[str], int, bool]:
+        report = tmp_path / "report"
+        report.unlink(missing_ok=True)
+        changes.compare_tree(str(tree), str(tmp_path / "mark"), ([], []), str(report), [], ["/home/user"])
+        found = json.loads(report.read_text())
+        return [each[0] for each in found["changes"]], found["total"], found["truncated"]
+
+    inside = [f"/home/user/many/{name}" for name in ("00", "01", "02", "03", "as-root", "way-out")]
+    assert listed() == (["/home", "/home/user", "/home/user/many", *inside], 55, True)
+    # Where there is no time to look at each file, what is none is found all the same.
+    monkeypatch.setattr(changes, "MOST_LISTED", 20)
+    paths, total, is_cut = listed()
+    assert (total, is_cut) == (55, True)
+    assert "/home/user/many/way-out" in paths

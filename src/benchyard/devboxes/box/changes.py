@@ -11,13 +11,16 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
+from benchyard.devboxes.box import stop
 from benchyard.devboxes.box.place import Place, walk
 from benchyard.devboxes.box.stack import Stack, status_of
 from benchyard.devboxes.box.trees import create_file, is_opaque, is_whiteout
-from benchyard.devboxes.box.weight import LIGHTEST, weight
+from benchyard.devboxes.box.weight import LIGHTEST, PLAIN, weight
 
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
+MOST_OF_WORK = 2_000
+"""Of the plain files and folders in new folders that are counted: the work, which scorers open anyway."""
 _MOST_MARK_BYTES = 64 * 1024 * 1024
 _MOST_LISTED_CHARACTERS = 4 * 1024 * 1024
 _MOST_PATH = 4096
@@ -138,15 +141,16 @@ def compare_tree(
     """Write what is different since the mark to a new file, as JSON.
 
     `below` are the layers under the tree and the top-level directories of this machine under those; what lies
-    in the folders `aside` is neither listed nor counted. New folders in those that are `counted` are
-    not looked through any more once there is more than can be listed; how much is in them is told.
+    in the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
+    plain files are listed, and not every file is looked at where there are many; the number of all is told.
     """
     with Place(path) as place, Stack(*below) as stack:
         comparison = _Comparison(place, stack, manifest, aside, counted)
         walk(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
     with os.fdopen(create_file(report, None), "w") as file:
-        json.dump(comparison.result(), file)
+        # In one piece: `json.dump` writes each number by itself.
+        file.write(json.dumps(comparison.result()))
 
 
 class _Comparison:
@@ -169,6 +173,8 @@ class _Comparison:
         self._listed: list[list[Listed]] = [[] for _ in range(LIGHTEST + 1)]
         """By weight: where there are too many, the lightest are left out."""
         self._characters = self._total = self._count = 0
+        self._looked = self._of_work = 0
+        """How many entries of new folders that are counted were looked at, and how many plain ones listed."""
         self._truncated = False
 
     def visit(self) -> list[str]:
@@ -176,10 +182,11 @@ class _Comparison:
         if len(prefix) > _MOST_PATH:
             self._truncated = True
             return []
-        if self._truncated and self._is_new() and prefix.startswith(self._counted):
-            return self._count_all()
+        if self._is_new() and prefix.startswith(self._counted):
+            return self._visit_counted(prefix)
         directories = []
         for name in sorted(os.listdir(self._place.fd)):
+            stop.check()
             status = status_of(name, self._place.fd)
             if status is None:
                 continue
@@ -200,12 +207,40 @@ class _Comparison:
         """Whether nothing that is here was here when the mark was made, or lies in the layers below."""
         return bool(self._fresh and self._adrift and self._whole)
 
-    def _count_all(self) -> list[str]:
-        """Count the entries of a new folder, of which no more can be listed, without looking at each."""
+    def _visit_counted(self, prefix: str) -> list[str]:
+        """Look at the entries of a new folder as long as there is room, and count the others."""
         with os.scandir(self._place.fd) as found:
             entries = list(found)
-        self._total += len(entries)
-        return [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+        if self._looked < MOST_LISTED:
+            entries.sort(key=lambda each: each.name)
+        directories = []
+        unseen = 0
+        for each in entries:
+            is_folder = each.is_dir(follow_symlinks=False)
+            if is_folder:
+                directories.append(each.name)
+            is_plain = is_folder or each.is_file(follow_symlinks=False)
+            has_room = self._count < MOST_LISTED and not (is_plain and self._looked >= MOST_LISTED)
+            if not (has_room and self._look_at_new(prefix, each.name)):
+                unseen += 1
+        self._total += unseen
+        self._truncated = self._truncated or unseen > 0
+        return directories
+
+    def _look_at_new(self, prefix: str, name: str) -> bool:
+        """List an entry of a new folder; False if it is of those of which there is no room for more."""
+        stop.check()
+        self._looked += 1
+        status = status_of(name, self._place.fd)
+        if status is None:
+            return True
+        kind = _type(status.st_mode)
+        if weight(prefix + name, "added", kind, stat.S_IMODE(status.st_mode)) >= PLAIN:
+            if self._of_work >= MOST_OF_WORK:
+                return False
+            self._of_work += 1
+        self._judge(prefix + name, None, _entry(name, self._place.fd, status), status)
+        return True
 
     def _forget_below(self, folder: str) -> None:
         for path in [path for path in self._noted if path.startswith(f"{folder}/")]:

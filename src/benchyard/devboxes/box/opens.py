@@ -12,8 +12,10 @@ import os
 import re
 import stat
 import struct
+from typing import Self
 
 _IN_OPEN = 0x20
+_IN_DONT_FOLLOW = 0x02000000
 _IN_ONESHOT = 0x80000000
 _OPENAT2 = 437
 _RESOLVE_NO_MAGICLINKS = 0x02
@@ -52,17 +54,59 @@ def add_watches(root: int, watcher: int, sheet: int) -> None:
     """
     paths = json.loads(os.pread(sheet, os.fstat(sheet).st_size, 0))
     watches: list[int] = []
-    for path in paths:
-        try:
-            watches.append(_add(root, watcher, path))
-        except OSError as error:
-            watches.append(UNWATCHED)
-            if error.errno in _NO_ROOM:
-                break
+    with _Neighbours(root, watcher) as neighbours:
+        for path in paths:
+            try:
+                watches.append(neighbours.add(path))
+            except OSError as error:
+                watches.append(UNWATCHED)
+                if error.errno in _NO_ROOM:
+                    break
     watches += [UNWATCHED] * (len(paths) - len(watches))
     os.ftruncate(sheet, 0)
     text = json.dumps(watches).encode()
     os.pwrite(sheet, text, 0)
+
+
+class _Neighbours:
+    """Files that come one after another and lie in one folder: the way to it is gone once for all of them."""
+
+    def __init__(self, root: int, watcher: int) -> None:
+        self._root = root
+        self._watcher = watcher
+        self._folder = b""
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._close()
+
+    def add(self, path: str) -> int:
+        """Watch one file; what is none by that name, or leads elsewhere, is looked at by its whole path."""
+        folder, _, name = os.fsencode(path).rpartition(b"/")
+        if self._is_in(folder) and name not in (b"", b".", b"..") and b"\0" not in name:
+            try:
+                mode = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                mode = stat.S_IFLNK
+            if stat.S_ISDIR(mode):
+                return NOTHING
+            if not stat.S_ISLNK(mode):
+                return _watch(self._watcher, self._descriptor, name)
+        return _add(self._root, self._watcher, path)
+
+    def _is_in(self, folder: bytes) -> bool:
+        if folder != self._folder or self._descriptor < 0:
+            self._close()
+            self._folder, self._descriptor = folder, _open(self._root, folder or b"/", follow=True)
+        return self._descriptor >= 0
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _add(root: int, watcher: int, path: str) -> int:
@@ -95,9 +139,12 @@ def _add_target(root: int, watcher: int, link: bytes) -> int:
         os.close(file)
 
 
-def _watch(watcher: int, file: int) -> int:
-    place = f"/proc/self/fd/{file}".encode()
-    watch = int(_libc.inotify_add_watch(watcher, place, ctypes.c_uint32(_IN_OPEN | _IN_ONESHOT)))
+def _watch(watcher: int, file: int, name: bytes | None = None) -> int:
+    """Watch a file, or what has a name in a folder and is not followed if it has become a link meanwhile."""
+    place, how = f"/proc/self/fd/{file}".encode(), _IN_OPEN | _IN_ONESHOT
+    if name is not None:
+        place, how = place + b"/" + name, how | _IN_DONT_FOLLOW
+    watch = int(_libc.inotify_add_watch(watcher, place, ctypes.c_uint32(how)))
     if watch < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return watch

@@ -13,6 +13,10 @@ class Flag:
     def __init__(self) -> None:
         self.is_raised = False
 
+    def stop(self) -> None:
+        """Have the work end as soon as it looks."""
+        self.is_raised = True
+
     def __enter__(self) -> None:
         _flags[get_ident()] = self
 

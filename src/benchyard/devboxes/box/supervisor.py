@@ -115,8 +115,6 @@ class Supervisor:
         """Serve until the command and all its descendants are gone."""
         while True:
             alive = self._reap()
-            if self.reported and not alive:
-                return
             if alive and self.ending_since is not None:
                 self._sweep(self.ending_since)
             elif not self.reported:
@@ -124,6 +122,9 @@ class Supervisor:
                     self._drain()
                 if self.deadline is not None and time.monotonic() >= self.deadline:
                     self._bell()
+            # Looked at last: what was reported just now may have been all there was to wait for.
+            if self.reported and not alive:
+                return
             for descriptor, _event in self.poll.poll(self._wait_ms()):
                 if self.strict and self.exit_status is None:
                     # Its end is learned of before anything more is read.

@@ -2,6 +2,8 @@
 
 import re
 
+PLAIN = 2
+"""Files that nobody reads or runs without being told to."""
 LIGHTEST = 3
 _SYSTEM = re.compile(r"/(bin|sbin|lib\w*|usr|etc)(/|$)")
 _READ_AT_START = re.compile(
@@ -27,4 +29,4 @@ def weight(path: str, kind: str, type: str, mode: int) -> int:
     if is_of_system(path):
         return 0
     is_plain = type == "file" and not mode & _EXECUTABLE_OR_SET_ID
-    return 2 if is_plain and not _READ_AT_START.search(path) else 1
+    return PLAIN if is_plain and not _READ_AT_START.search(path) else 1

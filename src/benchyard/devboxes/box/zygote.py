@@ -35,6 +35,7 @@ _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWI
 _TREE_CALLS: dict[str, Callable[..., Any]] = {
     "copy": trees.copy_tree,
     "remove": trees.remove_tree,
+    "remove_slowly": trees.remove_tree_slowly,
     "usage": trees.tree_usage,
     "sync": trees.sync_tree,
 }

@@ -12,7 +12,7 @@ from benchyard.errors import DevboxError, ImageError
 
 _DONE = frozenset({"result"})
 _CAN_BE_REFUSED = ("unpack", "merge", "pack")
-_CAN_BE_STOPPED = ("unpack", "copy")
+_CAN_BE_STOPPED = ("unpack", "copy", "remove", "remove_slowly")
 
 
 class MappedTrees(Trees):
@@ -53,6 +53,10 @@ class MappedTrees(Trees):
 
     async def remove(self, path: Path) -> None:
         await self._call("remove", str(path))
+
+    async def remove_slowly(self, path: Path) -> None:
+        """Remove a tree whenever nobody else needs the processor."""
+        await self._call("remove_slowly", str(path))
 
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
         size, entries = await self._call("usage", str(path), most)

@@ -6,8 +6,10 @@ import contextlib
 import errno
 import json
 import os
+import select
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +32,7 @@ from benchyard.devboxes.parts.channel import Channel
 from benchyard.errors import BenchyardError, DevboxGone, DiskFull, Forbidden, NotFound, UsageError
 
 _DISMISS_SECONDS = 5.0
+_NICE = 10
 _GREET_SECONDS = 2.0
 _GREETED_TOGETHER = 500
 _RELEASE_SECONDS = 2.0
@@ -249,6 +252,23 @@ class Running:
         else:
             mark.unlink(missing_ok=True)
 
+    def mounts(self) -> int | None:
+        """A descriptor that keeps its mounts when its processes have ended; None where it cannot be had.
+
+        Else the first process takes them down itself before it has ended.
+        """
+        try:
+            descriptor = os.open(f"/proc/{self.held.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        end = select.poll()
+        end.register(self.pidfd, select.POLLIN)
+        if end.poll(0):
+            # It has ended before: whose mounts these are is not known.
+            os.close(descriptor)
+            return None
+        return descriptor
+
     def kill(self) -> None:
         """End the first process, and with it every process of the devbox."""
         try:
@@ -317,6 +337,19 @@ class Running:
     async def connect(self, port: int) -> int:
         """A descriptor connected to a port of its loopback."""
         return await connecting.connect(self.ask, self.spec.id, port)
+
+
+def let_go(mounts: int) -> None:
+    """Take down the mounts of a devbox that has ended, whenever nobody else needs the processor (blocks)."""
+    # The priority of a thread stays, and nobody may raise it again: it is one of its own.
+    thread = threading.Thread(target=_close_slowly, args=(mounts,), name="mounts")
+    thread.start()
+    thread.join()
+
+
+def _close_slowly(descriptor: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    os.close(descriptor)
 
 
 @contextlib.asynccontextmanager

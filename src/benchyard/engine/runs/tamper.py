@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
@@ -34,10 +35,16 @@ class Work:
 
     def has(self, path: str) -> bool:
         """Whether a path is part of the work; the system's folders are not where it lies above them."""
-        is_system = is_of_system(path)
         return any(
-            is_inside(path, folder) and (is_of_system(folder) or not is_system) for folder in self.folders
+            (path == place or path.startswith(below)) and (is_system or not is_of_system(path))
+            for place, below, is_system in self._places
         )
+
+    @cached_property
+    def _places(self) -> tuple[tuple[str, str, bool], ...]:
+        """Each folder, what paths below it begin with, and whether it is one of the system's."""
+        places = (posixpath.normpath(folder) for folder in self.folders)
+        return tuple((place, f"{place.rstrip('/')}/", is_of_system(place)) for place in places)
 
     @property
     def aside(self) -> tuple[str, ...]:

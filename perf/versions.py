@@ -1,0 +1,229 @@
+"""`versions`: trials and commands of this checkout, side by side with those of another one (`--before`).
+
+Both servers are there at the same time and take turns, so that whatever else the machine does hits both.
+"""
+
+import contextlib
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from benchyard.testing.server import Process, RunningServer
+from perf.api import Api
+from perf.measure import interleave
+from perf.options import Options
+from perf.page import heading, table
+from perf.scoring import BODY
+
+_FILES = """\
+mkdir -p ~/many && cd ~/many && python3 -c "
+import os
+for folder in range({folders}):
+    os.mkdir(str(folder))
+    for file in range(1000):
+        open(f'{{folder}}/{{file}}', 'wb').write(b'x' * 10000)
+"
+"""
+_LEFT = {
+    "nothing": "true",
+    "1,000 files and 10 MB": _FILES.format(folders=1),
+    "100,000 files and 1 GB": _FILES.format(folders=100),
+}
+"""What an agent leaves in a job, and how it is made."""
+_MOST_LEFT = "100,000 files and 1 GB"
+_TARGETS = {"1,000 files and 10 MB": "at most 2x", _MOST_LEFT: "at most 5x"}
+_LARGE_EVERY = 5
+"""Of the rounds, those in which the largest is left too: it takes long to be written and to be removed."""
+_CALM_SECONDS = 300.0
+_AT_ONCE = 10
+_NOW = "now"
+_BEFORE = "before"
+
+
+def measure(folder: Path, options: Options) -> list[str]:
+    """Run trials and commands in turns by each version."""
+    with contextlib.ExitStack() as stack:
+        servers = {_NOW: stack.enter_context(RunningServer(folder / _NOW, ["--driver", "native"]))}
+        if options.before:
+            servers[_BEFORE] = stack.enter_context(_Other(folder / _BEFORE, Path(options.before)))
+        load = [os.getloadavg()[0]]
+        scored = _scored(servers, options.rounds, load)
+        speeds = _speeds(servers, max(2, options.rounds // 3), load)
+        commands = _commands(servers, options.rounds * 8)
+        load.append(os.getloadavg()[0])
+    notes = [f"{options.rounds} rounds, in turns; the load was {min(load):.1f} to {max(load):.1f} meanwhile."]
+    if options.before:
+        notes.append(f"Before: commit {_commit(Path(options.before))}.")
+    return [heading(*notes), "", *_left_report(scored), "", *_speed_report(speeds, commands)]
+
+
+class _Other(RunningServer):
+    """A server of another checkout, by the Python of its own environment."""
+
+    def __init__(self, data: Path, checkout: Path) -> None:
+        super().__init__(data, ["--driver", "native"])
+        self._checkout = checkout
+        self._start = self._execute
+
+    def _execute(self, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
+        return subprocess.Popen(
+            [str(self._checkout / ".venv/bin/python"), "-m", "benchyard.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            cwd=self._checkout,
+        )
+
+
+def _commit(checkout: Path) -> str:
+    command = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+Scored = dict[str, dict[str, list[float]]]
+"""Milliseconds of the stage `scoring`, by what was left and by version."""
+
+
+def _scored(servers: dict[str, RunningServer], rounds: int, load: list[float]) -> Scored:
+    found: Scored = {left: {name: [] for name in servers} for left in _LEFT}
+    scenarios = {name: _scenarios(server) for name, server in servers.items()}
+    for number in range(rounds):
+        load.append(os.getloadavg()[0])
+        for left, by_version in found.items():
+            if left == _MOST_LEFT and number % _LARGE_EVERY:
+                continue
+            for name, server in servers.items():
+                milliseconds = _trial(server, scenarios[name][left])
+                if number or left == _MOST_LEFT:
+                    # The first one makes what later ones share.
+                    by_version[name].append(milliseconds)
+                _wait_for_removal(server)
+    return found
+
+
+def _scenarios(server: RunningServer) -> dict[str, str]:
+    with _client(server) as client:
+        return {
+            left: client.post("/v1/scenarios", json={**BODY, "name": left, "reference_output": made_by})
+            .raise_for_status()
+            .json()["id"]
+            for left, made_by in _LEFT.items()
+        }
+
+
+def _trial(server: RunningServer, scenario: str) -> float:
+    """Milliseconds of the stage `scoring` of one trial of the reference."""
+    spec = {
+        "type": "scenarios",
+        "scenario_ids": [scenario],
+        "agent_configs": [{"name": "oracle"}],
+        "orchestrator_config": {"n_concurrent_trials": 1, "n_attempts": 1},
+    }
+    with _client(server) as client:
+        (trial,) = _job(client, spec)
+    (stage,) = [each for each in trial["stages"] if each["name"] == "scoring"]
+    return float(stage["end_ms"] - stage["start_ms"])
+
+
+def _wait_for_removal(server: RunningServer) -> None:
+    """Return when nothing of a trial is left to be removed, so that it does not slow the next one down."""
+    partial = server.data / "images" / "partial"
+    deadline = time.monotonic() + _CALM_SECONDS
+    while any(partial.iterdir()) or any((server.data / "host" / "devboxes").glob("*/changes")):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"what a trial left was not removed within {_CALM_SECONDS:.0f} s")
+        time.sleep(0.05)
+
+
+def _speeds(servers: dict[str, RunningServer], rounds: int, load: list[float]) -> dict[str, list[float]]:
+    """Trials per second of quickstart, the first round of each left out."""
+    spec = {
+        "type": "benchmark",
+        "benchmark_id": "quickstart",
+        "agent_configs": [{"name": "oracle"}],
+        "orchestrator_config": {"n_concurrent_trials": _AT_ONCE, "n_attempts": 2},
+    }
+    found: dict[str, list[float]] = {name: [] for name in servers}
+    for number in range(rounds + 1):
+        load.append(os.getloadavg()[0])
+        for name, server in servers.items():
+            with _client(server) as client:
+                begin = time.perf_counter()
+                count = len(_job(client, spec))
+            if number:
+                found[name].append(count / (time.perf_counter() - begin))
+    return found
+
+
+def _job(client: httpx.Client, spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The trials of a job, when all of them have ended well."""
+    job = client.post("/v1/benchmark_jobs", json={"spec": spec}).raise_for_status().json()["id"]
+    # Followed from its end on: nothing is sent but the end of the stream.
+    with client.stream("GET", f"/v1/benchmark_jobs/{job}/events", params={"after": 2**40}) as events:
+        for _line in events.iter_lines():
+            pass
+    answer = client.get(f"/v1/benchmark_jobs/{job}/trials", params={"limit": 1000}).raise_for_status()
+    trials: list[dict[str, Any]] = answer.json()["trials"]
+    if any(each.get("score") != 1.0 for each in trials):
+        raise RuntimeError(f"the trials did not go well: {trials[0]}")
+    return trials
+
+
+def _commands(servers: dict[str, RunningServer], rounds: int) -> dict[str, float]:
+    """Milliseconds of a command in a running devbox (p50)."""
+    apis = {name: Api(server) for name, server in servers.items()}
+    for api in apis.values():
+        api.keep_one()
+    figures = interleave({name: api.command for name, api in apis.items()}, rounds, warm_up=40)
+    for api in apis.values():
+        api.end_kept()
+        api.close()
+    return {name: figure.p50 for name, figure in figures.items()}
+
+
+@contextlib.contextmanager
+def _client(server: RunningServer) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=1200) as client:
+        yield client
+
+
+def _left_report(scored: Scored) -> list[str]:
+    versions = list(scored["nothing"])
+    floors = {name: statistics.median(found) for name, found in scored["nothing"].items()}
+    rows = []
+    for left, by_version in scored.items():
+        cells = []
+        for name in versions:
+            middle = statistics.median(by_version[name])
+            cells += [f"{middle:.0f}", f"{middle / floors[name]:.2f}x"]
+        rows.append((left, *cells, _TARGETS.get(left, "")))
+    heads = [head for name in versions for head in (f"{name}, p50 ms", f"{name}, to nothing")]
+    return [
+        "### The stage `scoring` of a trial in a job, by what the agent left",
+        *table(("left", *heads, "target, now"), rows),
+    ]
+
+
+def _speed_report(speeds: dict[str, list[float]], commands: dict[str, float]) -> list[str]:
+    middles = {name: statistics.median(found) for name, found in speeds.items()}
+    rows = [
+        ("quickstart, trials per second", *(f"{each:.2f}" for each in middles.values())),
+        ("a command in a running devbox, p50 ms", *(f"{each:.2f}" for each in commands.values())),
+    ]
+    heads: tuple[str, ...] = ("", *speeds)
+    if _BEFORE in speeds:
+        # Each job beside the one that ran next to it: the load of a minute is in both.
+        pairs = [now / old for now, old in zip(speeds[_NOW], speeds[_BEFORE], strict=True)]
+        ratios = [f"{statistics.median(pairs):.2f}x", f"{commands[_NOW] / commands[_BEFORE]:.2f}x"]
+        targets = ["at least 1.3x", "at most 1.05x"]
+        rows = [(*row, ratio, aim) for row, ratio, aim in zip(rows, ratios, targets, strict=True)]
+        heads = (*heads, "now to before", "target")
+    return [f"### Trials and commands, {_AT_ONCE} trials at once", *table(heads, rows)]
