@@ -72,7 +72,27 @@ def test_a_run_that_ended_just_before_the_server_did_has_no_devbox(tmp_path: Pat
         assert leaks.find(server.data) == []
 
 
-def scenario(caller: Caller, isolation: str) -> str:
+def test_a_live_scoring_that_cannot_refuse_tracing_says_so(tmp_path: Path) -> None:
+    """As that of a devbox which an older version of the server had started."""
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+        id = scenario(caller, "live", scoring_tracing=True)
+        run = caller.post("/v1/scenarios/start_run", {"scenario_id": id}).json()
+        reached(caller, f"/v1/devboxes/{run['devbox_id']}", "status", "running")
+        newer = caller.post(f"/v1/scenarios/{id}", {"scoring_tracing": False}).json()["revision"]
+        server.kill()
+        with closing(sqlite3.connect(server.data / "benchyard.db")) as database, database:
+            update = "UPDATE scenario_runs SET body = json_set(body, '$.scenario_revision', ?)"
+            assert database.execute(update, (newer,)).rowcount == 1
+        server.start()
+        caller.post(f"/v1/scenarios/runs/{run['id']}/score")
+        view = reached(caller, f"/v1/scenarios/runs/{run['id']}", "state", "scored")
+        (note,) = view["tamper_report"]["notes"]
+        assert note.startswith("processes could trace its scorers: ")
+        assert "started without the means to refuse tracing" in note
+        assert view["scoring_contract_result"]["score"] == 0.25
+
+
+def scenario(caller: Caller, isolation: str, **fields: Any) -> str:
     scorer = {"type": "bash_script_scorer", "bash_script": GRADE}
     body: dict[str, Any] = {
         "name": isolation,
@@ -84,6 +104,7 @@ def scenario(caller: Caller, isolation: str) -> str:
             ]
         },
         "scoring_isolation": isolation,
+        **fields,
     }
     if isolation == "answer":
         body["answer_paths"] = ["answer"]

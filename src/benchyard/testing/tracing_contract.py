@@ -66,6 +66,15 @@ class TracingContract(Makes):
         await yard.close_input(devbox, tracer)
         assert (await yard.finish(tracer)).stdout.split(b"\n")[1:] == [b"Operation not permitted", b""]
 
+    @contract(Capability.REFUSE_TRACING)
+    async def test_who_is_killed_or_woken_while_it_asks_disturbs_nobody(self, yard: Yard) -> None:
+        devbox = await yard.devbox(tracing_switch=True)
+        for allowed in (True, False):
+            await yard.driver.inside.set_tracing(devbox, allowed=allowed)
+            result = await yard.run(devbox, argv=("/usr/bin/python3", "-c", _STORM))
+            assert (result.stdout, result.status.exit_status) == (b"over\n", 0), result
+            assert await yard.text(devbox, "echo goes on") == "goes on"
+
     @contract(Capability.OUT_OF_REACH)
     async def test_what_was_left_behind_reaches_everything_while_tracing_is_allowed(self, yard: Yard) -> None:
         devbox = await _devbox(yard)
@@ -115,6 +124,26 @@ class TracingContract(Makes):
             await yard.driver.inside.set_tracing(devbox, allowed=False)
 
 
+_STORM = """\
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None)
+for _ in range(40):
+    children = []
+    for at in range(4):
+        child = os.fork()
+        if child == 0:
+            if at % 2:
+                signal.signal(signal.SIGALRM, lambda *_: None)
+                signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+            while True:
+                libc.ptrace(0x4207, os.getppid(), None, None)
+        children.append(child)
+    time.sleep(0.005)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+print("over")
+"""
 _TRACER = """\
 import ctypes, os, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -96,7 +96,11 @@ class Agent:
         if is_expected and self.spare is None:
             self.spare = self._fork_supervisor()
         elif self.spare is not None and not is_expected and not self.stands_still:
-            # It ends by itself when nobody can give it a command any more.
+            self._dismiss_spare()
+
+    def _dismiss_spare(self) -> None:
+        """Have the supervisor that was forked ahead go: nobody can give it a command any more."""
+        if self.spare is not None:
             self.spare.channel.close()
             self.spare = None
 
@@ -188,6 +192,8 @@ class Agent:
             text = "it was started without the means to refuse tracing"
             return {"ok": False, "asks": False, "marks": False, "text": text}
         means.is_refused = not allowed
+        # One that was forked ahead has, or lacks, what marks its command.
+        self._dismiss_spare()
         told = {"ok": True, "asks": means.listener is not None, "marks": means.marks}
         if allowed or not self.supervisors:
             return told
@@ -261,6 +267,8 @@ class Agent:
             for held in self.supervisors.values():
                 held.release()
                 held.channel.close()
+            if self.tracing is not None:
+                self.tracing.mark()
             supervisor.main(theirs)
             os._exit(0)
         theirs.close()
@@ -284,8 +292,6 @@ class Agent:
             self._broadcast({"ended": message["id"]})
             return
         held.take(message, descriptors)
-        if self.tracing is not None and self.tracing.marks:
-            message = {**message, "mark": self.tracing.is_refused}
         self.supervisors[held.channel.fileno()] = held
         self.commands[message["id"]] = held
         self.poll.register(held.channel, select.POLLIN)

@@ -18,7 +18,7 @@ import termios
 import time
 from typing import Any
 
-from benchyard.devboxes.box import launch, processes, syscalls, tracing, wire
+from benchyard.devboxes.box import launch, processes, syscalls, wire
 from benchyard.devboxes.box.streams import Input, Output
 
 _PIPE_SIZE = 1024 * 1024
@@ -309,8 +309,6 @@ def main(agent: socket.socket) -> None:
     message, descriptors = wire.receive(agent)
     if message is None:
         os._exit(0)
-    if "mark" in message:
-        tracing.mark(given=message["mark"])
     if message.get("spilled"):
         with os.fdopen(descriptors.pop(0), "rb") as file:
             message = json.loads(file.read())

@@ -39,6 +39,13 @@ class Tracing:
         if self.listener is not None:
             os.close(self.listener)
 
+    def mark(self) -> None:
+        """In a forked child: give the capability to all that it starts, or put it off for good."""
+        if self.marks and self.is_refused:
+            syscalls.pass_on_capability(MARK)
+        elif self.marks:
+            syscalls.drop_capability(MARK)
+
     def answer(self) -> None:
         """Take one call that a process waits with, and let it pass or refuse it."""
         assert self.listener is not None
@@ -60,14 +67,6 @@ def listen(code: bytes) -> int | None:
         return seccomp.install_listener(code)
     except OSError:
         return None
-
-
-def mark(*, given: bool) -> None:
-    """Give the capability to all that this process starts from now on, or put it off for good."""
-    if given:
-        syscalls.pass_on_capability(MARK)
-    else:
-        syscalls.drop_capability(MARK)
 
 
 def can_mark() -> bool:
