@@ -18,7 +18,11 @@ import struct
 import sys
 import termios
 import time
-from typing import Any, Iterator, NoReturn  # noqa: UP035  old Pythons
+
+TYPE_CHECKING = False
+"""As in `typing`, which takes longer to import than most of what is graded takes to run."""
+if TYPE_CHECKING:
+    from typing import Any, Iterator, NoReturn  # noqa: UP035  old Pythons
 
 USER = "nobody"
 """Who it is run as; written here by who puts this program in its place, as is what follows."""
