@@ -1,5 +1,6 @@
 """The server is killed while the disk of a trial, in which nobody works any more, becomes what is scored."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,3 +83,22 @@ def _begun(caller: Caller) -> str:
         "orchestrator_config": {"n_concurrent_trials": 1, "n_attempts": 1},
     }
     return str(caller.post("/v1/benchmark_jobs", {"spec": spec}).json()["id"])
+
+
+def test_what_a_loss_of_power_may_have_taken_is_not_scored(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
+        job = _begun(caller)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not _is_in_a_room(server.data):
+            assert time.monotonic() < deadline
+        server.kill()
+        # As the next boot of the machine finds it: nothing of the disk was synced, and neither was this.
+        (note,) = (server.data / "host/devboxes").glob("dbx_*/rests")
+        note.unlink()
+        server.start()
+        while (view := caller.get(f"/v1/benchmark_jobs/{job}"))["state"] not in ("completed", "failed"):
+            assert time.monotonic() < deadline, view
+            time.sleep(0.1)
+        trials = caller.get(f"/v1/benchmark_jobs/{job}/trials")["trials"]
+        assert any("started anew" in json.dumps(each) for each in trials), trials
+    assert leaks.find(tmp_path / "data") == []

@@ -85,3 +85,26 @@ def test_a_disk_that_was_not_moved_before_a_kill_is_moved_after_it(on_host: OnHo
         assert await yard.text(graded, "cat /task/work") == "left\n"
 
     on_host(test, name="native")
+
+
+def test_a_disk_that_was_not_synced_is_not_trusted_after_a_loss_of_power(on_host: OnHost) -> None:
+    async def test(yard: HostYard) -> None:
+        for name, is_synced in (("dbx_1", False), ("dbx_2", True)):
+            await yard.devbox(name, user="root")
+            await yard.host.stop(name, keep_disk=True, is_synced=is_synced)
+        await yard.restart()
+        # Once more, as a server does that found a devbox on its way to rest.
+        await yard.host.stop("dbx_1", keep_disk=True, is_synced=False)
+        rooms = yard.host.rooms
+        assert rooms.has_sound_disk("dbx_1")
+        assert rooms.has_sound_disk("dbx_2")
+        notes = {name: yard.folder / "host" / "devboxes" / name / "rests" for name in ("dbx_1", "dbx_2")}
+        # As another boot of the machine finds them: what was not synced may be there, or be gone.
+        notes["dbx_1"].write_text("another boot")
+        assert not rooms.has_sound_disk("dbx_1")
+        assert rooms.has_sound_disk("dbx_2")
+        notes["dbx_1"].unlink()
+        await yard.host.stop("dbx_1", keep_disk=True, is_synced=False)
+        assert not rooms.has_sound_disk("dbx_1")
+
+    on_host(test, name="native")

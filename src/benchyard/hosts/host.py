@@ -24,7 +24,7 @@ from benchyard.devboxes.base import (
     Usage,
 )
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
-from benchyard.hosts import output, watch
+from benchyard.hosts import output, resting, watch
 from benchyard.hosts.defaults import Defaults
 from benchyard.hosts.devbox import Devbox, Ties
 from benchyard.hosts.doors import Doors
@@ -225,10 +225,14 @@ class Host:
             with contextlib.suppress(NotFound):
                 devbox = self._devbox(devbox_id)
             if devbox is not None:
+                if keep_disk and not is_synced and devbox.is_running:
+                    # Before it ends: who finds it ended finds this too, unless the power went.
+                    resting.note_boot(devbox.spec.folder)
                 await self._settle(devbox, "the devbox was stopped")
             if not keep_disk:
                 await self._remove_disk(devbox_id)
             elif devbox is not None and is_synced:
+                resting.note_synced(devbox.spec.folder)
                 # Who is told that it rests will find its disk, even if the power goes.
                 await self._driver.trees.sync(devbox.spec.folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchyard.devboxes.base import Capability, Driver, Kill, OpenFile
 from benchyard.devboxes.inside import Processes
 from benchyard.errors import Conflict, NotFound, NotSupported, StillWaiting
-from benchyard.hosts import answers, changes
+from benchyard.hosts import answers, changes, resting
 from benchyard.hosts.answers import Carried
 from benchyard.hosts.changes import Changes
 from benchyard.hosts.devbox import Devbox
@@ -99,6 +99,10 @@ class Rooms:
     def can_take(self) -> bool:
         """Whether the disk of a stopped devbox can become a layer without being copied."""
         return self._ties.driver.storage.is_in_folder
+
+    def has_sound_disk(self, devbox_id: str) -> bool:
+        """Whether all that was written to the disk of a stopped devbox is there: no power was lost since."""
+        return resting.is_sound(self._ties.devbox(devbox_id).spec.folder)
 
     async def take(
         self,

@@ -18,7 +18,7 @@ import struct
 import sys
 import termios
 import time
-from typing import Any, Iterator, NoReturn  # noqa: UP035  old Pythons
+from collections.abc import Iterator  # and nothing of `typing`, which takes longer to import than all else
 
 USER = "nobody"
 """Who it is run as; written here by who puts this program in its place, as is what follows."""
@@ -75,7 +75,7 @@ def _become(name: str) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _run_command(command: list[str], outputs: list[int]) -> NoReturn:
+def _run_command(command: list[str], outputs: list[int]) -> None:
     """Become the command, in a forked child; `outputs` are what it prints to."""
     status = _NOT_STARTED
     try:
@@ -187,7 +187,7 @@ def run(command: list[str], seconds: float | None) -> int:
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def main(words: list[str]) -> Any:
+def main(words: list[str]) -> None:
     """Take the command from the arguments."""
     seconds = None
     if words[:1] == ["--seconds"] and len(words) > 1:

@@ -25,7 +25,7 @@ from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
 from benchyard.hosts.uninterrupted import uninterrupted
-from benchyard.models.devboxes import Devbox
+from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -325,8 +325,16 @@ class ScenarioRuns:
         run = await self._gateways.settle(run)
         if self._is_left(run, scenario):
             await self._devboxes.retire(run.devbox_id)
+            await self._require_sound_disk(run.devbox_id)
         outcome = await self._judging.outcome(run, of_round(scenario, run.round))
         return await self._references.judge(run, scenario, outcome)
+
+    async def _require_sound_disk(self, devbox_id: str) -> None:
+        """Raise Conflict where a loss of power may have taken parts of what a devbox left."""
+        devbox = await until_kept(partial(self._tools.roster.get, devbox_id))
+        if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
+            told = "the machine was started anew before what its devbox left was safe on disk: run it again"
+            raise Conflict(told)
 
     def _is_left(self, run: ScenarioRun, scenario: Scenario) -> bool:
         """Whether nobody works in the devbox of a run any more, so that its disk need not be copied."""
