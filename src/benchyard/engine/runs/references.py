@@ -45,6 +45,7 @@ class References:
             create_time_ms=now_ms(),
             changed_outside=[each.path for each in files],
             opened_outside=[each.path for each in files if each.opened],
+            changed_while_scored=report.changed_while_scored,
             process_users=sorted({each.user for each in report.processes or ()}),
         )
         known, is_new = await self._records.insert_once(fresh)
@@ -56,7 +57,7 @@ def _merged(known: ReferenceReport, fresh: ReferenceReport) -> ReferenceReport:
     return known.model_copy(
         update={
             name: _union(getattr(known, name), getattr(fresh, name))
-            for name in ("changed_outside", "opened_outside", "process_users")
+            for name in ("changed_outside", "opened_outside", "changed_while_scored", "process_users")
         }
     )
 

@@ -312,7 +312,10 @@ class Scoring:
         await clear_rooms(self._tools, devbox.id)
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
         await desk.findings.look_at_disk(self._tools, devbox.id)
-        async with scoring_phase(self._tools, devbox, desk.egress):
+        async with (
+            desk.findings.watch_disk(self._tools, devbox.id),
+            scoring_phase(self._tools, devbox, desk.egress),
+        ):
             return await self._in_turn(desk)
 
     async def _in_turn(self, desk: Desk) -> list[ScorerResult]:
