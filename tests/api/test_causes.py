@@ -191,6 +191,30 @@ def test_an_answer_that_is_too_much_counts_0(http: httpx.Client, work: str) -> N
     assert "more than" in results(view)[0]["reason"]
 
 
+def test_full_memory_that_a_test_is_led_to_is_no_full_disk(http: httpx.Client) -> None:
+    files = [{"file_path": "tests/check.py", "file_contents": "a hidden test"}]
+    tests = {"type": "test_based_scorer", "test_command": "true", "test_files": files}
+    fill = "mkdir /dev/shm/t; ln -s /dev/shm/t tests; cat /dev/zero > /dev/shm/all; true"
+    view = graded(http, fill, function(tests), scoring_isolation="live", reference_output="true")
+    assert blamed(view) == ("complete", "answer", 0.0), view
+    assert "no space left" in results(view)[0]["reason"]
+
+
+def test_a_live_devbox_whose_programs_do_not_end_is_scored(http: httpx.Client) -> None:
+    """What scorers brought along is taken away by a program of the devbox, which was made another."""
+    program = "#!/bin/bash\nwhile :; do read -t 9 < <(:); sleep 9; done\n"
+    plant = f"printf '{program}' > sleeper; chmod 755 sleeper; sudo cp sleeper /usr/bin/rm"
+    files = [{"file_path": "tests/check.py", "file_contents": "a hidden test"}]
+    tests = {"type": "test_based_scorer", "test_command": "grep -q hidden tests/check.py"}
+    run = worked(http, plant, function({**tests, "test_files": files}), scoring_isolation="live")
+    good(run.post("score"))
+    view = run.reaches("scored")
+    assert view["scoring_contract_result"]["score"] == 1.0
+    left = run.devbox.run(f"cat {WORK}/tests/check.py; sudo cat /run/benchyard-*/*")
+    run.end()
+    assert "hidden" not in left["stdout"]
+
+
 def test_a_scorer_that_fails_with_the_reference_too_is_to_blame(http: httpx.Client) -> None:
     view = graded(http, RIGHT, function(bash("echo nonsense"), 0.5), function(command("true"), 0.5, "fine"))
     assert blamed(view)[:2] == ("error", "scorer"), results(view)

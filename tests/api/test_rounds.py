@@ -93,6 +93,35 @@ def test_an_agent_that_fails_in_a_later_round_has_failed(http: httpx.Client) -> 
     assert found["rounds"][0]["score"] == 0.0
 
 
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        "sudo rm -rf /run/benchyard; sudo touch /run/benchyard",
+        "sudo rm -rf /run/benchyard; sudo mkdir -p /run/benchyard/prompt.md/in-the-way",
+        "mkdir /dev/shm/t; sudo rm -r /run/benchyard; sudo ln -s /dev/shm/t /run/benchyard;"
+        " cat /dev/zero > /dev/shm/all; true",
+        "sudo sed -i /^user:/d /etc/passwd",
+        "sudo ln -sf /bin/false /bin/sh",
+    ],
+    ids=["file-in-the-way", "folder-in-the-way", "full-memory", "no-user", "no-shell"],
+)
+def test_a_devbox_in_which_no_next_try_can_begin_counts(http: httpx.Client, leaves: str) -> None:
+    made = scenario(http, function(RIGHT_IS_TWO), **IN_WORK, tries=2)
+    job = Job(http, scenarios_spec([made["id"]], agent(leaves)))
+    (outcome,) = job.completed()["benchmark_outcomes"]
+    assert (outcome["unscored"], outcome["mean_score"]) == (0, 0.0), job.trials()
+
+
+@pytest.mark.parametrize("says", ["", "No space left on device"])
+def test_a_devbox_in_which_no_next_step_can_begin_counts(http: httpx.Client, says: str) -> None:
+    steps = [step("first", command("true")), step("second", command("true"), setup="touch ready")]
+    made = scenario(http, **IN_WORK, steps=steps)
+    broken = f"printf '#!/bin/sh\\necho \"{says}\" >&2; exit 1' > x; chmod 755 x; sudo cp x /usr/bin/touch"
+    job = Job(http, scenarios_spec([made["id"]], agent(broken)))
+    (outcome,) = job.completed()["benchmark_outcomes"]
+    assert outcome["unscored"] == 0, job.trials()
+
+
 def test_steps_follow_each_other_in_one_devbox(http: httpx.Client) -> None:
     steps = [
         step("first", command("test -e ready && grep -q 'Do first' log"), setup="touch ready"),

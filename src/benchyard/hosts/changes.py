@@ -43,10 +43,20 @@ class Changes:
     """False when there was too much to note: what was not noted is judged by its time alone then."""
 
 
-async def mark(devbox: Devbox, trees: Trees) -> bool:
+async def mark(devbox: Devbox, trees: Trees, name: str = _MARK) -> bool:
     """Remember the disk as it is; False if it holds more than can be remembered."""
     async with devbox.still_disk() as changes:
-        return await trees.note(changes, devbox.spec.folder / _MARK)
+        return await trees.note(changes, devbox.spec.folder / name)
+
+
+async def changed_since(devbox: Devbox, trees: Trees, below: Rootfs, name: str) -> Changes:
+    """What is different since the mark of that name, which is removed."""
+    file = devbox.spec.folder / name
+    try:
+        async with devbox.still_disk() as disk:
+            return await _compared(devbox, trees, (disk, below), file)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 async def changed(devbox: Devbox, trees: Trees, below: Rootfs, aside: Sequence[str]) -> Changes:
@@ -74,10 +84,21 @@ async def compared(
     counted: Sequence[str] = (),
 ) -> Changes:
     """What is different since the mark on a disk that stands still: its changes, and what lies below them."""
+    return await _compared(devbox, trees, disk, devbox.spec.folder / _MARK, aside, counted)
+
+
+async def _compared(
+    devbox: Devbox,
+    trees: Trees,
+    disk: tuple[Path, Rootfs],
+    mark: Path,
+    aside: Sequence[str] = (),
+    counted: Sequence[str] = (),
+) -> Changes:
     changes, below = disk
     report = devbox.spec.folder / f"{_MARK}.{secrets.token_hex(8)}"
     try:
-        noted = (changes, devbox.spec.folder / _MARK)
+        noted = (changes, mark)
         await trees.compare(noted, below, report, tuple(aside), tuple(counted))
         return await asyncio.to_thread(_read, report)
     finally:

@@ -80,6 +80,23 @@ class Rooms:
             below = self._ties.images.rootfs(await self._ties.image(devbox.entry))
             return await changes.changed(devbox, self._trees, below, aside)
 
+    @contextlib.asynccontextmanager
+    async def watch_disk(self, devbox_id: str) -> AsyncIterator[Callable[[], Awaitable[Changes]]]:
+        """Remember the disk as it is; the function that is given tells what was changed on it since then."""
+        devbox, name = self._ties.devbox(devbox_id), f"mark-{secrets.token_hex(8)}"
+
+        async def look() -> Changes:
+            async with self._ties.lock(devbox_id):
+                below = self._ties.images.rootfs(await self._ties.image(devbox.entry))
+                return await changes.changed_since(devbox, self._trees, below, name)
+
+        async with self._ties.lock(devbox_id):
+            await changes.mark(devbox, self._trees, name)
+        try:
+            yield look
+        finally:
+            (devbox.spec.folder / name).unlink(missing_ok=True)
+
     async def freeze(self, devbox_id: str, image_id: str, kind: str) -> Changes:
         """Keep the disk as an image, and tell what is different on it since the mark: both of one moment.
 

@@ -55,6 +55,8 @@ class TamperReport(Model):
     unwatched_outside: list[str] = Field(default_factory=list)
     """Changed files outside of the work of which it is not known whether scorers opened them."""
     unwatched_outside_total: int = 0
+    changed_while_scored: list[str] = Field(default_factory=list)
+    """In `live`: files of the system, and hidden ones of the home, that were changed beside the scorers."""
     unknown: list[str] = Field(default_factory=list)
     """What else could not be found out and might speak against the score."""
     notes: list[str] = Field(default_factory=list)
@@ -79,6 +81,8 @@ class ReferenceReport(Record):
     """Paths outside of the work that it changed, and that scorers opened."""
     changed_outside: list[str] = Field(default_factory=list)
     """All paths outside of the work that it changed, opened or not."""
+    changed_while_scored: list[str] = Field(default_factory=list)
+    """What is changed while it is scored, by the scorers themselves as a rule."""
     process_users: list[str] = Field(default_factory=list)
     """Who the processes belonged to that it left running; empty where it left none."""
     counted: dict[str, list[CountedTests]] = Field(default_factory=dict)

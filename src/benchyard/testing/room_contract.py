@@ -144,6 +144,15 @@ class RoomContract(Makes):
         assert await yard.text(devbox, "stat -c '%u %a' /shared/of-root") == "0 644"
 
     @contract(Capability.USERS)
+    async def test_root_is_root_whatever_the_list_of_users_says(self, yard: Yard) -> None:
+        devbox = await yard.devbox()
+        renamed = r"sed -i -E 's/^root:([^:]*):[0-9]+:[0-9]+:/root:\1:1234:1234:/' /etc/passwd"
+        await yard.text(devbox, f"{renamed}; grep -q '^root:[^:]*:1234:1234:' /etc/passwd")
+        assert await yard.text(devbox, "id -u; id -g", user="root") == "0\n0"
+        await yard.write(devbox, "/kept/script", b"for root\n", fresh=True, mode=0o640, group_of="root")
+        assert await yard.text(devbox, "stat -c '%u %g %a' /kept/script", user="root") == "0 0 640"
+
+    @contract(Capability.USERS)
     async def test_a_fresh_file_may_be_for_one_users_group(self, yard: Yard) -> None:
         devbox = await yard.devbox()
         await yard.text(devbox, "echo 'one:x:1234:1235::/tmp:/bin/sh' >> /etc/passwd")

@@ -2,17 +2,20 @@
 
 The devbox's root comes as a descriptor, and every path is resolved inside it. Each watch tells once, so that
 nobody inside can drown the others out. The kernel does not tell who follows a link, so what it leads to is
-watched.
+watched: a file, or a folder with all folders in it, each of which tells of what is opened there.
 """
 
 import ctypes
 import errno
+import itertools
 import json
 import os
 import re
 import stat
 import struct
 from typing import Self
+
+from benchyard.devboxes.box.weight import is_program
 
 _IN_OPEN = 0x20
 _IN_DONT_FOLLOW = 0x02000000
@@ -28,6 +31,13 @@ NOTHING = -1
 """In the place of a watch: there is nothing to be opened, or only a folder."""
 UNWATCHED = -2
 """In the place of a watch: there is something, and it cannot be watched."""
+MOST_FOLDERS = 2000
+"""Folders that are watched because links lead to them."""
+_FOLDER = -3
+"""In the place of a watch, as long as others are added: a link leads to a folder."""
+
+Watches = int | list[int]
+"""The watch of a path, or those of a link that leads to a folder; see `NOTHING` and `UNWATCHED`."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -53,7 +63,7 @@ def add_watches(root: int, watcher: int, sheet: int) -> None:
     that come first are watched, and the rest is `UNWATCHED`.
     """
     paths = json.loads(os.pread(sheet, os.fstat(sheet).st_size, 0))
-    watches: list[int] = []
+    watches: list[Watches] = []
     with _Neighbours(root, watcher) as neighbours:
         for path in paths:
             try:
@@ -62,7 +72,11 @@ def add_watches(root: int, watcher: int, sheet: int) -> None:
                 watches.append(UNWATCHED)
                 if error.errno in _NO_ROOM:
                     break
+    links = {index: os.fsencode(paths[index]) for index, each in enumerate(watches) if each == _FOLDER}
     watches += [UNWATCHED] * (len(paths) - len(watches))
+    for index in links:
+        watches[index] = UNWATCHED
+    _add_folders(root, watcher, links, watches)
     os.ftruncate(sheet, 0)
     text = json.dumps(watches).encode()
     os.pwrite(sheet, text, 0)
@@ -131,8 +145,75 @@ def _add_target(root: int, watcher: int, link: bytes) -> int:
     """Watch what a link leads to; raises OSError where that cannot be found out."""
     file = _open(root, link, follow=True)
     if file < 0:
-        # One that leads in a circle, or to what each process has of its own, leads somewhere all the same.
-        return UNWATCHED if ctypes.get_errno() == errno.ELOOP else NOTHING
+        # One that leads in a circle, or to what each process has of its own, leads somewhere all the same. A
+        # program that leads nowhere is one that cannot be run any more.
+        is_circle = ctypes.get_errno() == errno.ELOOP
+        return UNWATCHED if is_circle or is_program(link.decode(errors="replace")) else NOTHING
+    try:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            return _FOLDER
+        return _watch(watcher, file)
+    finally:
+        os.close(file)
+
+
+def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list[Watches]) -> None:
+    """Watch the folders that links lead to, and all folders in them: programs are run without a look there.
+
+    Where they are too many, a link is `UNWATCHED`. All are looked through before any is watched, since that
+    opens them.
+    """
+    found = {}
+    left = MOST_FOLDERS
+    for index, link in links.items():
+        folders = _folders(root, link, left)
+        if folders is not None:
+            left -= len(folders)
+            found[index] = folders
+    for index, folders in found.items():
+        try:
+            watches[index] = [_watch_at(root, watcher, each) for each in folders]
+        except OSError:
+            # Those of its watches that are there tell of nobody.
+            watches[index] = UNWATCHED
+
+
+def _folders(root: int, link: bytes, most: int) -> list[bytes] | None:
+    """The folder that a link leads to, those in it, and what links in those lead to.
+
+    None where it cannot be found out, or there are more than these.
+    """
+    found, seen = [link], set()
+    for place in found:
+        try:
+            folder = _open(root, place, follow=True, reads=True)
+        except OSError:
+            return None
+        if folder < 0:
+            # A file, or a link to nothing. What is too deep for its path may have anything in it.
+            if place == link or ctypes.get_errno() == errno.ENAMETOOLONG:
+                return None
+            continue
+        try:
+            status = os.fstat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                wanted = (each.name for each in entries if each.is_symlink() or each.is_dir())
+                inner = list(itertools.islice(wanted, most + 1))
+        finally:
+            os.close(folder)
+        found += [place + b"/" + os.fsencode(name) for name in inner]
+        if len(found) > most:
+            return None
+    return found
+
+
+def _watch_at(root: int, watcher: int, place: bytes) -> int:
+    file = _open(root, place, follow=True)
+    if file < 0:
+        return NOTHING
     try:
         return _watch(watcher, file)
     finally:
@@ -150,11 +231,12 @@ def _watch(watcher: int, file: int, name: bytes | None = None) -> int:
     return watch
 
 
-def _open(root: int, name: bytes, *, follow: bool = False) -> int:
-    """A descriptor of the file, which nothing can be read by; -1 if there is none."""
+def _open(root: int, name: bytes, *, follow: bool = False, reads: bool = False) -> int:
+    """A descriptor of the file, -1 if there is none; only one with `reads`, of a folder, can be read by."""
     if b"\0" in name:
         return -1
-    flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    kind = os.O_RDONLY | os.O_DIRECTORY if reads else os.O_PATH
+    flags = kind | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     how = struct.pack("=QQQ", flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
     opened = int(_libc.syscall(_OPENAT2, root, name, how, ctypes.c_size_t(len(how))))
     if opened < 0 and ctypes.get_errno() not in _MISSING:

@@ -61,12 +61,17 @@ def rows(path: str) -> list[list[str]]:
 
 
 def find(name: str) -> User:
-    """The user of that name, or of that number; raises LookupError."""
+    """The user of that name, or of that number; raises LookupError.
+
+    Root is the user 0, whatever a list says that root in the devbox can write: who is asked for as root is to
+    be out of reach of everybody else.
+    """
+    is_root = name in ("root", "0")
     for row in rows("/etc/passwd"):
         if len(row) >= 7 and name in (row[0], row[2]) and row[2].isdigit() and row[3].isdigit():
-            gid = int(row[3])
-            return User(row[0], int(row[2]), gid, row[5] or "/", row[6] or "/bin/sh", (gid, *_groups(row[0])))
-    if name in ("root", "0"):
+            uid, gid = (0, 0) if is_root else (int(row[2]), int(row[3]))
+            return User(row[0], uid, gid, row[5] or "/", row[6] or "/bin/sh", (gid, *_groups(row[0])))
+    if is_root:
         return User("root", 0, 0, "/root" if os.path.isdir("/root") else "/", "/bin/sh", (0,))
     if name.isdigit():
         return User(name, int(name), int(name), "/", "/bin/sh", (int(name),))

@@ -10,6 +10,8 @@ _READ_AT_START = re.compile(
     r"\.so(\.[\d.]+)?$|\.(pth|egg-link|ini|cfg|conf|toml)$"
     r"|/(\.[^/]*rc|\.[^/]*profile|\.gitconfig|\.npmrc|\.env|conftest\.py|sitecustomize\.py|usercustomize\.py)$"
 )
+_PROGRAM = re.compile(r"/(usr/(local/)?)?s?bin/[^/]+")
+_PROGRAM_FOLDER = re.compile(r"/(usr/(local/)?)?(s?bin|lib\w*(/[^/]+)?)")
 _EXECUTABLE_OR_SET_ID = 0o6111
 
 
@@ -18,13 +20,23 @@ def is_of_system(path: str) -> bool:
     return _SYSTEM.match(path) is not None
 
 
+def is_program(path: str) -> bool:
+    """Whether a path is one by which a system finds its programs."""
+    return _PROGRAM.fullmatch(path) is not None
+
+
+def holds_programs(path: str) -> bool:
+    """Whether a path is a folder of a system's programs, or one of those with what they need to run."""
+    return _PROGRAM_FOLDER.fullmatch(path) is not None
+
+
 def weight(path: str, kind: str, type: str, mode: int) -> int:
     """0 for files of the system, 1 for programs, libraries and settings elsewhere, then the rest.
 
-    Folders and what was deleted come last: nobody can open what is not there, and what lies in a folder is
-    listed itself.
+    Folders and what was deleted come last, but for what programs need, which somebody may have counted on:
+    nobody can open what is not there, and what lies in a folder is listed itself.
     """
-    if kind == "deleted" or type == "folder":
+    if (kind == "deleted" or type == "folder") and not (is_program(path) or holds_programs(path)):
         return LIGHTEST
     if is_of_system(path):
         return 0

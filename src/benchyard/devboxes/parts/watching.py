@@ -101,26 +101,28 @@ class _Queue:
             if not self._adding:
                 self._early.clear()
 
-    async def _added(self, root: int, watcher: int, paths: Sequence[str]) -> list[int]:
+    async def _added(self, root: int, watcher: int, paths: Sequence[str]) -> list[list[int]]:
+        """The watches of each path."""
         sheet = os.memfd_create("benchyard-watched", os.MFD_CLOEXEC)
         with os.fdopen(sheet, "w+b") as file:
             file.write(json.dumps(list(paths)).encode())
             file.flush()
             await self._add(root, watcher, sheet)
             file.seek(0)
-            numbers: list[int] = json.loads(file.read())
-        return numbers
+            numbers: list[opens.Watches] = json.loads(file.read())
+        return [each if isinstance(each, list) else [each] for each in numbers]
 
-    def _noted(self, numbers: list[int], paths: Sequence[str], *, is_known: bool) -> "_Files":
-        files = _Files(self, {number for number in numbers if number >= 0}, is_known=is_known)
-        files.unwatched = [
-            path for number, path in zip(numbers, paths, strict=True) if number == opens.UNWATCHED
-        ]
-        for number, path in zip(numbers, paths, strict=True):
-            if number >= 0:
-                self._watches.setdefault(number, []).append((files, path))
-            if number in self._early:
-                files.opened.add(path)
+    def _noted(self, numbers: list[list[int]], paths: Sequence[str], *, is_known: bool) -> "_Files":
+        files = _Files(
+            self, {number for each in numbers for number in each if number >= 0}, is_known=is_known
+        )
+        files.unwatched = [path for each, path in zip(numbers, paths, strict=True) if opens.UNWATCHED in each]
+        for each, path in zip(numbers, paths, strict=True):
+            for number in each:
+                if number >= 0:
+                    self._watches.setdefault(number, []).append((files, path))
+                if number in self._early:
+                    files.opened.add(path)
         return files
 
     def _read(self) -> None:

@@ -50,11 +50,26 @@ def of_error(error: BenchyardError | OSError) -> TrialFailed:
     return TrialFailed("infrastructure", type(error).__name__, error.message)
 
 
-def of_setup(name: str, told: str) -> TrialFailed:
-    """Whose failure it is that a devbox was not made ready: of the scenario, unless a disk was full."""
-    if _NO_SPACE in told.lower():
+def of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
+    """Whose failure it is that a devbox was not made ready: of the scenario, unless a disk was full.
+
+    `is_disk_full` tells whether the server's may be, where that can be seen: programs of a devbox that was
+    worked in say what they like.
+    """
+    if is_disk_full and _NO_SPACE in told.lower():
         return TrialFailed("infrastructure", "HostError", f"{_FULL}: {told}")
     return TrialFailed("scenario", name, told)
+
+
+def of_next_round(failure: TrialFailed) -> TrialFailed:
+    """Whose failure it is that a round after the first could not begin in the devbox that was left.
+
+    Who worked there decides what is left of it: what is the scenario's in a fresh devbox counts here.
+    """
+    if failure.kind != "scenario":
+        return failure
+    told = f"the devbox as it was left does not let the next round begin: {failure.message}"
+    return TrialFailed("agent", failure.name, told)
 
 
 def of_output(hint: str | None) -> TrialFailed | None:

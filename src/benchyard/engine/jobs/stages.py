@@ -6,6 +6,7 @@ from functools import partial
 from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
 from benchyard.engine.descriptors import write_content
 from benchyard.engine.devboxes import Asked
+from benchyard.engine.disk_space import is_short
 from benchyard.engine.egress import planned, require_gateway
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.collecting import collect
@@ -18,7 +19,7 @@ from benchyard.engine.runs.starting import RUN_PREFIX, Start
 from benchyard.engine.setup import completed, run_step
 from benchyard.engine.states import BOOTING, ENDED, SUSPENDED
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, NotFound
+from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, DiskFull, NotFound
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
@@ -146,19 +147,37 @@ async def set_up(way: Way, launch: Launch) -> None:
         return
     try:
         async with asyncio.timeout(SETUP_SECONDS * way.multiplier):
-            folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, way.user)
-            argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
-            request = ExecRequest(id=way.numbered(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
-            if failure := await run_step(way.desk.tools, devbox_id, request):
-                raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
+            if way.round == 1:
+                # Later the shell is whatever the agent made of it, and the folders are there.
+                await _make_folders(way)
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
-                opening = way.desk.tools.host.open_fresh(devbox_id, path, "root", 0o755)
-                await write_content(await opening, path, content)
+                await _put_anew(way, path, content)
             if way.round == 1 and not way.desk.tools.host.pretends:
                 # What is ours is nothing that the agent did.
                 await way.desk.tools.host.rooms.mark(devbox_id)
     except TimeoutError as error:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
+
+
+async def _make_folders(way: Way) -> None:
+    task = way.task()
+    folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, way.user)
+    argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
+    request = ExecRequest(id=way.numbered(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
+    if failure := await run_step(way.desk.tools, way.the_devbox.id, request):
+        raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
+
+
+async def _put_anew(way: Way, path: str, content: bytes) -> None:
+    """Write a file of the agent's; raises TrialFailed where memory of the devbox is full that it leads to."""
+    tools = way.desk.tools
+    try:
+        opening = tools.host.open_fresh(way.the_devbox.id, path, "root", 0o755)
+        await write_content(await opening, path, content)
+    except DiskFull as error:
+        if is_short(tools.settings.data):
+            raise
+        raise TrialFailed("scenario", "SetupError", error.message) from error
 
 
 async def run_agent(way: Way, launch: Launch) -> None:
@@ -290,7 +309,8 @@ async def begin_round(way: Way) -> None:
     way.next_round()
     following = way.run.next_round if way.run else None
     if following and following.number == way.round and following.failure:
-        raise of_setup("SetupError", f"step {following.name!r}: {following.failure}")
+        told = f"step {following.name!r}: {following.failure}"
+        raise of_setup("SetupError", told, is_disk_full=is_short(way.desk.tools.settings.data))
     if way.is_scored:
         await _recall(way)
 

@@ -1,6 +1,6 @@
 """A trial from its beginning to its end."""
 
-from benchyard.engine.jobs.failures import TrialFailed, of_error
+from benchyard.engine.jobs.failures import TrialFailed, of_error, of_next_round
 from benchyard.engine.jobs.stages import begin_round, lost, provision, run_agent, score, set_up
 from benchyard.engine.jobs.way import Way, scrubber
 from benchyard.errors import BenchyardError, DevboxGone
@@ -34,5 +34,7 @@ async def run_trial(way: Way) -> Trial:
 
 
 async def _shown(way: Way, failure: TrialFailed) -> TrialFailed:
-    """A failure for everybody who may see the job: without its secrets."""
+    """A failure for everybody who may see the job: whose it is, and without its secrets."""
+    if way.round > 1:
+        failure = of_next_round(failure)
     return TrialFailed(failure.kind, failure.name, (await scrubber(way)).text(failure.message))

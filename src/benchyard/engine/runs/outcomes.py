@@ -50,7 +50,14 @@ def scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     for name in ("changed_outside", "special_inside"):
         files = getattr(tamper, name)
         found[name] = files and [each.model_copy(update={"path": text(each.path)}) for each in files]
-    for name in ("opened_by_scorers", "unwatched_outside", "refused", "unknown", "notes"):
+    for name in (
+        "opened_by_scorers",
+        "unwatched_outside",
+        "changed_while_scored",
+        "refused",
+        "unknown",
+        "notes",
+    ):
         lines = getattr(tamper, name)
         found[name] = lines and [text(each) for each in lines]
     left = tamper.processes

@@ -54,6 +54,7 @@ class References:
             create_time_ms=now_ms(),
             changed_outside=[each.path for each in files],
             opened_outside=[each.path for each in files if each.opened],
+            changed_while_scored=report.changed_while_scored,
             process_users=sorted({each.user for each in report.processes or ()}),
             counted={
                 each.scoring_function_name: [each.counted]
@@ -73,7 +74,7 @@ def _merged(known: ReferenceReport, fresh: ReferenceReport) -> ReferenceReport:
         counted[name] = [*before, *(each for each in counts if each not in before)][:MOST_COUNTS]
     lists = {
         name: _union(getattr(known, name), getattr(fresh, name))
-        for name in ("changed_outside", "opened_outside", "process_users")
+        for name in ("changed_outside", "opened_outside", "changed_while_scored", "process_users")
     }
     return known.model_copy(update={**lists, "counted": counted})
 

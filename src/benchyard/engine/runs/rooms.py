@@ -5,14 +5,15 @@ import contextlib
 import os
 import posixpath
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchyard.engine.descriptors import write_content, write_pieces
+from benchyard.engine.disk_space import is_short
 from benchyard.engine.homes import home_of
 from benchyard.engine.setup import completed
 from benchyard.engine.tools import Tools
-from benchyard.errors import BenchyardError, NotFound, ScorerFailed, UsageError
+from benchyard.errors import BenchyardError, DiskFull, NotFound, NotSupported, ScorerFailed, UsageError
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.scorers import answer_command
@@ -24,6 +25,8 @@ _PRIVATE = "/run/benchyard-"
 """What the folders begin with in which scorers keep their own; a token of 16 digits follows."""
 _ROOT = "root"
 _REMOVED_AT_ONCE = 100
+_REMOVE_SECONDS = 10.0
+"""For a program of a devbox that takes something away; it may be another by now."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class DevboxRoom(Room):
         self._token = secrets.token_hex(8)
         self._private = f"{_PRIVATE}{self._token}"
         self._put: list[str] = []
+        self._made: list[str] = []
+        """Folders that were made anew."""
         self._commands = 0
         self._offered: dict[str, str] = {}
         self._deadline = asyncio.get_running_loop().time() + place.seconds
@@ -108,18 +113,26 @@ class DevboxRoom(Room):
         self._offered = {answer_command.VARIABLE: path}
 
     async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:
-        try:
+        with self._explained(f"{path[:200]} could not be put in place"):
             await write_content(await opening, path, content)
+
+    @contextlib.contextmanager
+    def _explained(self, failure: str) -> Iterator[None]:
+        """Tell as a failed scorer what the devbox does not allow, also where only its memory is full."""
+        try:
+            yield
+        except DiskFull as error:
+            if is_short(self._tools.settings.data):
+                raise
+            raise ScorerFailed(f"{failure}: there is no space left where it leads to") from error
         except UsageError as error:
-            raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
+            raise ScorerFailed(f"{failure}: {error.message}") from error
 
     async def clear(self, folder: str, user: str | None = None) -> None:
         whole = posixpath.normpath(posixpath.join(self.working_directory, folder))
-        self._put.append(whole)
-        try:
+        self._made.append(whole)
+        with self._explained(f"{whole[:200]} could not be made anew"):
             await self._tools.host.rooms.make_folder(self._place.devbox_id, whole, user or _ROOT)
-        except UsageError as error:
-            raise ScorerFailed(f"{whole[:200]} could not be made anew: {error.message}") from error
 
     async def fetch(self, path: str, limit: int) -> bytes | None:
         whole = posixpath.normpath(posixpath.join(self.working_directory, path))
@@ -171,16 +184,29 @@ class DevboxRoom(Room):
         return b"".join([piece async for piece in pieces])[-most:]
 
     async def leave(self) -> None:
-        """Take away what was kept and put here, from a devbox that goes on and may be graded again."""
-        for at in range(0, max(1, len(self._put)), _REMOVED_AT_ONCE):
+        """Take away what was kept and put here, from a devbox that goes on and may be graded again.
+
+        What it says is gone first, without a program of the devbox, then the names.
+        """
+        host, devbox_id = self._tools.host, self._place.devbox_id
+        for folder in (self._private, *self._made):
+            with contextlib.suppress(UsageError, NotSupported):
+                await host.rooms.make_folder(devbox_id, folder, _ROOT)
+        for path in self._put:
+            with contextlib.suppress(UsageError, NotSupported):
+                os.close(await host.open_fresh(devbox_id, path, _ROOT, 0o600))
+        names = [*self._made, *self._put]
+        for at in range(0, max(1, len(names)), _REMOVED_AT_ONCE):
             request = ExecRequest(
                 id=f"{SCORING_PREFIX}{self._place.label}-{self._token}-clear-{at}",
                 command="",
-                argv=("/bin/rm", "-rf", "--", self._private, *self._put[at : at + _REMOVED_AT_ONCE]),
+                argv=("/bin/rm", "-rf", "--", self._private, *names[at : at + _REMOVED_AT_ONCE]),
                 cwd="/",
                 user=_ROOT,
+                timeout_seconds=_REMOVE_SECONDS,
+                strict=True,
             )
-            await completed(self._tools, await self._tools.host.exec(self._place.devbox_id, request))
+            await completed(self._tools, await host.exec(devbox_id, request))
 
 
 @contextlib.asynccontextmanager
@@ -207,6 +233,8 @@ async def clear_rooms(tools: Tools, devbox_id: str) -> None:
         argv=("/bin/sh", "-c", f"rm -rf -- {_PRIVATE}{'?' * 16}"),
         cwd="/",
         user=_ROOT,
+        timeout_seconds=_REMOVE_SECONDS,
+        strict=True,
     )
     await completed(tools, await tools.host.exec(devbox_id, request))
 

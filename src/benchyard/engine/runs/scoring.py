@@ -312,7 +312,10 @@ class Scoring:
         await clear_rooms(self._tools, devbox.id)
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
         await desk.findings.look_at_disk(self._tools, devbox.id)
-        async with scoring_phase(self._tools, devbox, desk.egress):
+        async with (
+            desk.findings.watch_disk(self._tools, devbox.id),
+            scoring_phase(self._tools, devbox, desk.egress),
+        ):
             results = await self._in_turn(desk)
         # Whoever works on in it, in a next round or by hand, may debug again.
         await self._set_tracing(desk, allowed=True)

@@ -83,7 +83,8 @@ class Case:
         if self.isolation == "answer":
             return Work((self.working_directory, *answer), carried=answer)
         return Work(
-            (self.working_directory, *answer) if self.isolation == "system" else (self.working_directory,)
+            (self.working_directory, *answer) if self.isolation == "system" else (self.working_directory,),
+            home=self.home,
         )
 
     def whole(self, field: str) -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
+from benchyard.devboxes.box.weight import holds_programs, is_program
 from benchyard.models.runs import ContractResult
-from benchyard.models.tampering import LeftProcess, ReferenceReport, TamperReport
+from benchyard.models.tampering import ChangedFile, LeftProcess, ReferenceReport, TamperReport
 
 MOST_SUSPICIONS = 20
 LONGEST_SUSPICION = 500
 _MOST_NAMED = 3
 _LONGEST_COMMAND = 80
+_RUN_BY_ANYBODY = 0o001
 
 
 def suspicions(
@@ -25,6 +27,9 @@ def suspicions(
     found = list(result.suspicions)
     found += [each.suspect for each in result.scoring_function_results if each.suspect and each.score > 0]
     found += _opened_outside(report, reference)
+    if result.isolation in ("clean", "live"):
+        found += _without_programs(report, reference)
+        found += _changed_meanwhile(report, reference)
     if result.isolation == "live":
         found += _left_processes(report, reference)
     found += _unknown(report, reference)
@@ -54,6 +59,42 @@ def _opened_outside(report: TamperReport, reference: ReferenceReport) -> list[st
     count = len(named) + unlisted
     verb = "was" if count == 1 else "were"
     return [f"scorers opened {_listed(named, count)}, which {verb} changed outside of the work"]
+
+
+def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[str]:
+    """Programs of the system that scorers may have counted on, and that nobody can run any more.
+
+    A check that passes when a program fails passes without it.
+    """
+    known = set(reference.changed_outside)
+    gone = [
+        each.path
+        for each in report.changed_outside or ()
+        if each.path not in known and _keeps_from_running(each)
+    ]
+    if not gone:
+        return []
+    verb = "is" if len(gone) == 1 else "are"
+    return [f"{_listed(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
+
+
+def _keeps_from_running(file: ChangedFile) -> bool:
+    """Whether a program, or what programs need, was taken away from where it was."""
+    is_found = is_program(file.path) or (file.type == "folder" and holds_programs(file.path))
+    if file.kind == "deleted" or not is_found:
+        return is_found
+    is_open = file.mode is None or bool(file.mode & _RUN_BY_ANYBODY)
+    is_another = is_program(file.path) and file.type not in ("file", "link")
+    return file.kind == "modified" and file.type != "link" and (is_another or not is_open)
+
+
+def _changed_meanwhile(report: TamperReport, reference: ReferenceReport) -> list[str]:
+    known = set(reference.changed_while_scored)
+    late = [path for path in report.changed_while_scored if path not in known]
+    if not late:
+        return []
+    verb = "was" if len(late) == 1 else "were"
+    return [f"{_listed(late, len(late))} {verb} changed outside of the work while it was scored"]
 
 
 def _left_processes(report: TamperReport, reference: ReferenceReport) -> list[str]:

@@ -1,7 +1,8 @@
 """The tamper report: what was done to a devbox beside the work itself."""
 
+import contextlib
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -17,10 +18,15 @@ from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
 
 MOST_SHOWN = 1000
 MOST_PROCESSES = 5000
-MOST_WATCHED = 8000
-"""Each watch tells twice, and the kernel keeps 16,384 events: it never has more to tell than it can."""
+MOST_WATCHED = 6000
+"""Each watch tells twice, and the kernel keeps 16,384 events: it never has more to tell than it can.
+
+Folders that links lead to are watched beside these (`opens.MOST_FOLDERS`).
+"""
 _MOST_ASIDE = 16
 _SETS_ID = 0o6000
+_REPOSITORY = ".git"
+_MADE_BY_PYTHON = "/__pycache__/"
 
 T = TypeVar("T")
 
@@ -32,9 +38,22 @@ class Work:
     folders: tuple[str, ...]
     carried: tuple[str, ...] | None = None
     """None where all of the disk is."""
+    home: str | None = None
+    """Where programs read hidden files by themselves: these are no work, but for a repository's own."""
+
+    def is_hidden(self, path: str) -> bool:
+        """Whether a path lies in what is hidden of the home."""
+        if self.home is None or not is_inside(path, self.home):
+            return False
+        first = path.removeprefix(posixpath.normpath(self.home)).strip("/").partition("/")[0]
+        return first.startswith(".") and first != _REPOSITORY
 
     def has(self, path: str) -> bool:
         """Whether a path is part of the work; the system's folders are not where it lies above them."""
+        if self.is_hidden(path):
+            home = posixpath.normpath(self.home or "/")
+            own = [each for each in self.folders if is_inside(each, home) and each != home]
+            return any(is_inside(path, folder) for folder in own)
         return any(
             (path == place or path.startswith(below)) and (is_system or not is_of_system(path))
             for place, below, is_system in self._places
@@ -70,6 +89,7 @@ class Findings:
     """What of the disk is graded; None where all of it is."""
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    changed_while_scored: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
     """What the scoring itself found that speaks against the score."""
     why_unknown: list[str] = field(default_factory=list)
@@ -91,6 +111,39 @@ class Findings:
         """Look once more without the work: a flood there must not hide what was done elsewhere."""
         if self.changes is not None and self.changes.truncated:
             self.outside = await tools.host.rooms.changed(devbox_id, self.work.aside)
+
+    @contextlib.asynccontextmanager
+    async def watch_disk(self, tools: Tools, devbox_id: str) -> AsyncIterator[None]:
+        """Note what is changed of the system, and of what programs read by themselves, while a block lasts.
+
+        Whoever was left running can wait until the disk was looked at.
+        """
+        unknown = "what was changed while it was scored is not known"
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                look = await stack.enter_async_context(tools.host.rooms.watch_disk(devbox_id))
+            except BenchyardError as error:
+                self.why_unknown.append(f"{unknown}: {error.message}")
+                look = None
+            yield
+            try:
+                found = await look() if look else None
+            except BenchyardError as error:
+                self.why_unknown.append(f"{unknown}: {error.message}")
+                found = None
+        if found is not None:
+            self._note_late(found)
+
+    def _note_late(self, found: Changes) -> None:
+        late = [
+            each
+            for each in found.changes
+            if each.type != "folder" and _MADE_BY_PYTHON not in each.path and not self.work.has(each.path)
+            if is_of_system(each.path) or self.work.is_hidden(each.path)
+        ]
+        self.changed_while_scored = [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
+        if found.truncated:
+            self.why_unknown.append("more was changed while it was scored than can be listed")
 
     async def freeze(self, tools: Tools, devbox_id: str, image_id: str) -> None:
         """Freeze the disk of a devbox as an image, and note what was changed on it until that very moment."""
@@ -197,6 +250,7 @@ class Findings:
             refused_total=len(self.refused),
             unwatched_outside=_cut(unwatched, "unwatched_outside", MOST_SHOWN, notes),
             unwatched_outside_total=len(unwatched),
+            changed_while_scored=self.changed_while_scored,
             unknown=unknown,
             notes=notes,
         )
