@@ -75,6 +75,7 @@ class TestClean:
             "refused_total": 0,
             "unwatched_outside": [],
             "unwatched_outside_total": 0,
+            "changed_while_scored": [],
             "unknown": [],
             "notes": [],
         }

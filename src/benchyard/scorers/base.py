@@ -73,6 +73,9 @@ class Room(ABC):
     """Where the start's own shell and plain tools are; None where those of the devbox are the start's, or
     nothing can be shown."""
 
+    guarded: Sequence[str] = ()
+    """Files that were put here, which nobody but who grades is to exchange."""
+
     working_directory: str
     """Where commands run, and where relative paths begin."""
 

@@ -77,6 +77,8 @@ class DevboxRoom(Room):
         self._put.append(whole)
         if self._place.answer:
             mode &= 0o700
+            if not any(f"{whole}/".startswith(f"{folder}/") for folder in self._made):
+                self.guarded = (*self.guarded, whole)
         # As root: what the agent made unwritable for the user must not keep a test away.
         await self._write(
             whole, content, self._tools.host.open_fresh(self._place.devbox_id, whole, _ROOT, mode)

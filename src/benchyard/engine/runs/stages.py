@@ -201,7 +201,9 @@ class Desk:
         paths = self.findings.watched()
         if not paths:
             self.findings.saw(None if self.findings.changes is None else [])
-            return await scorer.score(room)
+            verdict = await scorer.score(room)
+            self.findings.put_below(room.guarded)
+            return verdict
         opened: Opened | None = None
         try:
             async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
@@ -209,6 +211,7 @@ class Desk:
         finally:
             # One that failed has opened files too.
             self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
+            self.findings.put_below(room.guarded)
 
 
 class Stage(ABC):

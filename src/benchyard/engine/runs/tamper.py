@@ -219,6 +219,20 @@ class Findings:
         self._opened = (self._opened or set()).union(opened)
         self._unwatched.update(unwatched)
 
+    def put_below(self, paths: Sequence[str]) -> None:
+        """Note folders and links outside of the work that were changed, and in which scorers had such files.
+
+        Whoever owns a folder can exchange a file in it while the answer runs.
+        """
+        ways = {
+            each.path
+            for each in self._all()
+            if each.type in ("folder", "link") and each.kind != "deleted" and not self.work.has(each.path)
+            if any(is_inside(path, each.path) for path in paths)
+        }
+        if ways and not self._is_blind:
+            self._opened = (self._opened or set()) | ways
+
     def report(self) -> TamperReport:
         """The report of all that was found."""
         notes, opened = list(self.notes), self._opened or set()
