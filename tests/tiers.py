@@ -2,7 +2,7 @@
 
 The official client is tried whole as the blocking one, and as the asynchronous one where the two differ:
 streams, long polls, pages, errors, context managers. The drivers' contract is tried whole with the native
-driver's default mode and with the container driver, and in part with the others.
+driver's default mode, and in part with the others.
 """
 
 import pytest
@@ -13,8 +13,8 @@ ASYNC_FILES = frozenset(
 )
 """Tests of the official client that are worth a second client."""
 DRIVERS_FILE = "tests/contracts/test_drivers.py"
-WHOLE_DRIVERS = frozenset({"native-root-idmap", "container-podman"})
-CORE_CONTRACTS = frozenset({"DevboxContract", "KillContract", "RoomContract"})
+WHOLE_DRIVER = "native-root-idmap"
+CORE_CONTRACTS = frozenset({"DevboxContract", "KillContract", "RoomContract", "TracingContract"})
 """What is tried of every driver and mode."""
 
 
@@ -27,6 +27,5 @@ def is_left_out(item: pytest.Function) -> bool:
     if path == DRIVERS_FILE:
         assert item.cls is not None
         contract = next(each.__name__ for each in item.cls.__mro__ if item.originalname in vars(each))
-        is_whole = any(case.startswith(driver) for driver in WHOLE_DRIVERS)
-        return not is_whole and contract not in CORE_CONTRACTS
+        return not case.startswith(WHOLE_DRIVER) and contract not in CORE_CONTRACTS
     return False
