@@ -239,6 +239,17 @@ def test_what_a_crash_left_is_cleared_at_opening(opened: ImageStore, tmp_path: P
     assert [path.name for path in (tmp_path / "store/images").iterdir()] == ["host.json"]
 
 
+def test_what_nobody_needs_any_more_is_gone_when_the_store_is_closed(
+    opened: ImageStore, tmp_path: Path
+) -> None:
+    needed = layers_on_disk(tmp_path)
+    changed(tmp_path / "store/partial/aside", f="x")
+    changed(tmp_path / "store/layers/nameless", f="x")
+    run(opened.close())
+    assert list((tmp_path / "store/partial").iterdir()) == []
+    assert layers_on_disk(tmp_path) == needed
+
+
 def test_a_record_that_cannot_be_read_never_costs_layers(
     opened: ImageStore, tmp_path: Path, machine: Path
 ) -> None:

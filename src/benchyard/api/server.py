@@ -92,6 +92,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         driver = await stack.enter_async_context(_driver(settings))
         images = ImageStore(settings.data / "images", driver.trees)
         await images.open()
+        stack.push_async_callback(images.close)
         host = Host(settings.data / "host", driver, images, vault, OutputBudget(settings.outputs_max_bytes))
         await stack.enter_async_context(host)
         metrics = Metrics()

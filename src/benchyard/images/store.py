@@ -38,6 +38,7 @@ HOST_IMAGE = "host"
 """The default image: a view of this machine's own system."""
 
 
+_CLOSE_SECONDS = 10.0
 _DEEPEST = 20
 """Snapshots' layers that are stacked before they are merged: what this many cost a start is not felt."""
 
@@ -82,6 +83,13 @@ class ImageStore:
         await self._layers.clear()
         await self._refresh_host()
         await self._sweep()
+
+    async def close(self) -> None:
+        """Remove the layers that nobody needs any more, for some seconds; the next start does the rest."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._sweep()
+                await self._layers.clear()
 
     async def get(self, id_or_name: str) -> Image:
         """The image of that id, else the newest of that name; raises NotFound."""
