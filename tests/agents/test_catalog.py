@@ -51,6 +51,18 @@ def test_a_command_that_names_a_model_needs_one() -> None:
     catalog.make("command", {"run": "echo ${model}"}).check(None)
 
 
+def test_a_misspelt_placeholder_is_refused() -> None:
+    def refused(run: str) -> str:
+        with pytest.raises(UsageError) as told:
+            catalog.make("command", {"run": run}).check("m")
+        return told.value.message
+
+    assert "did you mean 'prompt_file'?" in refused("solve {promt_file}")
+    assert "known are logs, model, prompt_file, workdir" in refused("solve {quite_another}")
+    for fine in ("awk '{ print }'", "echo ${HOME} {a,b} {}", "solve {prompt_file} {logs} {workdir} {model}"):
+        catalog.make("command", {"run": fine}).check("m")
+
+
 def test_agents_of_others_are_found_by_their_entry_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,3 +16,14 @@ def test_what_fits_into_a_variable_is_taken(value: str) -> None:
 def test_what_no_program_could_be_started_with_is_refused(value: str) -> None:
     with pytest.raises(ValidationError):
         SecretRequest.model_validate({"name": "KEY", "value": value})
+
+
+@pytest.mark.parametrize("name", ["with-hyphen", "with.dot", "_x", "A1"])
+def test_names_are_those_that_the_original_takes(name: str) -> None:
+    assert SecretRequest.model_validate({"name": name, "value": "x"}).name == name
+
+
+@pytest.mark.parametrize("name", ["", "1x", "-x", "a b", "a/b", "a\n", "é"])
+def test_names_that_no_path_or_log_could_hold_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        SecretRequest.model_validate({"name": name, "value": "x"})

@@ -20,7 +20,7 @@ class CommandAgent(Agent[CommandConfig]):
     Config = CommandConfig
 
     def check(self, model: str | None) -> None:
-        placeholders.check_model(self.config.run, model)
+        placeholders.check(self.config.run, model)
 
     def launch(self, task: Task) -> Launch | None:
         self.check(task.model)

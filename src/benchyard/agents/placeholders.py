@@ -2,10 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from benchyard.agents.base import Task
 from benchyard.errors import UsageError
+from benchyard.registry import nearest
 
 NAMES = ("prompt_file", "model", "logs", "workdir")
 """What every command can name."""
@@ -36,7 +37,16 @@ def of_task(task: Task) -> dict[str, str]:
     }
 
 
-def check_model(template: str, model: str | None) -> None:
-    """Raise UsageError where a command names a model and there is none."""
-    if not model and "model" in named(template):
+def check(template: str, model: str | None, others: Iterable[str] = ()) -> None:
+    """Raise UsageError where a command names a model and there is none, or what nobody fills in."""
+    found = named(template)
+    if not model and "model" in found:
         raise UsageError("this agent's command has {model} in it; name one, as in --agent NAME:MODEL")
+    known = {*NAMES, *others}
+    for name in sorted(found - known):
+        raise UsageError(
+            f"this agent's command has {{{name[:100]}}} in it, which nobody fills in{nearest(name, known)}; "
+            f"known are {', '.join(sorted(known))}, and the kwargs of a registered agent. "
+            "Braces that are the command's own are written with blanks in them",
+            field="kwargs",
+        )

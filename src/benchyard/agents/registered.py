@@ -52,7 +52,7 @@ class OwnAgent(Agent[OwnConfig]):
         self._installed = installed
 
     def check(self, model: str | None) -> None:
-        placeholders.check_model(self.config.run_command, model)
+        placeholders.check(self.config.run_command, model, (FOLDER_NAME, *self.config.kwargs))
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
         return self._installed.kits

@@ -55,7 +55,11 @@ for each in (run, watch, summary, logs, export):
 
 @job.command("list")
 @click.option(
-    "--days", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True, help="Not older."
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Only jobs of the last so many days.",
 )
 @click.option("--all", "show_all", is_flag=True, help="However old they are.")
 @click.option(

@@ -56,12 +56,24 @@ _LISTS = ("agents", "scenarios")
     help="What agents are told about their work; with a name, that agent only.",
 )
 @click.option(
-    "--timeout", type=float, help=f"Seconds an agent has for a scenario.  [default: {TIMEOUT_SECONDS:g}]"
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"Seconds an agent has for a scenario.  [default: {TIMEOUT_SECONDS:g}]",
 )
-@click.option("--n-attempts", type=int, help=f"Attempts at each scenario.  [default: {ATTEMPTS}]")
-@click.option("--n-concurrent-trials", type=int, help=f"So many at the same time.  [default: {CONCURRENT}]")
 @click.option(
-    "--timeout-multiplier", type=float, help=f"Times every limit of time.  [default: {MULTIPLIER:g}]"
+    "--n-attempts",
+    type=click.IntRange(min=1),
+    help=f"How often each agent tries each scenario.  [default: {ATTEMPTS}]",
+)
+@click.option(
+    "--n-concurrent-trials",
+    type=click.IntRange(min=1),
+    help=f"How many trials run at the same time.  [default: {CONCURRENT}]",
+)
+@click.option(
+    "--timeout-multiplier",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"Every time limit is multiplied by this.  [default: {MULTIPLIER:g}]",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many scenarios.")
 @click.option("--sample", type=click.IntRange(min=1), help="Only so many scenarios, chosen by chance.")

@@ -7,8 +7,8 @@ from pydantic_core import PydanticCustomError
 
 from benchyard.models.base import Columns, Model, Record
 
-SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
-"""What can be the name of an environment variable."""
+SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=256)]
+"""Letters, digits, `_`, `-` and `.`; the variable that a secret becomes has a name of its own."""
 
 
 MAX_SECRET_BYTES = 65536

@@ -10,7 +10,7 @@ from typing import Any
 from benchyard.agents import catalog, placeholders
 from benchyard.agents.base import Agent
 from benchyard.agents.public import PublishedAgent
-from benchyard.agents.registered import Installed, OwnAgent, OwnConfig
+from benchyard.agents.registered import FOLDER_NAME, Installed, OwnAgent, OwnConfig
 from benchyard.devboxes.base import Capability, Shown
 from benchyard.engine.agents import public
 from benchyard.engine.agents.installing import Installer
@@ -63,7 +63,7 @@ class Agents:
         record = await self.known.get(choice.agent_id)
         if record.run_command is None:
             raise UsageError(f"agent {record.name!r} was registered without a command to run it")
-        placeholders.check_model(record.run_command, model)
+        placeholders.check(record.run_command, model, (FOLDER_NAME, *(choice.kwargs or {})))
         return None
 
     async def views(self, records: Sequence[RegisteredAgent]) -> list[AgentView]:
