@@ -167,11 +167,12 @@ def test_each_step_has_its_own_time_and_its_own_reference(http: httpx.Client) ->
     assert (found["score"], len(found["rounds"])) == (1.0, 2)
 
 
-def test_a_step_that_cannot_be_prepared_is_the_scenarios_failure(http: httpx.Client) -> None:
+def test_a_step_that_cannot_be_prepared_any_more_counts_and_says_why(http: httpx.Client) -> None:
+    """What an agent did before can be the reason, so it is no way out of the mean."""
     steps = [step("one", command("true")), step("two", command("true"), setup="echo no flour >&2; exit 3")]
     made = scenario(http, **IN_WORK, steps=steps)
     found = only_attempt(Job(http, scenarios_spec([made["id"]], {"name": "nop"})))
-    assert (found["state"], found["failure_reason"]["kind"]) == ("FAILED", "scenario")
+    assert (found["state"], found["failure_reason"]["kind"]) == ("FAILED", "agent")
     assert "no flour" in found["failure_reason"]["exception_message"]
 
 
