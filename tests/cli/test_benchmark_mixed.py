@@ -79,7 +79,9 @@ def test_variants_that_differ_leave_each_other_alone(benchyard: CommandLine, tmp
     other = json.loads(benchyard.ok(*words, "--variant", "host"))
     again = json.loads(benchyard.ok(*words))
     assert (first["name"], other["name"]) == ("aider-polyglot", "aider-polyglot-host")
-    assert other["scenarios"]["created"] == again["scenarios"]["unchanged"] == 1
+    # Another test may have imported the same exercise to this server before.
+    assert other["scenarios"]["created"] + other["scenarios"]["unchanged"] == 1
+    assert again["scenarios"]["unchanged"] == 1
     shown = benchyard.ok("benchmark", "show", "aider-polyglot-host")
     assert "aider-polyglot-host/python-double" in shown
 
