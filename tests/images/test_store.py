@@ -250,6 +250,19 @@ def test_what_nobody_needs_any_more_is_gone_when_the_store_is_closed(
     assert layers_on_disk(tmp_path) == needed
 
 
+def test_what_cannot_be_removed_at_the_end_is_said_and_left_to_the_next_start(
+    opened: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(path: Path) -> None:
+        raise OSError(5, "it cannot be read", str(path))
+
+    changed(tmp_path / "store/partial/aside", f="x")
+    monkeypatch.setattr(opened.trees, "remove", broken)
+    run(opened.close())
+    assert "the next start tries again" in caplog.text
+    assert (tmp_path / "store/partial/aside/f").exists()
+
+
 def test_a_record_that_cannot_be_read_never_costs_layers(
     opened: ImageStore, tmp_path: Path, machine: Path
 ) -> None:

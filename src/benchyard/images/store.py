@@ -86,10 +86,14 @@ class ImageStore:
 
     async def close(self) -> None:
         """Remove the layers that nobody needs any more, for some seconds; the next start does the rest."""
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._sweep()
                 await self._layers.clear()
+        except TimeoutError:
+            _log.info("layers that nobody needs are still being removed: the next start does the rest")
+        except (BenchyardError, OSError) as error:
+            _log.warning("layers that nobody needs are left, the next start tries again: %s", error)
 
     async def get(self, id_or_name: str) -> Image:
         """The image of that id, else the newest of that name; raises NotFound."""
