@@ -32,6 +32,9 @@ _LOOK_SECONDS = 30
 _NAME = re.compile(r"python3(\.\d+)?")
 _MOST_CANDIDATES = 100
 
+_seen: dict[tuple[str, int, int, int, int], "Python"] = {}
+"""What programs said of themselves, by the file that each was: to ask one takes as long as a small grader."""
+
 
 @dataclass(frozen=True)
 class Python:
@@ -135,7 +138,22 @@ def _is_program(path: Path) -> bool:
 
 
 async def _look(program: Path) -> Python | None:
-    """What a program says of itself; None if it is no Python that can be used."""
+    """What a program says of itself, asked once; None if it is no Python that can be used."""
+    try:
+        status = program.stat()
+    except OSError:
+        return None
+    key = (str(program), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    known = _seen.get(key)
+    if known is not None and _is_usable(known):
+        return known
+    found = await _ask(program)
+    if found is not None:
+        _seen[key] = found
+    return found
+
+
+async def _ask(program: Path) -> Python | None:
     try:
         process = await asyncio.create_subprocess_exec(
             program,
@@ -163,7 +181,9 @@ def _understood(said: bytes) -> Python | None:
         found = json.loads(said)
     except ValueError:
         return None
-    modules = Path(found["modules"])
-    if found["name"] != "CPython" or not (modules / "os.py").exists():
-        return None
-    return Python(found["version"], Path(found["program"]), found["folder"], modules)
+    python = Python(found["version"], Path(found["program"]), found["folder"], Path(found["modules"]))
+    return python if found["name"] == "CPython" and _is_usable(python) else None
+
+
+def _is_usable(python: Python) -> bool:
+    return (python.modules / "os.py").exists()
