@@ -48,6 +48,17 @@ if expected:
         print(line)
 """
 
+PLAIN = """["python3", "-c", '''
+import json, subprocess, sys
+told = []
+for case in json.load(sys.stdin):
+    command = [*sys.argv[1:], *map(str, case.get("arguments", []))]
+    ran = subprocess.run(command, input=case["stdin"], capture_output=True, text=True, timeout=60)
+    told.append({"exit_status": ran.returncode, "stdout": ran.stdout, "stderr": ran.stderr})
+print(json.dumps(told))
+''', """
+"""Runs cases as the command of the room does, by whoever asks for it."""
+
 
 @dataclass(frozen=True)
 class Attack:
@@ -97,6 +108,7 @@ def naive(scorer: dict[str, Any]) -> dict[str, Any]:
 
     def plain(text: str) -> str:
         text = re.sub(r"^(ctypes\.CDLL\(None\)|libc)\.prctl\(.*$", "", text, flags=re.MULTILINE)
+        text = re.sub(r'\[GRADED, "--seconds", "\d+", "--cases", ', lambda _: PLAIN, text)
         text = text.replace('os.environ["BENCHYARD_GRADED"]', '"env"')
         return text.replace("exec python3 -I check", "python3 -I check")
 

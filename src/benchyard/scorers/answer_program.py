@@ -5,20 +5,23 @@ a session of its own, has no descriptor but its standard streams, and gains no r
 prints is copied as long as it runs, so that it never holds a descriptor of who grades; when it has ended,
 everything it left running is killed. The exit status is the command's, 128 + n for signal n, 124 when its
 time was over, 126 or 127 when it could not be started.
+
+`graded --cases COMMAND...` runs the command once for each case, every time as if it were alone, and starts
+Python once for all of them. The cases are a list in JSON on standard input, each with `arguments`, which are
+added to the command, and `stdin`; what is printed is a list of `exit_status`, `stdout` and `stderr`.
 """
 
 from __future__ import annotations
 
-import ctypes
+# Graders start this program often: `signal`, `ctypes`, `struct`, `typing` and `collections` take longer to be
+# imported than all else that it does.
+import _ctypes
+import _signal  # type: ignore[import-not-found]
 import fcntl
 import os
 import select
-import signal
-import struct
 import sys
-import termios
 import time
-from collections.abc import Iterator  # and nothing of `typing`, which takes longer to import than all else
 
 USER = "nobody"
 """Who it is run as; written here by who puts this program in its place, as is what follows."""
@@ -27,14 +30,18 @@ WITHHELD: list[str] = []
 _NOBODY = 65534
 _TIME_OVER, _NOT_STARTED, _NOT_FOUND = 124, 126, 127
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+_FIONREAD = 0x541B
 _PIECE = 65536
 _MOST_DESCRIPTORS = 65536
 _MOST_FILE_BYTES = 1024 * 1024
+_MOST_KEPT_BYTES = 1024 * 1024
+"""Of each stream of a case; what comes after that is left out."""
 _LAST_SECONDS = 5.0
 
 
 def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    own = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+    _ctypes.call_function(_ctypes.dlsym(own, "prctl"), (option, value, 0, 0, 0))
 
 
 def _rows(path: str) -> list[list[str]]:
@@ -72,25 +79,39 @@ def _become(name: str) -> None:
         os.setresuid(uid, uid, uid)
         os.environ.update(HOME=home, USER=name, LOGNAME=name)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL)
 
 
-def _run_command(command: list[str], outputs: list[int]) -> None:
-    """Become the command, in a forked child; `outputs` are what it prints to."""
+def _execute(command: list[str]) -> None:
+    """Become a program, searched for on PATH by hand: the library's search imports modules for it."""
+    refused = OSError(2, "command not found")
+    folders = [""] if "/" in command[0] else os.environ.get("PATH", os.defpath).split(":")
+    for folder in folders:
+        try:
+            os.execv(f"{folder}/{command[0]}" if folder else command[0], command)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = error
+    raise refused
+
+
+def _run_command(command: list[str], streams: list[int]) -> None:
+    """Become the command, in a forked child; `streams` are the first of its own."""
     status = _NOT_STARTED
     try:
         os.setsid()
-        for number, descriptor in enumerate(outputs, 1):
+        for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
         os.closerange(3, _MOST_DESCRIPTORS)
         # Python ignores these two for itself.
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        for signal in (_signal.SIGPIPE, _signal.SIGXFSZ):
+            _signal.signal(signal, _signal.SIG_DFL)
         for variable in WITHHELD:
             os.environ.pop(variable, None)
         _become(USER)
         status = _NOT_FOUND
-        os.execvp(command[0], command)
+        _execute(command)
     except (OSError, ValueError, OverflowError) as error:
         os.write(2, f"graded: cannot run {command[0][:200]}: {error}\n".encode(errors="replace"))
     finally:
@@ -98,76 +119,157 @@ def _run_command(command: list[str], outputs: list[int]) -> None:
         os._exit(status)
 
 
-def _copy(sources: dict[int, int], source: int, most: int) -> None:
+class _Passed:
+    """What the command prints goes to where this program prints, while it runs."""
+
+    def take(self, stream: int, piece: bytes) -> bool:
+        """Pass a piece on; False when nobody reads it any more."""
+        try:
+            while piece:
+                piece = piece[os.write(stream, piece) :]
+        except OSError:
+            return False
+        return True
+
+
+class _Kept:
+    """What the command prints is kept, up to a size."""
+
+    def __init__(self) -> None:
+        self.streams = {1: b"", 2: b""}
+
+    def take(self, stream: int, piece: bytes) -> bool:
+        """Keep a piece; the rest is read all the same, so that the command is not held up."""
+        self.streams[stream] += piece[: _MOST_KEPT_BYTES - len(self.streams[stream])]
+        return True
+
+
+def _copy(sources: dict[int, int], source: int, most: int, printed: _Passed | _Kept) -> None:
     """Take what a stream has to its place; forget one that has ended."""
     piece = os.read(source, most)
-    if not piece:
-        del sources[source]
-        return
-    try:
-        while piece:
-            piece = piece[os.write(sources[source], piece) :]
-    except OSError:
-        # Nobody reads it any more: the command learns of it as it would without this process between.
+    if not piece or not printed.take(sources[source], piece):
+        # Where nobody reads it, the command learns of it as it would without this process between.
         del sources[source]
         os.close(source)
 
 
-def _copy_rest(sources: dict[int, int]) -> None:
+def _copy_rest(sources: dict[int, int], printed: _Passed | _Kept) -> None:
     """Take what streams had when the command ended, not what others write on."""
     for source in list(sources):
-        (left,) = struct.unpack("i", fcntl.ioctl(source, termios.FIONREAD, bytes(4)))
+        left = int.from_bytes(fcntl.ioctl(source, _FIONREAD, bytes(4)), sys.byteorder)
         while left > 0 and source in sources:
             size = min(left, _PIECE)
-            _copy(sources, source, size)
+            _copy(sources, source, size, printed)
             left -= size
 
 
-def _children() -> Iterator[int]:
-    own = str(os.getpid()).encode()
+class _Input:
+    """What a case gives its command to read: through a pipe, as fast as it is read."""
+
+    def __init__(self, content: bytes) -> None:
+        self.reading, self.writing = os.pipe()
+        self._left = memoryview(content)
+        os.set_blocking(self.writing, False)
+
+    @property
+    def waiting(self) -> list[int]:
+        """The pipe, as long as something is left to be written."""
+        return [] if self.writing < 0 else [self.writing]
+
+    def feed(self) -> None:
+        """Write what the pipe takes."""
+        try:
+            self._left = self._left[os.write(self.writing, self._left[:_PIECE]) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._left = self._left[:0]
+        if not self._left:
+            self.close()
+
+    def close(self) -> None:
+        """Let the command see the end of it."""
+        if self.writing >= 0:
+            os.close(self.writing)
+            self.writing = -1
+
+
+def _children() -> list[int]:
+    own, found = str(os.getpid()).encode(), []
     for name in os.listdir("/proc"):  # noqa: PTH208
         try:
             with open(f"/proc/{int(name)}/stat", "rb") as file:  # noqa: PTH123
                 if file.read().rpartition(b")")[2].split()[1] == own:
-                    yield int(name)
+                    found.append(int(name))
         except (OSError, ValueError):
             continue
+    return found
 
 
 def _end_all() -> None:
     """Kill what the command left, which is below this process wherever it went; not for ever."""
     deadline = time.monotonic() + _LAST_SECONDS
     while time.monotonic() < deadline:
-        for pid in _children():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
+        for pid in _children():
+            try:
+                os.kill(pid, _signal.SIGKILL)
+            except ProcessLookupError:
+                continue
         time.sleep(0.001)
 
 
-def run(command: list[str], seconds: float | None) -> int:
-    """Run the command to its end, and tell its exit status."""
+def _prepare() -> int:
+    """Be who inherits what the command leaves, and cannot be looked into; what wakes when a child ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_DUMPABLE, 0)
-    pipes = [os.pipe(), os.pipe()]
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(wake)
+    return woken
+
+
+def run(
+    command: list[str],
+    seconds: float | None,
+    woken: int,
+    printed: _Passed | _Kept,
+    given: _Input | None = None,
+) -> int:
+    """Run the command to its end, and tell its exit status."""
+    pipes = [os.pipe(), os.pipe()]
     child = os.fork()
     if child == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _run_command(command, [writing for _reading, writing in pipes])
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        _run_command(command, [given.reading if given else 0, *(writing for _reading, writing in pipes)])
     for _reading, writing in pipes:
         os.close(writing)
+    if given is not None:
+        os.close(given.reading)
     sources: dict[int, int] = {reading: number for number, (reading, _writing) in enumerate(pipes, 1)}
+    try:
+        return _wait(child, seconds, woken, sources, printed, given)
+    finally:
+        for source in sources:
+            os.close(source)
+        if given is not None:
+            given.close()
+
+
+def _wait(
+    child: int,
+    seconds: float | None,
+    woken: int,
+    sources: dict[int, int],
+    printed: _Passed | _Kept,
+    given: _Input | None,
+) -> int:
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -177,26 +279,54 @@ def run(command: list[str], seconds: float | None) -> int:
         if left is not None and left <= 0:
             _end_all()
             return _TIME_OVER
-        for ready in select.select([woken, *sources], [], [], left)[0]:
+        waiting = given.waiting if given else []
+        readable, writable, _ = select.select([woken, *sources], waiting, [], left)
+        for ready in readable:
             if ready == woken:
                 os.read(woken, _PIECE)
             else:
-                _copy(sources, ready, _PIECE)
-    _copy_rest(sources)
+                _copy(sources, ready, _PIECE, printed)
+        if writable and given is not None:
+            given.feed()
+    _copy_rest(sources, printed)
     _end_all()
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
+def run_cases(command: list[str], seconds: float | None) -> None:
+    """Run the command once for each case that is given, and print what came of each."""
+    import json  # noqa: PLC0415  (who runs one command does without it)
+
+    with os.fdopen(os.dup(0), "rb") as file:
+        cases = json.loads(file.read())
+    woken, told = _prepare(), []
+    for case in cases:
+        printed = _Kept()
+        whole = [*command, *(str(each) for each in case.get("arguments", []))]
+        status = run(whole, seconds, woken, printed, _Input(case.get("stdin", "").encode()))
+        out, errors = (printed.streams[number].decode(errors="replace") for number in (1, 2))
+        told.append({"exit_status": status, "stdout": out, "stderr": errors})
+    _Passed().take(1, json.dumps(told).encode() + b"\n")
+
+
 def main(words: list[str]) -> None:
     """Take the command from the arguments."""
-    seconds = None
-    if words[:1] == ["--seconds"] and len(words) > 1:
-        seconds, words = float(words[1]), words[2:]
+    seconds, has_cases = None, False
+    while words[:1] in (["--seconds"], ["--cases"]):
+        if words[0] == "--cases":
+            has_cases, words = True, words[1:]
+        elif len(words) > 1:
+            seconds, words = float(words[1]), words[2:]
+        else:
+            words = []
     if words[:1] == ["--"]:
         words = words[1:]
     if not words:
-        sys.exit("usage: graded [--seconds N] COMMAND...")
-    os._exit(run(words, seconds))
+        sys.exit("usage: graded [--seconds N] [--cases] COMMAND...")
+    if has_cases:
+        run_cases(words, seconds)
+        os._exit(0)
+    os._exit(run(words, seconds, _prepare(), _Passed()))
 
 
 if __name__ == "__main__":

@@ -109,9 +109,9 @@ class DevboxRoom(Room):
         path = f"{self._private}/{answer_command.NAME}"
         host, devbox_id = self._tools.host, self._place.devbox_id
         opening = host.open_kept(devbox_id, path, self._place.user, program=True)
-        await self._write(
-            path, answer_command.program(f"{given.python} -I", given.user, self._place.env), opening
-        )
+        # One word: the kernel passes all that follows a program's name on as one argument.
+        program = answer_command.program(f"{given.python} -IS", given.user, self._place.env)
+        await self._write(path, program, opening)
         self._offered = {answer_command.VARIABLE: path}
 
     async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:

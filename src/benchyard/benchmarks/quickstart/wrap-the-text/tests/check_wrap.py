@@ -1,6 +1,7 @@
 """Runs the program that is graded in processes of their own, and compares what they print here."""
 
 import ctypes
+import json
 import os
 import random
 import subprocess
@@ -30,15 +31,16 @@ def filled(words, width):
     return "\n".join(lines)
 
 
-def run(text, *arguments):
-    return subprocess.run(
-        [GRADED, "python3", "-I", "wrap.py", *arguments],
-        input=text,
-        capture_output=True,
+def ran(cases):
+    """What the program does with each text and arguments: one process each, by one command for all of them."""
+    asked = subprocess.run(
+        [GRADED, "--seconds", "20", "--cases", "python3", "-I", "wrap.py"],
+        input=json.dumps([{"stdin": text, "arguments": arguments} for text, arguments in cases]),
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=20,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
     )
+    return json.loads(asked.stdout)
 
 
 chance = random.Random(11)
@@ -46,13 +48,13 @@ cases = [("", 10), ("one", 1), ("a b  c\n\n\nd\n", 3), ("\n\n  extraordinary  \n
 for _ in range(8):
     words = ["x" * chance.randrange(1, 15) for _ in range(chance.randrange(1, 60))]
     cases.append(("".join(word + chance.choice([" ", "  ", "\n", "\n\n"]) for word in words), chance.randrange(1, 30)))
+refused = [[], ["0"], ["-3"], ["many"]]
+said = ran([(text, [str(width)]) for text, width in cases] + [("a b", arguments) for arguments in refused])
 wrong = []
-for text, width in cases:
-    ran = run(text, str(width))
-    if ran.returncode != 0 or ran.stdout.rstrip("\n") != expected(text, width):
+for (text, width), each in zip(cases, said):
+    if each["exit_status"] != 0 or each["stdout"].rstrip("\n") != expected(text, width):
         wrong.append(f"wrong with a width of {width}: {text!r}")
-for arguments in ((), ("0",), ("-3",), ("many",)):
-    ran = run("a b", *arguments)
-    if ran.returncode != 2 or ran.stdout or not ran.stderr:
+for arguments, each in zip(refused, said[len(cases) :], strict=True):
+    if each["exit_status"] != 2 or each["stdout"] or not each["stderr"]:
         wrong.append(f"wrong with the arguments {arguments}")
 sys.exit("\n".join(wrong) or 0)
