@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchyard.cli.job_board import Board, duration, tally
+from benchyard.cli.job_board import Board, tally
+from benchyard.cli.render import duration
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView, JobEvent
 from benchyard.testing.server import RunningServer

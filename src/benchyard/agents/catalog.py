@@ -23,6 +23,21 @@ def kwargs_of(name: str) -> frozenset[str] | None:
     return frozenset(registry.load(_ROOM, name).Config.model_fields) if name in names() else None
 
 
+def described_kwargs(name: str) -> dict[str, str]:
+    """The kwargs that one of those there are takes -> what each is for."""
+    fields = registry.load(_ROOM, name).Config.model_fields
+    needed = {key: " Needed." if field.is_required() else "" for key, field in fields.items()}
+    return {key: f"{field.description or ''}{needed[key]}".strip() for key, field in fields.items()}
+
+
+def source_type(name: str) -> str | None:
+    """Where one of those there are is installed from; None for one that comes with the server whole."""
+    found: Any = registry.load(_ROOM, name) if name in names() else None
+    if found is None or found.default_version is None:
+        return None
+    return str(found.package(found.default_version).type)
+
+
 def keys_of(name: str) -> Mapping[str, tuple[str, ...]]:
     """Provider -> the variables any of which holds a key for it; none for one that asks no model."""
     found: Mapping[str, tuple[str, ...]] = registry.load(_ROOM, name).keys if name in names() else {}

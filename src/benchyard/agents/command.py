@@ -1,5 +1,7 @@
 """Any command: `--agent command --agent-kwargs run='...'`."""
 
+from pydantic import Field
+
 from benchyard.agents import placeholders
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.models.agents import CommandText
@@ -9,8 +11,9 @@ from benchyard.models.base import Model
 class CommandConfig(Model):
     """The kwargs of `command`."""
 
-    run: CommandText
-    """A shell's command; `{prompt_file}`, `{model}`, `{logs}` and `{workdir}` in it are filled in."""
+    run: CommandText = Field(
+        description="A shell's command; {prompt_file}, {model}, {logs} and {workdir} in it are filled in."
+    )
 
 
 class CommandAgent(Agent[CommandConfig]):

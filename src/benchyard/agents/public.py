@@ -46,7 +46,9 @@ class PublicConfig(Model):
 class TurnsConfig(Model):
     """The kwargs of an agent that can be told when to stop."""
 
-    max_turns: MaxTurns | None = None
+    max_turns: MaxTurns | None = Field(
+        default=None, description="How often it may ask its model before it must stop."
+    )
 
 
 class PublishedAgent(Agent[C]):

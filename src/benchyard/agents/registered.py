@@ -70,12 +70,17 @@ class OwnAgent(Agent[OwnConfig]):
         return Launch(command, env={FOLDER_VARIABLE: folder} if folder is not None else {})
 
 
+def kwargs_named(run_command: str) -> list[str]:
+    """The kwargs that the command of a registered agent takes: what it has in braces that is not ours."""
+    return sorted(placeholders.named(run_command) - {*placeholders.NAMES, FOLDER_NAME})
+
+
 def check_kwargs(name: str, run_command: str, kwargs: Mapping[str, str]) -> None:
     """Raise UsageError for kwargs that the command of a registered agent does not name."""
-    known = placeholders.named(run_command) - {*placeholders.NAMES, FOLDER_NAME}
+    known = kwargs_named(run_command)
     for key in kwargs:
         if key not in known:
-            listed = ", ".join(sorted(known)) or "none"
+            listed = ", ".join(known) or "none"
             raise UsageError(
                 f"agent {name!r} takes no kwarg {key[:100]!r}{nearest(key, known)}; those in braces in its "
                 f"command are: {listed}",

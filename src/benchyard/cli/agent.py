@@ -1,18 +1,21 @@
 """`benchyard agent`: register your own agents, and see which there are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict, Unpack
 
 import click
 
+from benchyard.agents import catalog
 from benchyard.cli.agent_list import COLUMNS, NARROW, listed, told
 from benchyard.cli.agent_sources import Wanted, source_of
 from benchyard.cli.connect import connect
 from benchyard.cli.options import name_values
-from benchyard.cli.render import facts, output_option, pairs, show, show_many, when
+from benchyard.cli.progress import patience
+from benchyard.cli.render import duration, facts, output_option, pairs, show, show_many, when
 from benchyard.client.client import Client
 from benchyard.errors import NotFound
-from benchyard.models.agents import AgentView
+from benchyard.models.agents import AgentInstallView, AgentView
+from benchyard.registry import nearest
 
 
 class Options(TypedDict):
@@ -124,6 +127,33 @@ def show_(id: str, output: str) -> None:
 
 
 @agent.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME[@VERSION]...")
+@output_option
+def install(names: Sequence[str], output: str) -> None:
+    """Install agents ahead of the first job that uses them; those that are there are left as they are.
+
+    An install goes on when this command is interrupted.
+
+    \b
+      benchyard agent install opencode codex
+      benchyard agent install claude-code@2.1.325 -o json
+    """
+    installed = []
+    with connect() as client:
+        wanted = [_wanted(client, given) for given in names]
+        for name, version, source in wanted:
+            title = f"{name}@{version}" if version else name
+            with patience(f"installing {title} from {source}" if source else title):
+                view = client.agents.install(name, version)
+            installed.append(view)
+            if output == "text":
+                known = f"{view.name}@{view.version}" if view.version else view.name
+                click.echo(f"{known}  {_installed(view)}")
+    if output != "text":
+        show_many(installed, output, {})
+
+
+@agent.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID|NAME[@VERSION]...")
 def delete(ids: Sequence[str]) -> None:
     """Forget agents; devboxes and results that have them stay.
@@ -142,17 +172,46 @@ def called(view: AgentView) -> str:
     return f"{view.name}@{view.version}" if view.version else view.name
 
 
+def split_version(given: str) -> tuple[str, str | None]:
+    """`name@version` as its parts; npm's scoped names begin with an `@`."""
+    name, at, version = given.rpartition("@")
+    return (name, version or None) if at and name else (given, None)
+
+
 def agent_named(client: Client, given: str) -> AgentView:
     """The agent of that id; else the newest of that name, and of that version."""
     try:
         return client.agents.get(given)
     except NotFound:
-        name, _, version = given.partition("@")
+        name, version = split_version(given)
         for ask in (client.agents.list, client.agents.list_public):
             for view in ask(name=name, limit=100):
-                if view.name == name and version in ("", view.version):
+                if view.name == name and version in (None, view.version):
                     return view
     raise NotFound(f"no agent has the id or name {given!r}; `benchyard agent list` shows all")
+
+
+def _wanted(client: Client, given: str) -> tuple[str, str | None, str | None]:
+    """Name, version and source of an agent to install; raises NotFound with the nearest name."""
+    name, version = split_version(given)
+    known: list[str] = []
+    for ask in (client.agents.list, client.agents.list_public):
+        for view in ask(limit=100):
+            if view.name == name:
+                # Of one that comes with the server the source is told by what is published, in any version.
+                source = view.source.type if view.source else catalog.source_type(name)
+                return name, version or view.version, source
+            known.append(view.name)
+    known = list(dict.fromkeys(known))
+    raise NotFound(f"no agent is called {name!r}{nearest(name, known)}; `benchyard agent list` shows all")
+
+
+def _installed(view: AgentInstallView) -> str:
+    if view.source is None:
+        return "comes with the server"
+    if view.was_installed:
+        return "was installed already"
+    return f"installed from {view.source} in {duration(view.duration_ms)}"
 
 
 def _described(view: AgentView) -> str:
@@ -164,6 +223,7 @@ def _described(view: AgentView) -> str:
             "version": view.version,
             "installed": ", ".join(view.installed_versions or []),
             "keys": told(view.keys),
+            "kwargs": _kwargs(view.kwargs),
             "from": f"{source.type} {source.described()}" if source else None,
             "setup": "\n".join(source.setup) if source else None,
             "run": view.run_command,
@@ -172,3 +232,10 @@ def _described(view: AgentView) -> str:
             "metadata": pairs(view.metadata),
         }
     )
+
+
+def _kwargs(kwargs: Mapping[str, str] | None) -> str:
+    """Kwargs in one line; what they are for, where that is known."""
+    if kwargs is None:
+        return "none"
+    return "; ".join(f"{name}: {text}" if text else name for name, text in kwargs.items())

@@ -1,5 +1,6 @@
 """`benchyard image`: what devboxes start from."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -144,11 +145,13 @@ def delete(ids: Sequence[str]) -> None:
 
 
 def _uploaded(client: Client, path: Path, name: str, *, detach: bool) -> ImageView:
-    with Meter(str(path), size_of(path)) as meter:
+    then = None if detach else f"importing {name}: the server reads what was sent"
+    with Meter(str(path), size_of(path), then) as meter:
         if not path.is_dir():
             return client.images.import_archive(path, name, meter.add, detach=detach)
         # A root filesystem is one with the owners of its files.
         with packed(path, keep_owners=True) as tar:
+            meter.expect(os.fstat(tar.fileno()).st_size)
             return client.images.import_archive(tar, name, meter.add, detach=detach)
 
 

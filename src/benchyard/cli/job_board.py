@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.progress_bar import ProgressBar
@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from benchyard.cli.job_gate import rule_of
-from benchyard.cli.render import clean
-from benchyard.models.jobs import BenchmarkJobView, JobEvent, JobState
+from benchyard.cli.render import clean, duration
+from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobEvent, JobState, Preparation
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, PASSED, SuspectRule, TrialState, TrialView
 
 BUSY = (TrialState.PROVISIONING, TrialState.SETTING_UP, TrialState.RUNNING, TrialState.SCORING)
 REMEMBERED = 100
+_LEAST_LEFT_MS = 1000
 _NEARLY = PASSED - 1e-9
 
 _HINT = "Ctrl-C leaves this view; the job goes on"
@@ -34,6 +35,10 @@ class Board:
         self.labels = [clean(config.label) for config in view.job_spec.agent_configs]
         self._trials: dict[Place, TrialView] = {}
         self._ended: deque[TrialView] = deque(maxlen=REMEMBERED)
+        self._preparations = {(each.name, each.start_time_ms): each for each in view.preparations}
+        self._usage: dict[str, dict[str, float]] = {}
+        """Of every trial, also of those whose place others took: what was spent is spent."""
+        self._clock_ms = 0
         self._lock = threading.Lock()
 
     def note(self, event: JobEvent) -> bool:
@@ -41,8 +46,12 @@ class Board:
         with self._lock:
             if event.state is not None:
                 self.state = event.state
+            if event.preparation is not None:
+                key = event.preparation.name, event.preparation.start_time_ms
+                self._preparations[key] = event.preparation
             if event.trial is None:
                 return True
+            self._usage[event.trial.id] = event.trial.usage
             return self._note_trial(event.trial)
 
     def _note_trial(self, trial: TrialView) -> bool:
@@ -50,11 +59,7 @@ class Board:
         known = self._trials.get(place)
         if known is not None and known.retry > trial.retry:
             return False
-        is_news = known is None or (known.retry, known.state, known.score) != (
-            trial.retry,
-            trial.state,
-            trial.score,
-        )
+        is_news = known is None or _shown_of(known) != _shown_of(trial)
         self._trials[place] = trial
         if is_news and trial.state in ENDED_TRIALS:
             self._ended.append(trial)
@@ -67,32 +72,76 @@ class Board:
     def line_of(self, event: JobEvent) -> str:
         """One line for a change, for logs."""
         message = f": {clean(event.message)}" if event.message else ""
+        if event.preparation is not None:
+            return preparation_text(event.preparation)
         if event.trial is None:
             return f"job {self.view.id} is {event.state.value if event.state else 'there'}{message}"
         trial = event.trial
         return f"{self.label(trial.agent)}  {named(trial)}  {told(trial)}{message}"
 
+    def present(self) -> str:
+        """What goes on now, in one line, for logs in which nothing was said for a while."""
+        now = int(time.time() * 1000)
+        with self._lock:
+            trials, usage = list(self._trials.values()), list(self._usage.values())
+            preparing = [each for each in self._preparations.values() if each.end_time_ms is None]
+        for each in preparing:
+            return f"{preparation_text(each)}, {duration(max(0, now - each.start_time_ms))} so far"
+        busy = [each for each in trials if each.state in BUSY]
+        done = sum(each.state in ENDED_TRIALS for each in trials)
+        left = time_left(self.view, trials, now)
+        parts = [f"{done} of {self.view.n_trials} trials ended, {len(busy)} under way", *used(usage)]
+        if longest := min(busy, key=lambda each: each.start_time_ms or now, default=None):
+            length = duration(max(0, now - (longest.start_time_ms or now)))
+            parts.append(f"the longest: {named(longest)}  {told(longest)}  {length}")
+        return ", ".join([*parts, *([f"about {duration(left)} left"] if left is not None else [])])
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with self._lock:
             trials, ended = list(self._trials.values()), list(self._ended)
+            preparing = [each for each in self._preparations.values() if each.end_time_ms is None]
+            usage = list(self._usage.values())
         height = options.height or options.max_height
         agents = self._agents(trials, options.max_width)
-        left = max(0, height - 5 - len(self.labels))
+        if self.state in ENDED_JOBS:
+            preparing = []
+        left = max(0, height - 6 - len(self.labels) - len(preparing))
         busy = sorted(
             (each for each in trials if each.state in BUSY), key=lambda each: each.start_time_ms or 0
         )
         now = busy[: max(left // 2, left - len(ended))]
         recent = list(reversed(ended))[: max(0, left - len(now) - 1)]
-        yield Group(self._head(), agents, Text(""), *_rows(self, now), *_gap(recent), *_rows(self, recent))
+        yield Group(
+            self._head(),
+            self._figures(trials, usage),
+            agents,
+            Text(""),
+            *(_preparation_row(each) for each in preparing),
+            *_rows(self, now),
+            *_gap(recent),
+            *_rows(self, recent),
+        )
         yield self._foot()
 
     def _head(self) -> Text:
-        since = self.view.start_time_ms or self.view.create_time_ms
-        passed = duration(max(0, int(time.time() * 1000) - since))
+        since = self.view.resume_time_ms or self.view.create_time_ms
+        # Clocks are set, and that of the server may be another: what was shown once is never taken back.
+        self._clock_ms = max(self._clock_ms, int(time.time() * 1000) - since)
         head = Text(no_wrap=True, overflow="ellipsis")
         head.append(clean(self.view.name), style="bold")
-        head.append(f"  {self.state.value}  {passed}  {self.view.id}")
+        head.append(f"  {self.state.value}  {duration(self._clock_ms)}  {self.view.id}")
         return head
+
+    def _figures(self, trials: list[TrialView], usage: list[dict[str, float]]) -> Text:
+        """How many trials are done, what they used so far, and how long the rest may take."""
+        done = sum(each.state in ENDED_TRIALS for each in trials)
+        left = time_left(self.view, trials, int(time.time() * 1000))
+        parts = [
+            f"{done} of {self.view.n_trials} trials",
+            *used(usage),
+            *([f"about {duration(left)} left"] if left is not None else []),
+        ]
+        return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
 
     def _foot(self) -> Text:
         text, style = ("the server is away, trying again", "bold yellow") if self.is_away else (_HINT, "dim")
@@ -136,6 +185,52 @@ def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -
     return ", ".join([*told_, *mean])
 
 
+def used(usage: Iterable[Mapping[str, float]]) -> list[str]:
+    """Tokens and cost of trials, in words; the cost only where it is known of every trial that had any."""
+    asked = [each for each in usage if each]
+    tokens = sum(each.get("input_tokens", 0) + each.get("output_tokens", 0) for each in asked)
+    found = [f"{int(tokens):,} tokens"] if tokens else []
+    spenders = [each for each in asked if each.get("model_calls") or "cost_usd" in each]
+    if spenders and all("cost_usd" in each for each in spenders):
+        found.append(f"${sum(each['cost_usd'] for each in spenders):.2f}")
+    return found
+
+
+def time_left(view: BenchmarkJobView, trials: Sequence[TrialView], now_ms: int) -> int | None:
+    """How many milliseconds the rest may take, judged by what has ended; None where nothing tells."""
+    total = len(view.job_spec.scenario_ids) * _attempts(view)
+    busy = [each for each in trials if each.state in BUSY]
+    work = longest = 0.0
+    for agent in range(len(view.job_spec.agent_configs)):
+        own = [each for each in trials if each.agent == agent]
+        lengths = [each.working_ms for each in own if each.state in ENDED_TRIALS and each.working_ms]
+        begun = [each for each in own if each.state in BUSY]
+        waiting = total - sum(each.state in ENDED_TRIALS for each in own) - len(begun)
+        if not begun and waiting <= 0:
+            continue
+        if not lengths:
+            return None
+        mean = sum(lengths) / len(lengths)
+        left = [max(0.0, mean - (now_ms - (each.start_time_ms or now_ms))) for each in begun]
+        work += sum(left) + mean * max(0, waiting)
+        longest = max(longest, *left, mean if waiting > 0 else 0.0)
+    if not busy:
+        return None
+    found = int(max(longest, work / len(busy)))
+    return found if found >= _LEAST_LEFT_MS else None
+
+
+def preparation_text(preparation: Preparation) -> str:
+    """An install in words, with the time that it took."""
+    what = clean(preparation.what)
+    if preparation.end_time_ms is None:
+        return f"installing {what}"
+    took = duration(preparation.end_time_ms - preparation.start_time_ms)
+    if preparation.failure:
+        return f"could not install {what} after {took}"
+    return f"installed {what} in {took}"
+
+
 def named(trial: TrialView) -> str:
     """A scenario, with the attempt where that is not the first."""
     attempt = f" #{trial.attempt}" if trial.attempt > 1 else ""
@@ -148,30 +243,26 @@ def told(trial: TrialView) -> str:
     return "  ".join(part for part in (_state(trial), _why(trial)) if part)
 
 
-def duration(milliseconds: int | None) -> str:
-    """A length of time for people."""
-    if milliseconds is None:
-        return ""
-    if milliseconds < 10_000:
-        return f"{milliseconds / 1000:.1f}s"
-    minutes, seconds = divmod(milliseconds // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
-
-
 def _rows(board: Board, trials: list[TrialView]) -> list[Text]:
     now = int(time.time() * 1000)
     found = []
     for each in trials:
         start = each.start_time_ms
-        length = each.duration_ms if each.duration_ms is not None else (now - start if start else None)
+        length = each.working_ms if each.working_ms is not None else (now - start if start else None)
         what = f"{board.label(each.agent)}  {named(each)}  {_why(each)}"
         text = f"{duration(length):>7}  {_state(each):<12}  {what}"
         style = "" if each.state in BUSY else "dim"
         found.append(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
     return found
+
+
+def _preparation_row(preparation: Preparation) -> Text:
+    length = max(0, int(time.time() * 1000) - preparation.start_time_ms)
+    return Text(f"{duration(length):>7}  {preparation_text(preparation)}", no_wrap=True, overflow="ellipsis")
+
+
+def _shown_of(trial: TrialView) -> tuple[object, ...]:
+    return trial.retry, trial.state, trial.score, trial.activity
 
 
 def _state(trial: TrialView) -> str:
@@ -180,7 +271,8 @@ def _state(trial: TrialView) -> str:
 
 
 def _why(trial: TrialView) -> str:
-    parts = [f"ended by {trial.ended_by}"] if trial.ended_by else []
+    parts = [clean(trial.activity)] if trial.activity and trial.state in BUSY else []
+    parts += [f"ended by {trial.ended_by}"] if trial.ended_by else []
     if _is_suspect(trial):
         parts.append(f"suspect: {clean(trial.suspicions[0])}")
     if trial.failure is not None:

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.job_board import duration
 from benchyard.cli.job_gate import fail_under_option, max_unscored_option, require_good, suspect_option
 from benchyard.cli.names import job_named
-from benchyard.cli.render import clean, facts, output_option, print_table, show, when
+from benchyard.cli.render import clean, duration, facts, output_option, print_table, show, when
 from benchyard.cli.table import Narrow
 from benchyard.models.jobs import (
     AgentProgress,
     AttemptOutcome,
     BenchmarkJobView,
     BenchmarkOutcome,
+    JobTimes,
     ScenarioOutcome,
 )
 from benchyard.models.trials import ENDED_TRIALS, SuspectRule
@@ -25,6 +25,7 @@ from benchyard.reports.comparison import Compared, compared, counted_score, labe
 
 SHOWN_DIFFERENCES = 20
 _COST = "cost"
+_LEAST_TOLD_MS = 1000
 _MOST_CONDITIONS = 5
 _PARTS = ("cache", "reasoning")
 _TOKENS = "tokens"
@@ -107,6 +108,8 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
 def _head(view: BenchmarkJobView) -> str:
     source = view.job_source
     end = view.end_time_ms
+    times = view.times or JobTimes()
+    whole = end - view.start_time_ms if end and view.start_time_ms else None
     return facts(
         {
             "job": view.id,
@@ -116,10 +119,18 @@ def _head(view: BenchmarkJobView) -> str:
             "benchmark": source.benchmark_name or source.benchmark_id,
             "scenarios": len(view.job_spec.scenario_ids),
             "created": when(view.create_time_ms),
-            "took": duration(end - view.start_time_ms) if end and view.start_time_ms else None,
+            "took": duration(times.working_ms if view.times and whole is not None else whole),
+            "preparing": _apart(times.preparing_ms),
+            "waiting": _apart(times.waiting_ms),
+            "idle": _apart(times.idle_ms),
             "rescored": _rescored(view),
         }
     )
+
+
+def _apart(milliseconds: int | None) -> str | None:
+    """Time in which no trial was under way, where it is worth a line."""
+    return duration(milliseconds) if milliseconds and milliseconds >= _LEAST_TOLD_MS else None
 
 
 def _rescored(view: BenchmarkJobView) -> str | None:
@@ -267,7 +278,7 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
         _kinds(row, counting),
         _marked(counted_score(row), is_suspect=row.n_suspect > 0),
         str(sum(not each.is_superseded for each in row.attempts)),
-        duration(row.duration_ms),
+        duration(row.duration_ms if row.working_ms is None else row.working_ms),
         clean("; ".join(why)),
     ]
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,6 +22,7 @@ from benchyard.cli.job_gate import (
 )
 from benchyard.cli.job_summary import summarize
 from benchyard.cli.names import job_named
+from benchyard.cli.progress import REMIND_SECONDS, stamp
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState
@@ -100,15 +103,37 @@ def watched(
 
 
 class _Lines:
-    """Says one line for each change, or nothing where a screen shows it all."""
+    """Says one line with its time for each change, or nothing where a screen shows it all."""
 
     def __init__(self, *, to_stderr: bool, is_silent: bool) -> None:
         self._to_stderr = to_stderr
         self._is_silent = is_silent
+        self._said = time.monotonic()
 
-    def __call__(self, line: str) -> None:
+    def __call__(self, line: str, time_ms: int | None = None) -> None:
         if not self._is_silent:
-            click.echo(line, err=self._to_stderr)
+            self._said = time.monotonic()
+            click.echo(f"{stamp(time_ms)} {line}", err=self._to_stderr)
+
+    @contextmanager
+    def reminders(self, board: Board) -> Iterator[None]:
+        """Say after some silence what is going on, as long as the block runs."""
+        over = threading.Event()
+
+        def remind() -> None:
+            while not over.wait(REMIND_SECONDS / 10):
+                if time.monotonic() - self._said >= REMIND_SECONDS:
+                    self(board.present())
+
+        thread = threading.Thread(target=remind, daemon=True)
+        if not self._is_silent:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if not self._is_silent:
+                thread.join()
 
 
 def _follow(client: Client, board: Board, say: _Lines) -> None:
@@ -116,12 +141,13 @@ def _follow(client: Client, board: Board, say: _Lines) -> None:
         board.is_away = not is_there
         say("the server is there again" if is_there else "the server is away, trying again")
 
-    for event in client.jobs.events(board.view.id, told=told):
-        is_news = board.note(event)
-        if is_news:
-            say(board.line_of(event))
-        if event.state is not None and event.state not in ENDED_JOBS:
-            board.refresh(client.jobs.get(board.view.id))
+    with say.reminders(board):
+        for event in client.jobs.events(board.view.id, told=told):
+            is_news = board.note(event)
+            if is_news:
+                say(board.line_of(event), event.time_ms)
+            if event.state is not None and event.state not in ENDED_JOBS:
+                board.refresh(client.jobs.get(board.view.id))
 
 
 @contextmanager

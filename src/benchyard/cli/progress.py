@@ -1,40 +1,128 @@
-"""Shows on stderr that something long goes on, and stays silent about what is quick."""
+"""Shows on stderr that something long goes on, and for how long."""
 
+import os
+import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
 import click
-from rich.console import Console
 
-from benchyard.cli.render import size
+from benchyard.cli.render import duration, size
 
 QUIET_SECONDS = 2.0
 TERMINAL_EVERY = 0.2
 LOG_EVERY = 10.0
+REMIND_SECONDS = 30.0
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_CLEAR = "\r\x1b[K"
 
 
-@contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """A spinner while the block runs; one line where stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        click.echo(f"{text}...", err=True)
-        yield
-        return
-    with Console(stderr=True).status(text):
-        yield
+def stamp(time_ms: int | None = None) -> str:
+    """A time for logs, to the second: `2026-01-31T12:00:00Z`; now if none is given."""
+    seconds = time.time() if time_ms is None else time_ms / 1000
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_terminal() -> bool:
+    """Whether stderr is a terminal on which a line can be drawn anew."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+class Activity:
+    """Something that takes its time, and for how long; use as a context manager.
+
+    A terminal has one line that is drawn anew. Elsewhere there is a line with the time of day when it begins,
+    one now and then, and one at the end. With `after` nothing is shown of what takes fewer seconds.
+    """
+
+    def __init__(self, text: str, *, after: float = 0.0) -> None:
+        self.text = text
+        self._after = after
+        self._begin = time.monotonic()
+        self._over = threading.Event()
+        self._lock = threading.RLock()
+        self._is_shown = False
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._begin = time.monotonic()
+        if not self._after:
+            self._draw()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._is_shown and is_terminal():
+            click.echo(_CLEAR, nl=False, err=True)
+        elif self._is_shown and self.seconds >= QUIET_SECONDS:
+            word = "done" if error is None else "ended"
+            click.echo(f"{stamp()} {self.text}: {word} after {self._time()}", err=True)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has gone on."""
+        return time.monotonic() - self._begin
+
+    def say(self, line: str) -> None:
+        """Print a line of its own: above what is drawn, never behind it."""
+        with self._lock:
+            click.echo(f"{_CLEAR if self._is_shown and is_terminal() else ''}{line}", err=True)
+            if self._is_shown and is_terminal():
+                self._draw()
+
+    def _tick(self) -> None:
+        if self._over.wait(self._after):
+            return
+        if self._after:
+            self._draw()
+        while not self._over.wait(TERMINAL_EVERY if is_terminal() else REMIND_SECONDS):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._lock:
+            self._is_shown = True
+            if not is_terminal():
+                took = f", {self._time()}" if self.seconds >= QUIET_SECONDS else ""
+                click.echo(f"{stamp()} {self.text}{took or '...'}", err=True)
+                return
+            frame = _FRAMES[int(self.seconds / TERMINAL_EVERY) % len(_FRAMES)]
+            line = f"{frame} {self.text}, {self._time()}"
+            width = shutil.get_terminal_size().columns - 1
+            click.echo(f"{_CLEAR}{line[:width]}", nl=False, err=True)
+
+    def _time(self) -> str:
+        return duration(int(self.seconds) * 1000)
+
+
+def spinner(text: str) -> Activity:
+    """What is shown while something goes on that always takes long."""
+    return Activity(text)
+
+
+def patience(text: str) -> Activity:
+    """What is shown while something goes on that may be quick: nothing, if it is."""
+    return Activity(text, after=QUIET_SECONDS)
 
 
 class Meter:
     """Counts bytes that pass and, from the third second on, says how many."""
 
-    def __init__(self, name: str, total: int | None = None) -> None:
+    def __init__(self, name: str, total: int | None = None, then: str | None = None) -> None:
         self._name = name
+        self._then = Activity(then, after=QUIET_SECONDS) if then else None
+        """What goes on when all has passed."""
         self._total = total
         self._count = 0
+        self._stack = ExitStack()
         self._begin = time.monotonic()
         self._next = self._begin + QUIET_SECONDS
         self._drawn = False
@@ -47,6 +135,10 @@ class Meter:
             on_terminal = sys.stderr.isatty()
             self._next = now + (TERMINAL_EVERY if on_terminal else LOG_EVERY)
             self._draw(now, on_terminal=on_terminal)
+        if self._then is not None and self._total is not None and self._count >= self._total:
+            self._end_line()
+            self._stack.enter_context(self._then)
+            self._then = None
 
     def expect(self, total: int) -> None:
         """Note how many there will be."""
@@ -58,8 +150,13 @@ class Meter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stack.close()
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._drawn and sys.stderr.isatty():
             click.echo(err=True)
+        self._drawn = False
 
     def _draw(self, now: float, *, on_terminal: bool) -> None:
         self._drawn = True

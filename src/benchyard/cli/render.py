@@ -121,6 +121,19 @@ def age(time_ms: int | None) -> str:
     return f"{seconds}s"
 
 
+def duration(milliseconds: int | None) -> str:
+    """A length of time for people."""
+    if milliseconds is None:
+        return ""
+    if milliseconds < 10_000:
+        return f"{milliseconds / 1000:.1f}s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
+
+
 def pairs(values: Mapping[str, str]) -> str:
     """`a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())

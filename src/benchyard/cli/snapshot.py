@@ -155,7 +155,8 @@ def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
 
         made = imported_in_place(client, path, read)
         if made is None:
-            with Meter(str(path), size_of(path)) as meter:
+            then = None if detach else f"importing {path}: the server reads what was sent"
+            with Meter(str(path), size_of(path), then) as meter:
                 made = client.snapshots.import_archive(path, name, meter.add, detach=detach)
     if detach:
         click.echo(f"`benchyard snapshot show {made.id}` tells how far it is", err=True)

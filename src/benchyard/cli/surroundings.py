@@ -1,7 +1,5 @@
 """What a scenario is worked on in, for people: its image, size, time and what it can reach."""
 
-import re
-
 from benchyard.cli.environments import origin_of
 from benchyard.cli.render import clean
 from benchyard.client.client import Client
@@ -11,7 +9,6 @@ from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import ScenarioEnvironment, ScenarioView
 
 _STATES = {BlueprintStatus.BUILD_COMPLETE: "built", BlueprintStatus.FAILED: "could not be built"}
-_FROM = re.compile(r"^[^\S\n]*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def surroundings(client: Client, view: ScenarioView) -> dict[str, object]:
@@ -43,10 +40,10 @@ def _image(client: Client, view: ScenarioView) -> str:
         made = client.blueprints.get(id)
     except NotFound:
         return told
-    below = _FROM.search(made.parameters.dockerfile or "")
+    below = made.parameters.base_reference
     parts = [
         f"image {made.parameters.prebuilt_image}" if made.parameters.prebuilt_image else "",
-        f"from {below[1]}" if below else "",
+        f"from {below}" if below else "",
         _STATES.get(made.status, "built when it is needed") if made.parameters.on_demand else "",
     ]
     more = ", ".join(clean(part) for part in parts if part)

@@ -3,22 +3,21 @@
 import asyncio
 import json
 import re
-import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import click
-from rich.console import Console
 
 from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli.connect import connect_async
 from benchyard.cli.environments import resolved
 from benchyard.cli.options import name_values
+from benchyard.cli.progress import Activity
 from benchyard.cli.pushing import custom_scorer
 from benchyard.cli.render import clean, print_table, show
 from benchyard.client.client import AsyncClient, Client
@@ -36,7 +35,6 @@ from benchyard.errors import UsageError
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import ScenarioRequest, ScenarioView, ValidatedIsolation
 
-_REMIND_SECONDS = 20.0
 _FOUND = "validated_isolation"
 INVALID = 1
 """The exit status where something is not valid."""
@@ -74,7 +72,7 @@ def validate_options(command: Any) -> Any:
                 type=click.IntRange(1, 100),
                 default=4,
                 show_default=True,
-                help="So many runs at the same time.",
+                help="How many runs go on at the same time.",
             ),
             click.option(
                 "--timeout",
@@ -143,11 +141,7 @@ async def _validated(
         scenarios = [await stack.enter_async_context(_there(client, each)) for each in wanted]
         with _Progress(len(scenarios) * 2 * TWICE) as progress:
             validator = Validator(client, options, progress.tell)
-            reminding = asyncio.create_task(progress.remind())
-            try:
-                results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
-            finally:
-                reminding.cancel()
+            results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
         if record is not False:
             results = [
                 await _recorded(client, each, result, changes_choice=record is True)
@@ -212,42 +206,29 @@ async def _there(client: AsyncClient, wanted: Wanted) -> AsyncIterator[ScenarioV
 
 
 class _Progress:
-    """Says on stderr what was tried: line by line, under a count where that is a terminal."""
+    """Says on stderr what was tried: line by line, above a count where that is a terminal."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._done = 0
-        self._begin = self._told = time.monotonic()
-        self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status("validating") if sys.stderr.isatty() else None
+        self._activity = Activity("validating; environments may have to be made ready first")
 
     def __enter__(self) -> "_Progress":
-        if self._status:
-            self._status.start()
+        self._activity.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._activity.__exit__(kind, error, trace)
 
     def tell(self, name: str, attempt: Attempt) -> None:
         """Note an attempt."""
         self._done += 1
-        self._told = time.monotonic()
         score = "no score" if attempt.score is None else f"{attempt.score:g}"
         kind = f"{attempt.kind} in {attempt.isolation}"
-        click.echo(f"{clean(name)}: {kind}: {score} ({attempt.seconds:.1f} s)", err=True)
-        if self._status:
-            self._status.update(f"validating: {self._done} of about {self._total} runs")
-
-    async def remind(self) -> None:
-        """Say now and then that it goes on: images may be built and packages installed for minutes."""
-        while True:
-            await asyncio.sleep(_REMIND_SECONDS)
-            if time.monotonic() - self._told >= _REMIND_SECONDS:
-                took = time.monotonic() - self._begin
-                done = f"{self._done} of about {self._total} runs after {took:.0f} s"
-                click.echo(f"{done}; environments may have to be made ready first", err=True)
+        self._activity.text = f"validating: {self._done} of about {self._total} runs"
+        self._activity.say(f"{clean(name)}: {kind}: {score} ({attempt.seconds:.1f} s)")
 
 
 def _print(results: Sequence[ScenarioValidation]) -> None:

@@ -6,8 +6,9 @@ from benchyard.client.core import Request, Steps, at, fetch, send
 from benchyard.client.listing import Listed, listing
 from benchyard.client.verbs import Group, S, call
 from benchyard.client.wanted import AgentFields, AgentPageFields, body_of
-from benchyard.models.agents import AgentDevboxCountsView, AgentView
+from benchyard.models.agents import AgentDevboxCountsView, AgentInstallRequest, AgentInstallView, AgentView
 
+LONG = 3600.0
 PATH = "/v1/agents"
 PUBLIC_PATH = f"{PATH}/list_public"
 
@@ -38,6 +39,11 @@ class Agents(Group[S]):
         return Listed(PUBLIC_PATH, "agents", AgentView, query)
 
     @call
+    def install(self, name: str, version: str | None = None) -> Steps[AgentInstallView]:
+        """Install one ahead of its first use; answers at once where it is there, else when it is done."""
+        return (yield from install(name, version))
+
+    @call
     def delete(self, id: str) -> Steps[None]:
         """Forget one; devboxes that show it go on."""
         yield from delete(id)
@@ -56,6 +62,12 @@ def create(fields: AgentFields) -> Steps[AgentView]:
 def retrieve(id: str) -> Steps[AgentView]:
     """Look an agent up."""
     return (yield from fetch(Request("GET", at(PATH + "/{}", id)), AgentView))
+
+
+def install(name: str, version: str | None = None) -> Steps[AgentInstallView]:
+    """Install an agent ahead of its first use."""
+    body = AgentInstallRequest(name=name, version=version)
+    return (yield from fetch(Request("POST", f"{PATH}/install", json=body, timeout=LONG), AgentInstallView))
 
 
 def delete(id: str) -> Steps[None]:

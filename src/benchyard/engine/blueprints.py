@@ -119,6 +119,16 @@ class Blueprints:
                 f"see `benchyard blueprint logs {blueprint_id}`{again}"
             )
 
+    async def unbuilt(self, blueprint_id: str) -> str | None:
+        """What would be done to make one that is built on demand, in words; None if it is there."""
+        blueprint = await until_kept(partial(self.records.find, blueprint_id))
+        if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
+            return None
+        if reference := blueprint.parameters.prebuilt_image:
+            return f"pulling {reference}"
+        base = blueprint.parameters.base_reference
+        return f"building {blueprint.name} from {base}" if base else f"building {blueprint.name}"
+
     async def _wait(self, blueprint_id: str) -> None:
         """Wait for the end of a build, which is begun if it is not; the last who gives up ends it."""
         if blueprint_id not in self._ended:

@@ -13,6 +13,9 @@ class BuildShelf(Protocol):
     async def ready(self, blueprint_id: str) -> None:
         """See to it that a blueprint which is built on demand is built; raises BuildFailed."""
 
+    async def unbuilt(self, blueprint_id: str) -> str | None:
+        """What would be done to make one that is built on demand, in words; None if it is there."""
+
 
 class AgentShelf(Protocol):
     """Where devboxes get the agents that they show."""
@@ -37,6 +40,13 @@ class Supplies:
         for blueprint_id in (environment and environment.blueprint_id, scenario.scoring_blueprint_id):
             if blueprint_id:
                 await self.builds.ready(blueprint_id)
+
+    async def unbuilt(self, scenario: Scenario) -> list[str]:
+        """What has to be done for the images of a scenario, in words: empty if they are there."""
+        environment = scenario.environment
+        ids = (environment.blueprint_id if environment else None, scenario.scoring_blueprint_id)
+        names = [await self.builds.unbuilt(each) for each in dict.fromkeys(ids) if each]
+        return [name for name in names if name]
 
     async def graded_in(self, scenario: Scenario) -> None:
         """See to it that what a scenario is graded in is built; raises BuildFailed."""

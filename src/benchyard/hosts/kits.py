@@ -62,17 +62,20 @@ class KitFolders(Kits):
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def folder(self, key: str, fill: Fill) -> Path:
-        name = hashlib.sha256(key.encode()).hexdigest()[:32]
-        target = self._root / name
+        target = self._root / _name(key)
         try:
             self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
-            async with self._locks.setdefault(name, asyncio.Lock()), _locked(target):
+            async with self._locks.setdefault(target.name, asyncio.Lock()), _locked(target):
                 if not target.exists():
                     await self._make(target, fill)
                 os.utime(_beside(target, _USED))
         except OSError as error:
             raise from_os(error) from error
         return target
+
+    def known(self) -> "KnownKits":
+        """The same folders, of which none is made."""
+        return KnownKits(self._root)
 
     async def _make(self, target: Path, fill: Fill) -> None:
         partial = _beside(target, _PARTIAL)
@@ -135,6 +138,23 @@ class KitFolders(Kits):
         return True
 
 
+class KnownKits(Kits):
+    """The kits of a folder as they would be named; nothing is filled."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def folder(self, key: str, fill: Fill) -> Path:
+        return self._root / _name(key)
+
+    def downloads(self, name: str) -> Path:
+        return self._root / _DOWNLOADS / name
+
+    def has(self, key: str) -> bool:
+        """Whether the folder of this key is there."""
+        return (self._root / _name(key)).is_dir()
+
+
 @contextlib.asynccontextmanager
 async def _locked(folder: Path) -> AsyncIterator[None]:
     """Hold the lock of a folder against other processes; it goes with the process that holds it."""
@@ -158,6 +178,10 @@ def _try_lock(folder: Path) -> Iterator[bool]:
             yield True
     finally:
         os.close(descriptor)
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def _beside(folder: Path, ending: str) -> Path:

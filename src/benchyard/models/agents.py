@@ -156,8 +156,31 @@ class AgentView(Model):
     metadata: dict[str, str] = Field(default_factory=dict)
     installed_versions: list[str] | None = None
     """Of a public one: those that are on the server already; `version` is the one that is run by default."""
+    kwargs: dict[str, str] | None = None
+    """The kwargs that it takes in a job -> what each is for, where that is known."""
     keys: dict[str, list[str]] | None = None
     """Of a public one: provider -> the variables any of which holds a key; none where it needs none."""
+
+
+class AgentInstallRequest(Model):
+    """Which agent to install ahead of its first use."""
+
+    name: AgentName
+    version: AgentVersion | None = None
+    """The one that jobs run by default, if none is said."""
+
+
+class AgentInstallView(Model):
+    """An agent that is on the server."""
+
+    name: str
+    version: str | None = None
+    source: SourceType | None = None
+    """Where it came from; None for one that is a part of the server."""
+    was_installed: bool
+    """Whether it was there before."""
+    duration_ms: int = 0
+    """How long the install took."""
 
 
 class AgentListView(Model):

@@ -1,5 +1,6 @@
 """A blueprint: how an image for devboxes is built, and how far that is."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, W
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount
 
+_FROM = re.compile(r"^[^\S\n]*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 HIDDEN = "***"
 """Shown in the place of what is kept sealed."""
 
@@ -83,6 +85,12 @@ class BlueprintRequest(Model):
     """An extension: what the Dockerfile makes, where it can be had from a registry; else that is built."""
     services: list[Service] | None = Field(default=None, max_length=100)
     system_setup_commands: list[str] | None = Field(default=None, max_length=1000)
+
+    @property
+    def base_reference(self) -> str | None:
+        """What its Dockerfile begins with; None where there is none to read."""
+        found = _FROM.search(self.dockerfile or "")
+        return found[1] if found else None
 
     def shown(self) -> "BlueprintRequest":
         """The same without what is kept sealed."""

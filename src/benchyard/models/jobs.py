@@ -176,6 +176,45 @@ class JobSpec(Model):
     orchestrator_config: OrchestratorConfig | None = None
 
 
+class Preparation(Model):
+    """An agent that had to be installed before the trials of a job could begin."""
+
+    kind: Literal["install"] = "install"
+    name: str
+    """Of the agent, with its version."""
+    source: str | None = None
+    """Where it comes from: `npm`, `pip`, `git` or `object`."""
+    start_time_ms: int
+    end_time_ms: int | None = None
+    """None while it goes on."""
+    failure: str | None = None
+
+    @property
+    def what(self) -> str:
+        """In words: `opencode@1.18.33 from npm`."""
+        return f"{self.name} from {self.source}" if self.source else self.name
+
+
+class Pause(Model):
+    """The time between the end of a job and the moment in which it was resumed or retried."""
+
+    start_time_ms: int
+    end_time_ms: int
+
+
+class JobTimes(Model):
+    """Where the time of a job went; every moment counts once."""
+
+    working_ms: int = 0
+    """At least one trial was under way."""
+    preparing_ms: int = 0
+    """Agents were installed or images built, and no trial was under way."""
+    waiting_ms: int = 0
+    """The job was open, and none of this happened: others had the machine."""
+    idle_ms: int = 0
+    """The job had ended, before it was resumed or retried."""
+
+
 class Rescoring(Model):
     """A job that is scored again, or was."""
 
@@ -208,6 +247,8 @@ class Job(Record):
     """Of its budget, what had been used when it was begun again; dollars are None where that is not known."""
     rescoring: Rescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
+    preparations: list[Preparation] = Field(default_factory=list)
+    pauses: list[Pause] = Field(default_factory=list)
     requests: list[str] = Field(default_factory=list)
     """Tells the last requests that cancelled, resumed, retried or rescored it from others."""
 
@@ -219,6 +260,13 @@ class Job(Record):
     def orchestrator(self) -> OrchestratorConfig:
         """How it is carried out."""
         return self.spec.orchestrator_config or OrchestratorConfig()
+
+    def ended_preparations(self, at_ms: int) -> list[Preparation]:
+        """Its preparations; those that were cut short ended at this time."""
+        return [
+            each if each.end_time_ms else each.model_copy(update={"end_time_ms": at_ms})
+            for each in self.preparations
+        ]
 
     def asked(self, request_id: str | None) -> "Job":
         """With one more request that changed what becomes of it."""
@@ -253,6 +301,8 @@ class AttemptOutcome(Model):
     ended_by: EndedBy | None = None
     scenario_run_id: str | None = None
     duration_ms: int | None = None
+    preparing_ms: int = 0
+    """Of the duration, how long it waited for images to be built."""
     failure_reason: FailureReason | None = None
     answer_failure: str | None = None
     outcome: AttemptKind | None = None
@@ -281,6 +331,8 @@ class ScenarioOutcome(Model):
     duration_ms: int | None = None
     failure_reason: FailureReason | None = None
     attempts: list[AttemptOutcome] = Field(default_factory=list)
+    working_ms: int | None = None
+    """The duration without what its attempts waited for."""
     unscored: int = 0
     n_suspect: int = 0
     """How many of its attempts that count have a suspect score."""
@@ -313,6 +365,7 @@ class BenchmarkOutcome(Model):
     average_score: float | None = None
     """Over what was completed only."""
     duration_ms: int | None = None
+    """How long at least one of its trials was at work: idle time between a job and its retry is not in it."""
     scenario_outcomes: list[ScenarioOutcome] = Field(default_factory=list)
     mean_score: float | None = None
     """Failures of the agent count 0; what is unscored is left out."""
@@ -375,6 +428,12 @@ class BenchmarkJobView(Model):
     progress: list[AgentProgress] = Field(default_factory=list)
     rescoring: Rescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
+    preparations: list[Preparation] = Field(default_factory=list)
+    """The agents that had to be installed for it."""
+    times: JobTimes | None = None
+    """Where its time went; None from servers that do not tell."""
+    resume_time_ms: int | None = None
+    """When it was resumed or retried last."""
 
 
 class BenchmarkJobListView(Model):
@@ -386,13 +445,15 @@ class BenchmarkJobListView(Model):
 
 
 class JobEvent(Model):
-    """Something that happened in a job: its own state, or that of a trial."""
+    """Something that happened in a job: its own state, that of a trial, or of what is prepared for it."""
 
     seq: int = 0
     time_ms: int
     type: Literal["job", "trial"]
     state: JobState | None = None
+    """None where a preparation is told."""
     trial: TrialView | None = None
+    preparation: Preparation | None = None
     message: str | None = None
 
 

@@ -143,6 +143,10 @@ class Trial(Record):
     """The number of the job's last rescoring that it was a part of."""
     rescore_note: str | None = None
     """Why it could not be scored again, when that was tried last."""
+    activity: str | None = None
+    """What it waits for, where that takes long: an image that is built."""
+    preparing_ms: int = 0
+    """How long it waited for that, at its beginning."""
 
     def columns(self) -> Columns:
         """Found by scenario, state and job."""
@@ -196,6 +200,11 @@ class Trial(Record):
             return None
         return self.end_time_ms - self.start_time_ms
 
+    @property
+    def working_ms(self) -> int | None:
+        """How long it took without what it waited for at its beginning."""
+        return None if self.duration_ms is None else max(0, self.duration_ms - self.preparing_ms)
+
     def view(self) -> "TrialView":
         """As the wire shows it."""
         return TrialView.model_validate(self, from_attributes=True)
@@ -245,6 +254,10 @@ class TrialView(Model):
     """What the first scorer said that did not give 1; None where all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescore_note: str | None = None
+    activity: str | None = None
+    """What it waits for, where that takes long: an image that is built."""
+    preparing_ms: int = 0
+    """How long it waited for images to be built, at its beginning."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -253,6 +266,12 @@ class TrialView(Model):
         if self.start_time_ms is None or self.end_time_ms is None:
             return None
         return self.end_time_ms - self.start_time_ms
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def working_ms(self) -> int | None:
+        """How long it took without what it waited for; None until it has ended."""
+        return None if self.duration_ms is None else max(0, self.duration_ms - self.preparing_ms)
 
 
 class TrialListView(Model):

@@ -1,8 +1,11 @@
 """A job as the wire shows it: what is under way, and what became of the agents that are done."""
 
+import time
+
 from benchyard.models.jobs import BenchmarkJobView, InProgressRun, Job, JobState
 from benchyard.models.trials import SuspectRule, Trial
 from benchyard.reports.outcomes import outcomes, progress
+from benchyard.reports.times import job_times
 
 _UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
 """States in which its benchmark runs are there, and not over."""
@@ -36,6 +39,9 @@ def job_view(
         progress=progress(job, trials, rule=rule),
         rescoring=job.rescoring,
         rescoring_state=job.rescoring_state,
+        preparations=job.preparations,
+        times=job_times(job, trials, round(time.time() * 1000)),
+        resume_time_ms=job.pauses[-1].end_time_ms if job.pauses else None,
     )
 
 

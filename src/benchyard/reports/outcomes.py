@@ -15,6 +15,7 @@ from benchyard.models.jobs import (
 )
 from benchyard.models.trials import NEARLY_PASSED, OutcomeState, SuspectRule, Trial, TrialState
 from benchyard.reports.statistics import estimate, pass_at_k
+from benchyard.reports.times import working_ms
 
 _WORDS: dict[TrialState, OutcomeState] = {
     TrialState.COMPLETED: "COMPLETED",
@@ -100,7 +101,7 @@ def _outcome(
         suspect=rule,
         usage=_usage(trials),
         rewards=_rewards(rows),
-        duration_ms=_span(trials),
+        duration_ms=working_ms(trials),
         scenario_outcomes=[_scenario(row) for row in rows] if with_scenarios else [],
     )
 
@@ -110,6 +111,7 @@ def _scenario(row: _Row) -> ScenarioOutcome:
     # The wire's clients read a score as one of a completed run.
     score = row.score if speaker.state is TrialState.COMPLETED else None
     durations = [length for each in row.counting if (length := each.duration_ms) is not None]
+    working = [length for each in row.counting if (length := each.working_ms) is not None]
     return ScenarioOutcome(
         scenario_definition_id=speaker.scenario_id,
         scenario_name=speaker.scenario_name,
@@ -117,6 +119,7 @@ def _scenario(row: _Row) -> ScenarioOutcome:
         scenario_run_id=speaker.scenario_run_id,
         score=None if score is None else round(score, 9),
         duration_ms=sum(durations) if durations else None,
+        working_ms=sum(working) if working else None,
         failure_reason=speaker.failure,
         attempts=[_attempt(each, row.rule) for each in row.trials if each.has_ended],
         unscored=row.unscored,
@@ -141,6 +144,7 @@ def _attempt(trial: Trial, rule: SuspectRule) -> AttemptOutcome:
         ended_by=trial.ended_by,
         scenario_run_id=trial.scenario_run_id,
         duration_ms=trial.duration_ms,
+        preparing_ms=trial.preparing_ms,
         failure_reason=trial.failure,
         answer_failure=trial.answer_failure,
         scorer_note=trial.scorer_note,
@@ -231,11 +235,3 @@ def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
         having = [row for row, names in zip(counted, told, strict=True) if name in shared or name in names]
         found[name] = round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in having), 9)
     return found
-
-
-def _span(trials: Iterable[Trial]) -> int | None:
-    """From the first start to the last end."""
-    known = [each for each in trials if each.start_time_ms is not None and each.end_time_ms is not None]
-    if not known:
-        return None
-    return max(each.end_time_ms or 0 for each in known) - min(each.start_time_ms or 0 for each in known)

@@ -6,12 +6,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
 from benchyard.engine.agents.records import AGENT_PREFIX, OWN, PUBLIC
 from benchyard.engine.asked import Asked
-from benchyard.models.agents import AgentDevboxCountsView, AgentListView, AgentRequest, AgentView
+from benchyard.models.agents import (
+    AgentDevboxCountsView,
+    AgentInstallRequest,
+    AgentInstallView,
+    AgentListView,
+    AgentRequest,
+    AgentView,
+)
 from benchyard.models.pages import Query, Where
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=LateRoute)
@@ -54,6 +62,12 @@ async def list_public(services: ServicesDep, query: AgentQuery, version: str | N
 async def devbox_counts(services: ServicesDep) -> AgentDevboxCountsView:
     """Count the live devboxes that show an agent, by its name."""
     return services.engine.agents.counts()
+
+
+@router.post("/install", response_model_exclude_none=True)
+async def install(services: ServicesDep, body: AgentInstallRequest) -> AgentInstallView:
+    """Install an agent ahead of its first use (an extension); goes on without its client."""
+    return await held(services, services.engine.agents.install(body.name, body.version))
 
 
 @router.get("/{id}", response_model_exclude_none=True)

@@ -65,19 +65,22 @@ class Installer:
         assert record.source is not None
         runtime = await runtime_of(record.source.type, self._kits)
         target = f"{FOLDER}/{record.id}"
-        # What it runs with is part of it: its links lead there.
-        key = f"agent {_LAYOUT} {record.id} {' '.join(kit.target for kit in runtime.kits)}"
-        if package := public.package_of(record):
-            key += f" {package}"
 
         async def fill(folder: Path) -> None:
             async with self._turns:
                 await self._fill(_Installation(self._tools, record, runtime, target, token), folder)
 
-        folder = await self._kits.folder(key, fill)
+        folder = await self._kits.folder(_key(record, runtime), fill)
         names = _PACKAGE_BINS if record.source.type in ("npm", "pip") else _FOLDER_BINS
         bins = tuple(f"{target}/{name}" for name in names if _is_folder(folder, name))
         return Installed((Kit(folder, target), *runtime.kits), bins)
+
+    async def is_installed(self, record: RegisteredAgent) -> bool:
+        """Whether its folder is there; nothing is made to find that out."""
+        assert record.source is not None
+        known = self._kits.known()
+        runtime = await runtime_of(record.source.type, known)
+        return known.has(_key(record, runtime))
 
     async def _fill(self, installation: "_Installation", folder: Path) -> None:
         seconds = self._tools.settings.build_seconds
@@ -90,6 +93,13 @@ class Installer:
             raise
         except BenchyardError as error:
             raise installation.failed(error.message) from error
+
+
+def _key(record: RegisteredAgent, runtime: Runtime) -> str:
+    # What it runs with is part of it: its links lead there.
+    key = f"agent {_LAYOUT} {record.id} {' '.join(kit.target for kit in runtime.kits)}"
+    package = public.package_of(record)
+    return f"{key} {package}" if package else key
 
 
 def _is_folder(folder: Path, name: str) -> bool:

@@ -8,6 +8,7 @@ from benchyard import registry
 from benchyard.agents import catalog
 from benchyard.agents.packages import Package
 from benchyard.agents.public import PublishedAgent, check_version
+from benchyard.agents.registered import kwargs_named
 from benchyard.engine.journal import now_ms
 from benchyard.errors import UsageError
 from benchyard.models.agents import AgentChoice, AgentSource, AgentView, RegisteredAgent
@@ -78,12 +79,14 @@ def view(
 ) -> AgentView:
     """An agent as the wire shows it; of one that comes with us, also what it needs and what is there."""
     if not record.is_public or record.name not in catalog.names():
-        return record.view()
+        named = kwargs_named(record.run_command or "")
+        return record.view().model_copy(update={"kwargs": dict.fromkeys(named, "") or None})
     agent = registry.load("agents", record.name)
     return record.view().model_copy(
         update={
             "version": agent.default_version,
             "installed_versions": versions.get(record.name, []) if agent.default_version else None,
+            "kwargs": catalog.described_kwargs(record.name) or None,
             "keys": {
                 provider: [] if provider in keyless else list(names) for provider, names in agent.keys.items()
             }

@@ -117,7 +117,7 @@ class AgentRecords:
         """What a job shall run; raises UsageError with the agents, versions or kwargs there are."""
         if agent_id is None and name in catalog.names():
             return _ours(name, version, kwargs)
-        found = await (self.named(name, agent_id) if agent_id else self._version(name, version))
+        found = await (self.named(name, agent_id) if agent_id else self.versioned(name, version))
         if found.is_public and found.name == name:
             return _ours(name, version, kwargs)
         if found.name != name or (version not in (None, LATEST) and found.version != version):
@@ -131,7 +131,8 @@ class AgentRecords:
         check_kwargs(found.name, found.run_command, kwargs)
         return AgentChoice(name=found.name, version=found.version, agent_id=found.id, kwargs=dict(kwargs))
 
-    async def _version(self, name: str, version: str | None) -> RegisteredAgent:
+    async def versioned(self, name: str, version: str | None) -> RegisteredAgent:
+        """A version of an agent, the newest unless one is said; raises UsageError with those there are."""
         found = await self._versions(name, None)
         if not found:
             return await self._unknown(name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from benchyard import registry
 from benchyard.agents import catalog, placeholders
 from benchyard.agents.base import Agent
 from benchyard.agents.public import PublishedAgent
@@ -14,13 +15,20 @@ from benchyard.agents.registered import FOLDER_NAME, Installed, OwnAgent, OwnCon
 from benchyard.devboxes.base import Capability, Shown
 from benchyard.engine.agents import public
 from benchyard.engine.agents.installing import Installer
-from benchyard.engine.agents.records import AgentRecords
+from benchyard.engine.agents.records import LATEST, AgentRecords
+from benchyard.engine.journal import now_ms
 from benchyard.engine.launch import MAX_TOKEN_CHARACTERS
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, InstallFailed, NotSupported, UsageError, from_os
 from benchyard.hosts.kits import Kit, KitFolders
-from benchyard.models.agents import AgentChoice, AgentDevboxCountsView, AgentView, RegisteredAgent
+from benchyard.models.agents import (
+    AgentChoice,
+    AgentDevboxCountsView,
+    AgentInstallView,
+    AgentView,
+    RegisteredAgent,
+)
 from benchyard.models.devboxes import Devbox, MountedAgent
 from benchyard.models.mounts import AgentMount
 from benchyard.store.collection import Collection
@@ -85,6 +93,41 @@ class Agents:
         installed = await self.installed(record)
         config = OwnConfig(name=record.name, run_command=record.run_command, kwargs=choice.kwargs)
         return OwnAgent(config, installed), self._shown(installed.kits)
+
+    async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
+        """The agent that has to be installed before this choice can be used; None if it is there."""
+        if choice.agent_id is None:
+            found = registry.load("agents", choice.name)
+            record = public.record(choice) if issubclass(found, PublishedAgent) else None
+        else:
+            record = await self.known.get(choice.agent_id)
+        if record is None or record.source is None or await self._installer.is_installed(record):
+            return None
+        return record
+
+    async def install(self, name: str, version: str | None) -> AgentInstallView:
+        """Install an agent ahead of its first use, unless it is there; raises InstallFailed."""
+        record: RegisteredAgent | None
+        if name in catalog.names():
+            choice = public.chosen(name, None if version == LATEST else version, {})
+            is_published = issubclass(registry.load("agents", name), PublishedAgent)
+            record, version = public.record(choice) if is_published else None, choice.version
+        else:
+            record = await self.known.versioned(name, version)
+            version = record.version
+        if record is None or record.source is None:
+            return AgentInstallView(name=name, version=version, was_installed=True)
+        self._require_mounts()
+        was_installed = await self._installer.is_installed(record)
+        begun = now_ms()
+        await self.installed(record)
+        return AgentInstallView(
+            name=name,
+            version=version,
+            source=record.source.type,
+            was_installed=was_installed,
+            duration_ms=0 if was_installed else max(0, now_ms() - begun),
+        )
 
     async def installed(self, record: RegisteredAgent, token: str | None = None) -> Installed:
         """Where an agent lies, installed if it is not yet: once for all who ask at the same time."""

@@ -10,7 +10,7 @@ from benchyard.engine.jobs.failures import TrialFailed
 from benchyard.engine.jobs.turn import Cast
 from benchyard.engine.model_keys import ModelKeys
 from benchyard.errors import NotFound, UsageError
-from benchyard.models.agents import AgentChoice
+from benchyard.models.agents import AgentChoice, RegisteredAgent
 from benchyard.models.jobs import Job
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial
@@ -27,6 +27,9 @@ class AgentSource(Protocol):
     async def check(self, choice: AgentChoice, model: str | None) -> Agent[Any] | None:
         """The agent, if it comes with us; raises UsageError where it cannot be run with this model."""
 
+    async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
+        """The agent that has to be installed before this choice can be used; None if it is there."""
+
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
         """An agent that can be used at once, and what its devbox must show; installed if it was not."""
 
@@ -39,10 +42,13 @@ class Casting:
         self._agents = agents
         self._keys = keys
 
-    async def install(self, job: Job) -> None:
-        """Make every agent of a job ready; raises an error that says what to do."""
-        for choice in job.choices:
-            await self._agents.ready(choice)
+    async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
+        """The agent that has to be installed before this choice can be used; None if it is there."""
+        return await self._agents.missing(choice)
+
+    async def ready(self, choice: AgentChoice) -> None:
+        """Make an agent ready; raises an error that says what to do."""
+        await self._agents.ready(choice)
 
     async def cast(self, job: Job, trial: Trial) -> Cast:
         """Who works on what in this trial; raises TrialFailed where its agent is gone."""

@@ -27,6 +27,7 @@ from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
 from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.agents import AgentChoice
 from benchyard.models.jobs import (
     ENDED_JOBS,
     JOB_KEY,
@@ -34,6 +35,8 @@ from benchyard.models.jobs import (
     JobEvent,
     JobRequest,
     JobState,
+    Pause,
+    Preparation,
     RescoreRequest,
     RetryRequest,
 )
@@ -44,6 +47,7 @@ from benchyard.store.rows import MOST_NAME_BYTES
 
 JOB_PREFIX = "bmj_"
 _KEEP_ALIVE_SECONDS = 15.0
+_MOST_FAILURE = 2000
 _UNFINISHED = [each.value for each in JobState if each not in ENDED_JOBS]
 
 _NEVER = TrialFailed("cancelled", "NeverBegun", "the job ended before this trial began")
@@ -253,7 +257,13 @@ class Jobs:
         seconds = job.orchestrator.deadline_seconds
         # It has its whole time once more: what is left of the first may be nothing.
         deadline = None if seconds is None else now_ms() + int(seconds * 1000)
-        changes = {"state": state, "end_time_ms": None, "failure_reason": None, "deadline_ms": deadline}
+        changes = {
+            "state": state,
+            "end_time_ms": None,
+            "failure_reason": None,
+            "deadline_ms": deadline,
+            "pauses": [*job.pauses, *_pause_until_now(job)],
+        }
         return await self._ledger.job(job.asked(request_id).model_copy(update=changes))
 
     def _plan(self, job: Job) -> None:
@@ -261,9 +271,12 @@ class Jobs:
 
     async def _begin(self, job: Job) -> None:
         """Make a job's plan and hand it over; a job that cannot be planned has failed."""
+        # A server that was stopped meanwhile may have left some open.
+        job = job.model_copy(update={"preparations": job.ended_preparations(now_ms())})
         try:
             await until_kept(partial(self._make_runs, job))
-            await self._office.casting.install(job)
+            for choice in job.choices:
+                job = await self._install(job, choice)
             trials = planned(job, await self._names(job), now_ms())
         except (BenchyardError, OSError) as error:
             await self._fail(job, from_os(error).message if isinstance(error, OSError) else error.message)
@@ -276,15 +289,37 @@ class Jobs:
         # Cut in half, a job that is kept as planned would be in nobody's hands.
         await uninterrupted(self._hand_over(job, trials))
 
+    async def _install(self, job: Job, choice: AgentChoice) -> Job:
+        """Make an agent of a job ready; the job as it is kept then, with the install that this took."""
+        casting = self._office.casting
+        missing = await casting.missing(choice)
+        if missing is None:
+            await casting.ready(choice)
+            return job
+        begun = Preparation(
+            name=f"{missing.name}@{missing.version}" if missing.version else missing.name,
+            source=missing.source.type if missing.source else None,
+            start_time_ms=now_ms(),
+        )
+        job = await self._ledger.prepare(job, begun)
+        try:
+            await casting.ready(choice)
+        except (BenchyardError, OSError) as error:
+            over = {"end_time_ms": now_ms(), "failure": str(error)[:_MOST_FAILURE]}
+            await self._ledger.prepare(job, begun.model_copy(update=over))
+            raise
+        return await self._ledger.prepare(job, begun.model_copy(update={"end_time_ms": now_ms()}))
+
     async def _hand_over(self, job: Job, trials: list[Trial]) -> None:
         job = job.model_copy(update={"state": JobState.QUEUED})
         await self._ledger.plan(job, trials)
         self._office.scheduler.add(job, trials)
 
     async def _fail(self, job: Job, reason: str) -> None:
-        changes = {"state": JobState.FAILED, "end_time_ms": now_ms(), "failure_reason": reason}
         await self._office.ending.drop(job, "failed")
-        await until_kept(partial(self._ledger.job, job.model_copy(update=changes)))
+        # What was installed by then is in the record that is kept.
+        kept = closed(await until_kept(partial(self.records.get, job.id)), JobState.FAILED)
+        await until_kept(partial(self._ledger.job, kept.model_copy(update={"failure_reason": reason})))
 
     async def _names(self, job: Job) -> list[str]:
         pairs = zip(job.spec.scenario_ids, job.scenario_revisions, strict=True)
@@ -333,3 +368,9 @@ def _require_rest(job: Job) -> None:
 
 def _plan_key(job_id: str) -> str:
     return f"job/{job_id}/plan"
+
+
+def _pause_until_now(job: Job) -> list[Pause]:
+    """The time in which a job that is opened again had ended."""
+    end = job.end_time_ms
+    return [Pause(start_time_ms=end, end_time_ms=max(end, now_ms()))] if end else []

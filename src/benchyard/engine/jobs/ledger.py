@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from benchyard.engine.journal import now_ms
 from benchyard.engine.work import Work, until_kept
-from benchyard.models.jobs import Job, JobEvent
+from benchyard.models.jobs import Job, JobEvent, Preparation
 from benchyard.models.trials import Trial
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
@@ -51,6 +51,16 @@ class Ledger:
     async def job(self, job: Job, message: str | None = None) -> Job:
         """Keep a job as it is now; one writer has it."""
         event = JobEvent(time_ms=now_ms(), type="job", state=job.state, message=message)
+        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
+        return job
+
+    async def prepare(self, job: Job, preparation: Preparation) -> Job:
+        """Keep how far a preparation of a job is, and the event that tells of it."""
+        known = [each for each in job.preparations if _key_of(each) != _key_of(preparation)]
+        job = job.model_copy(update={"preparations": [*known, preparation]})
+        event = JobEvent(
+            time_ms=now_ms(), type="job", preparation=preparation, message=_preparation_text(preparation)
+        )
         await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
         return job
 
@@ -153,6 +163,18 @@ class Ledger:
                     done.set_exception(error) if error else done.set_result(None)
                 if waiting := self._changed.pop(job_id, None):
                     waiting.set()
+
+
+def _key_of(preparation: Preparation) -> tuple[str, int]:
+    return preparation.name, preparation.start_time_ms
+
+
+def _preparation_text(preparation: Preparation) -> str:
+    if preparation.end_time_ms is None:
+        return f"installing {preparation.what}"
+    seconds = (preparation.end_time_ms - preparation.start_time_ms) / 1000
+    word = "could not install" if preparation.failure else "installed"
+    return f"{word} {preparation.what}, {seconds:.0f} s"
 
 
 def _told(body: str) -> str:

@@ -220,7 +220,8 @@ class Scheduler:
 def closed(job: Job, state: JobState) -> Job:
     """A job at its end, which is never before its beginning, whatever the clock says."""
     end = max(job.start_time_ms or job.create_time_ms, now_ms())
-    return job.model_copy(update={"state": state, "end_time_ms": end})
+    preparations = job.ended_preparations(end)
+    return job.model_copy(update={"state": state, "end_time_ms": end, "preparations": preparations})
 
 
 def _size(scenario: Scenario) -> Resources:

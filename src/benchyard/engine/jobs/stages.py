@@ -14,6 +14,7 @@ from benchyard.engine.jobs.failures import TrialFailed, of_devbox, of_error, of_
 from benchyard.engine.jobs.spending import ringing, settle
 from benchyard.engine.jobs.turn import AGENT_EXECUTION
 from benchyard.engine.jobs.way import Way, scrubber
+from benchyard.engine.journal import now_ms
 from benchyard.engine.model_keys import other_secrets
 from benchyard.engine.runs.starting import RUN_PREFIX, Start
 from benchyard.engine.setup import completed, run_step
@@ -70,7 +71,7 @@ async def _begun(way: Way, run_id: str) -> ScenarioRun:
     """A new run; where it is refused there is none that could be looked up."""
     try:
         await _check_secrets(way)
-        await way.desk.runs.supplies.built(way.cast.scenario)
+        await _build(way)
         return await uninterrupted(until_kept(partial(way.desk.runs.begin, Asked(run_id), _start(way))))
     except BuildFailed as error:
         way.note(scenario_run_id=None)
@@ -78,6 +79,23 @@ async def _begun(way: Way, run_id: str) -> ScenarioRun:
     except (BenchyardError, TrialFailed):
         way.note(scenario_run_id=None)
         raise
+
+
+async def _build(way: Way) -> None:
+    """See to it that the images of the scenario are built, and say so while that takes its time."""
+    supplies, scenario = way.desk.runs.supplies, way.cast.scenario
+    unbuilt = await supplies.unbuilt(scenario)
+    if not unbuilt:
+        await supplies.built(scenario)
+        return
+    begun = now_ms()
+    way.note(activity=", ".join(unbuilt))
+    way.desk.ledger.soon(way.trial)
+    try:
+        await supplies.built(scenario)
+    finally:
+        way.note(activity=None, preparing_ms=max(0, now_ms() - begun))
+    way.desk.ledger.soon(way.trial)
 
 
 async def _check_secrets(way: Way) -> None:
