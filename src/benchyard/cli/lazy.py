@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
+
+from benchyard.cli import aliases
 
 
 @dataclass(frozen=True)
@@ -15,8 +18,6 @@ class Entry:
 
     place: str
     summary: str
-    is_hidden: bool = False
-    """Another name of a command that is in the help."""
 
 
 class LazyGroup(click.Group):
@@ -28,24 +29,66 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the table's order."""
-        return [name for name, entry in self._entries.items() if not entry.is_hidden]
+        return list(self._entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of that name."""
+        """Import the command of that name, or of one that it is another name of."""
         entry = self._entries.get(cmd_name)
         if entry is None:
-            return None
+            return self._other_name(ctx, cmd_name)
         module, _, attribute = entry.place.partition(":")
         with _nothing_to_collect():
             command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.place} is not a click command")
-        return command
+        return Noun.of(cmd_name, command) if isinstance(command, click.Group) else command
+
+    def _other_name(self, ctx: click.Context, given: str) -> click.Command | None:
+        if given in aliases.ABSENT:
+            raise click.UsageError(aliases.ABSENT[given], ctx)
+        noun = aliases.noun_of(given, self.list_commands(ctx))
+        found = self.get_command(ctx, noun) if noun in self._entries else None
+        return found if isinstance(found, click.Group) else None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin so, without importing any."""
+        found = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in self._entries.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help's list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._entries[name].summary) for name in self.list_commands(ctx)])
+
+
+class Noun(click.Group):
+    """A group of verbs that also answers to their other names."""
+
+    @classmethod
+    def of(cls, name: str, group: click.Group) -> click.Group:
+        """The group under a name, with other names of its verbs."""
+        if type(group) is not click.Group:
+            return group
+        return cls(
+            name,
+            group.commands,
+            callback=group.callback,
+            params=group.params,
+            help=group.help,
+            no_args_is_help=group.no_args_is_help,
+        )
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name, or of one that it is another name of."""
+        noun = self.name or ""
+        verb = aliases.verb_of(noun, cmd_name) if cmd_name not in self.commands else cmd_name
+        if (noun, cmd_name) in aliases.ELSEWHERE and verb not in self.commands:
+            raise click.UsageError(f"there is no `{noun} {cmd_name}`: {aliases.ELSEWHERE[noun, cmd_name]}", ctx)
+        return self.commands.get(verb or cmd_name)
 
 
 @contextmanager

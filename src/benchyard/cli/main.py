@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
@@ -16,7 +17,6 @@ COMMANDS = {
     "scenario": Entry("benchyard.cli.scenario:scenario", "Write, keep and check what agents are run on."),
     "benchmark": Entry("benchyard.cli.benchmark:benchmark", "Write, keep and check sets of scenarios."),
     "job": Entry("benchyard.cli.job:job", "Run agents on benchmarks; `benchmark-job` is the same."),
-    "benchmark-job": Entry("benchyard.cli.job:job", "The same as `job`.", is_hidden=True),
     "agent": Entry("benchyard.cli.agent:agent", "Register what is run on scenarios."),
     "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
     "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),
@@ -32,6 +32,9 @@ COMMANDS = {
     "doctor": Entry(
         "benchyard.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
     ),
+    "completion": Entry(
+        "benchyard.cli.completion:completion", "Complete commands and names in bash, zsh or fish."
+    ),
     "version": Entry("benchyard.cli.version:version", "Print the version."),
 }
 
@@ -46,6 +49,9 @@ HELP = """Run AI agents on benchmarks, in devboxes that start in milliseconds.
 With no server configured, a command starts one for you on this machine. Another server is chosen by
 BENCHYARD_URL and BENCHYARD_API_KEY.
 """
+
+COMPLETION = "_BENCHYARD_COMPLETE"
+"""Set by a shell that completes a line."""
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + 13
@@ -69,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; every error becomes one clear message and an exit status."""
     try:
+        if arguments is None and COMPLETION in os.environ:
+            return _completed(os.environ[COMPLETION])
         given = list(sys.argv[1:] if arguments is None else arguments)
         with cli.make_context("benchyard", given) as context:
             status = cli.invoke(context)
@@ -88,6 +96,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _fail(error)
     except Exception as error:  # noqa: BLE001 (the last boundary: a user sees a sentence, not a traceback)
         return _fail(BenchyardError(_surprise(error)), error)
+
+
+def _completed(asked: str) -> int:
+    status: int = import_module("benchyard.cli.completion").answer(cli, asked)
+    return status
 
 
 def _fail(error: BenchyardError, cause: Exception | None = None) -> int:

@@ -63,6 +63,20 @@ def list_(output: str) -> None:
         )
 
 
+@secret.command("show")
+@click.argument("name")
+@output_option
+def show_(name: str, output: str) -> None:
+    """Show when a secret was made and changed; its value is never shown.
+
+    \b
+      benchyard secret show GITHUB_TOKEN -o json
+    """
+    with connect() as client:
+        view = client.secrets.get(name)
+    show(view, output, f"{view.name}  {view.id}  changed {age(view.update_time_ms)} ago")
+
+
 @secret.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def delete(names: Sequence[str]) -> None:

@@ -1,0 +1,172 @@
+"""Names that a shell may complete: which parameter takes which, and what the server has of them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import httpx
+from click.shell_completion import CompletionItem
+
+from benchyard.benchmarks import catalog
+from benchyard.client.locate import configured_server, recorded_server
+from benchyard.client.trust import tls_context
+from benchyard.settings import default_data_folder
+
+TIMEOUT_SECONDS = 1.5
+PAGE = 100
+MOST = 200
+LONGEST = 200
+_PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]+")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the names of a kind are listed."""
+
+    path: str
+    key: str
+    field: str = "name"
+    """Its name; the id is offered where a thing has none, and to those who type an id."""
+
+
+SOURCES: Mapping[str, Sequence[Source]] = {
+    "agent": (Source("/v1/agents", "agents"), Source("/v1/agents/list_public", "agents")),
+    "benchmark": (Source("/v1/benchmarks", "benchmarks"), Source("/v1/benchmarks/list_public", "benchmarks")),
+    "blueprint": (Source("/v1/blueprints", "blueprints"),),
+    "devbox": (Source("/v1/devboxes?status=running", "devboxes"),),
+    "gateway-config": (Source("/v1/gateway-configs", "gateway_configs"),),
+    "image": (Source("/v1/images", "images"),),
+    "job": (Source("/v1/benchmark_jobs", "jobs"),),
+    "key": (Source("/v1/apikeys", "apikeys", "id"),),
+    "network-policy": (Source("/v1/network-policies", "network_policies"),),
+    "object": (Source("/v1/objects", "objects", "id"),),
+    "run": (Source("/v1/scenarios/runs", "runs", "id"),),
+    "scenario": (Source("/v1/scenarios", "scenarios"), Source("/v1/scenarios/list_public", "scenarios")),
+    "secret": (Source("/v1/secrets", "secrets"),),
+    "snapshot": (Source("/v1/devboxes/disk_snapshots", "snapshots"),),
+}
+
+_OF_NOUN = ("id", "ids", "given", "name", "names", "policy", "policies")
+"""Arguments that name what the command's noun says."""
+_NEW = ("create", "new", "register", "set", "import", "pull")
+"""Verbs whose argument is not there yet."""
+_ANYWHERE = {
+    "agents": "agent",
+    "agent": "agent",
+    "benchmark": "benchmark",
+    "devbox": "devbox",
+    "job": "job",
+    "like": "job",
+    "scenario": "scenario",
+    "scenarios": "scenario",
+    "network_policy": "network-policy",
+    "secrets": "=secret",
+    "secret": "=secret",
+    "blueprint": "origin",
+    "image": "origin",
+    "snapshot": "snapshot",
+    "context": "file",
+    "folder": "file",
+    "path": "file",
+    "source": "file",
+    "target": "file",
+}
+"""Names of parameters that mean the same wherever they are."""
+_OF_COMMAND = {
+    ("agent", "register"): {"object_": "object"},
+    ("benchmark", "import"): {"given": "public"},
+    ("image", "alias"): {"image": "image"},
+    ("secret", "set"): {"name": "secret"},
+}
+_NOUNS = {"trial": "job"}
+"""Nouns whose first argument is the name of something else."""
+
+
+def kinds(path: Sequence[str], params: Sequence[click.Parameter]) -> dict[str, str]:
+    """Which parameters of a command take which kind of name."""
+    noun, verb = path[0], path[-1]
+    found: dict[str, str] = {}
+    for param in params:
+        name = param.name or ""
+        if not isinstance(param.type, click.types.StringParamType):
+            continue
+        special = _OF_COMMAND.get((noun, verb), {}).get(name)
+        if special:
+            found[name] = special
+        elif isinstance(param, click.Argument) and name in _OF_NOUN and verb not in _NEW:
+            found[name] = _NOUNS.get(noun, noun)
+        elif name in _ANYWHERE:
+            found[name] = _ANYWHERE[name]
+    return {name: kind for name, kind in found.items() if kind.lstrip("=") in {*SOURCES, *_SPECIAL}}
+
+
+def items(kind: str, incomplete: str, environ: Mapping[str, str]) -> list[CompletionItem]:
+    """What may stand in the place of an incomplete word, of one kind."""
+    if kind == "file":
+        return [CompletionItem(incomplete, type="file")]
+    before = ""
+    if kind.startswith("="):
+        before, equals, incomplete = incomplete.partition("=")
+        if not equals:
+            return []
+        before, kind = f"{before}=", kind[1:]
+    found = dict.fromkeys(_names(kind, incomplete, environ))
+    matching = [name for name in found if name.startswith(incomplete)][:MOST]
+    return [CompletionItem(before + name) for name in matching]
+
+
+def _names(kind: str, incomplete: str, environ: Mapping[str, str]) -> Iterator[str]:
+    if kind == "public":
+        yield from catalog.names()
+        return
+    server = configured_server(environ) or recorded_server(default_data_folder(environ).absolute())
+    if server is None:
+        return
+    with httpx.Client(
+        base_url=server.url,
+        headers={"authorization": f"Bearer {server.key}"},
+        timeout=TIMEOUT_SECONDS,
+        trust_env=False,
+        verify=tls_context(server) or True,
+    ) as http:
+        for source in [each for name in _SPECIAL.get(kind, (kind,)) for each in SOURCES[name]]:
+            yield from _listed(http, source, incomplete)
+        if kind == "agent":
+            yield from _labels(http)
+
+
+def _listed(http: httpx.Client, source: Source, incomplete: str) -> Iterator[str]:
+    for each in _page(http, source, incomplete):
+        id, name = str(each.get("id", "")), str(each.get(source.field) or "")
+        # A name may have been chosen by anybody who has a key: it must stay one word on one line.
+        yield from (text for text in (name or id, id if incomplete else "") if _is_word(text))
+
+
+def _labels(http: httpx.Client) -> Iterator[str]:
+    """The agents of the last jobs, with their models."""
+    for each in _page(http, SOURCES["job"][0], ""):
+        for config in each.get("job_spec", {}).get("agent_configs", []):
+            if config.get("model_name") and _is_word(label := f"{config['name']}:{config['model_name']}"):
+                yield label
+
+
+def _page(http: httpx.Client, source: Source, incomplete: str) -> list[dict[str, Any]]:
+    query = {"limit": PAGE, **({"search": incomplete} if incomplete else {})}
+    try:
+        answer = http.get(httpx.URL(source.path).copy_merge_params(query))
+        listed = answer.json()[source.key] if answer.status_code == httpx.codes.OK else []
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return []
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _is_word(text: str) -> bool:
+    return len(text) <= LONGEST and _PRINTABLE.fullmatch(text) is not None
+
+
+_SPECIAL: Mapping[str, Sequence[str]] = {"file": (), "public": (), "origin": ("blueprint", "image")}
+"""Kinds that are no noun -> the nouns they are made of."""
+
+
