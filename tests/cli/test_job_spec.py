@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from benchyard.cli.job_spec import Short, agent_of, applied, finished, of_file, of_job
 from benchyard.cli.several import repeated
 from benchyard.errors import UsageError
-from benchyard.models.jobs import BenchmarkJobView, BenchmarkSpec, ScenariosSpec
+from benchyard.models.jobs import BenchmarkJobView, BenchmarkSpec, ScenariosSpec, Selection
 from tests.client.test_jobs import job
 
 
@@ -93,12 +93,32 @@ metadata: {team: x}
     assert told.orchestrator_config is not None
     assert told.orchestrator_config.suspect == "fail"
     assert spec.selection is not None
-    assert spec.selection.model_dump() == {
-        "filters": {"difficulty": "easy"},
-        "sample": 2,
-        "seed": None,
-        "limit": 4,
-    }
+    assert spec.selection == Selection(filters={"difficulty": "easy"}, sample=2, limit=4)
+
+
+@pytest.mark.parametrize(
+    ("given", "selection"),
+    [
+        ({"a": "1", "b": "2"}, Selection(filters={"a": "1", "b": "2"})),
+        (["a=1", "b=2"], Selection(filters={"a": "1", "b": "2"})),
+        ({"a": ["1", "2"]}, Selection(where=["a=1", "a=2"])),
+        ("a!=1", Selection(where=["a!=1"])),
+        (["a=1 or b=2", "c~=^x"], Selection(where=["a=1 or b=2", "c~=^x"])),
+    ],
+)
+def test_filters_are_written_in_several_ways(given: Any, selection: Selection) -> None:
+    short = Short(benchmark="b", agents=["a"], filter=given)
+    spec = finished(applied({}, short)).spec
+    assert isinstance(spec, BenchmarkSpec)
+    assert spec.selection == selection
+
+
+def test_globs_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("benchmark: b\nagents: [a]\ninclude: [fix-*]\nexclude: ['*bug']\n")
+    spec = finished(of_file(path)).spec
+    assert isinstance(spec, BenchmarkSpec)
+    assert spec.selection == Selection(include=["fix-*"], exclude=["*bug"])
 
 
 def test_a_file_with_the_body_of_a_request(tmp_path: Path) -> None:
@@ -174,11 +194,14 @@ def test_the_same_as_another_job() -> None:
     source = {"type": "benchmark", "benchmark_id": "bmd_1"}
     made: dict[str, Any] = job(job_source=source, metadata={"a": "b"})
     view = BenchmarkJobView.model_validate(made)
-    whole = finished(applied(of_job(view, whole_benchmark=True), Short(n_attempts=4))).spec
+    whole = finished(applied(of_job(view, of_benchmark=True), Short(n_attempts=4))).spec
     assert isinstance(whole, BenchmarkSpec)
     assert whole.orchestrator_config is not None
     assert (whole.benchmark_id, whole.orchestrator_config.n_attempts) == ("bmd_1", 4)
-    part = finished(of_job(view, whole_benchmark=False))
+    some = finished(of_job(view, of_benchmark=True, is_whole=False)).spec
+    assert isinstance(some, BenchmarkSpec)
+    assert some.selection == Selection(scenario_ids=["scn_1"])
+    part = finished(of_job(view, of_benchmark=False))
     assert isinstance(part.spec, ScenariosSpec)
     assert (part.spec.scenario_ids, part.name, part.metadata) == (["scn_1"], "test", {"a": "b"})
 

@@ -15,7 +15,7 @@ import click
 
 from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.names import devbox_named
-from benchyard.cli.options import checked_input
+from benchyard.cli.options import FloatRange, checked_input
 from benchyard.cli.render import write_all
 from benchyard.client.client import AsyncClient
 from benchyard.errors import BenchyardError, UsageError
@@ -32,7 +32,7 @@ TIMED_OUT = 124
     "--shell", "shell_name", help="Run it in the named shell, which keeps directory and environment."
 )
 @click.option("-i", "--stdin", is_flag=True, help="Pass our standard input on to the command.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Kill it after so long.")
+@click.option("--timeout", type=FloatRange(min=0), metavar="SECONDS", help="Kill it after so long.")
 def exec_(id: str, command: Sequence[str], shell_name: str | None, stdin: bool, timeout: float | None) -> int:
     """Run a command in a devbox; its exit status becomes ours.
 

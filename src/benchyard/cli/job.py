@@ -12,6 +12,7 @@ from benchyard.cli.job_run import run
 from benchyard.cli.job_summary import summary
 from benchyard.cli.job_watch import show_end, watch, watched
 from benchyard.cli.names import job_named
+from benchyard.cli.options import FloatRange
 from benchyard.cli.render import age, clean, output_option, show, show_many
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
@@ -56,7 +57,7 @@ for each in (run, watch, summary, logs, export):
 @job.command("list")
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Only jobs of the last so many days.",

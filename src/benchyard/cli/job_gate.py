@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from benchyard.cli.options import FloatRange
 from benchyard.cli.render import clean
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import SuspectRule
@@ -24,7 +25,7 @@ def fail_under_option(end: str) -> Callable[[Any], Any]:
     """`--fail-under`, for a command that waits, or does not."""
     return click.option(
         "--fail-under",
-        type=click.FloatRange(0, 1),
+        type=FloatRange(0, 1),
         help=f"{end} with {BELOW} if the mean of any agent is below, with {UNSCORED} if a trial is unscored.",
     )
 

@@ -9,17 +9,20 @@ import click
 from benchyard.cli import job_spec
 from benchyard.cli.connect import connect
 from benchyard.cli.job_gate import fail_under_option, max_unscored_option, require_good, suspect_option
-from benchyard.cli.job_secrets import with_known_keys
+from benchyard.cli.job_plan import announce, described
+from benchyard.cli.job_secrets import with_known_keys, with_pending_keys
 from benchyard.cli.job_spec import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, Short
 from benchyard.cli.job_watch import require_scores, show_end, watched
 from benchyard.cli.names import benchmark_named, job_named, scenario_named
-from benchyard.cli.options import checked_input, name_values
+from benchyard.cli.options import FloatRange, checked_input, name_values
 from benchyard.cli.render import clean, output_option, show
 from benchyard.cli.several import SeveralCommand
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
+from benchyard.models.base import MAX_INT
 from benchyard.models.budgets import Budget
-from benchyard.models.jobs import BenchmarkJobView, JobRequest
+from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.orchestration import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS
 from benchyard.reports.junit import junit
 
 UNFINISHED = 1
@@ -29,11 +32,10 @@ _PAIRS = {
     "env_vars": "--env-vars",
     "secrets": "--secrets",
     "agent_kwargs": "--agent-kwargs",
-    "filter": "--filter",
     "trial_budget": "--trial-budget",
     "job_budget": "--job-budget",
 }
-_LISTS = ("agents", "scenarios")
+_LISTS = ("agents", "scenarios", "filter", "include", "exclude")
 
 
 @click.command(cls=SeveralCommand)
@@ -57,33 +59,38 @@ _LISTS = ("agents", "scenarios")
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True, max=MOST_SECONDS),
     help=f"Seconds an agent has for a scenario.  [default: {TIMEOUT_SECONDS:g}]",
 )
 @click.option(
     "--n-attempts",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MOST_ATTEMPTS),
     help=f"How often each agent tries each scenario.  [default: {ATTEMPTS}]",
 )
 @click.option(
     "--n-concurrent-trials",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MOST_CONCURRENT),
     help=f"How many trials run at the same time.  [default: {CONCURRENT}]",
 )
 @click.option(
     "--timeout-multiplier",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True, max=1000),
     help=f"Every time limit is multiplied by this.  [default: {MULTIPLIER:g}]",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many scenarios.")
-@click.option("--sample", type=click.IntRange(min=1), help="Only so many scenarios, chosen by chance.")
-@click.option("--seed", type=int, help="The same sample each time.")
+@click.option("--limit", type=click.IntRange(min=1, max=MAX_INT), help="Only the first so many scenarios.")
+@click.option(
+    "--sample", type=click.IntRange(min=1, max=MAX_INT), help="Only so many scenarios, chosen by chance."
+)
+@click.option("--seed", type=click.IntRange(-MAX_INT, MAX_INT), help="The same sample each time.")
 @click.option(
     "--filter",
     multiple=True,
-    metavar="KEY=VALUE...",
-    help="Only scenarios with this `name` or `id` (* and ? are wild), or this in their metadata.",
+    metavar="CONDITION...",
+    help="Only scenarios of which all these hold: KEY=GLOB, KEY!=GLOB, KEY~=REGEX, KEY!~REGEX. KEY is "
+    "`name`, `id`, `tag` or a key of the metadata. KEY= given again, and ` or ` in one, are alternatives.",
 )
+@click.option("--include", multiple=True, metavar="GLOB...", help="Only scenarios with names like these.")
+@click.option("--exclude", multiple=True, metavar="GLOB...", help="No scenarios with names like these.")
 @click.option(
     "--trial-budget",
     multiple=True,
@@ -105,6 +112,7 @@ _LISTS = ("agents", "scenarios")
     help="All of this as a YAML file; flags override it.",
 )
 @click.option("--like", metavar="JOB", help="The same as another job; flags override it.")
+@click.option("--dry-run", is_flag=True, help="Say what would run and what is missing; start nothing.")
 @click.option("--watch", is_flag=True, help="Watch it until it has ended.")
 @fail_under_option("Wait; end")
 @max_unscored_option()
@@ -119,6 +127,7 @@ _LISTS = ("agents", "scenarios")
 def run(
     file: Path | None,
     like: str | None,
+    dry_run: bool,
     watch: bool,
     fail_under: float | None,
     max_unscored: tuple[float, bool],
@@ -135,6 +144,7 @@ def run(
       benchyard job run --agent oracle --benchmark quickstart --watch
       benchyard job run --agent claude-code:claude-sonnet-4-5 --agent codex:gpt-5 --benchmark quickstart
       benchyard job run --agent command --agent-kwargs run='sh solve.sh' --benchmark quickstart --limit 3
+      benchyard job run --agent oracle --benchmark quickstart --filter 'name!=*bug*' 'name~=^[a-m]' --dry-run
       benchyard job run -f job.yaml --fail-under 0.8 --junit results.xml
       benchyard job run --like my-job --n-attempts 4
     """
@@ -144,7 +154,16 @@ def run(
         raise UsageError(f"there is no folder {junit_file.parent} for --junit; make it first")
     short = _short(given)
     with connect() as client:
-        request = _request(client, short, file, like)
+        body = _body(client, short, file, like)
+        if dry_run:
+            body, pending = with_pending_keys(client, body, os.environ)
+            with checked_input():
+                plan = client.jobs.plan(job_spec.finished(body), pending)
+            show(plan, output, described(plan, pending))
+            return
+        with checked_input():
+            request = job_spec.finished(with_known_keys(client, body, os.environ))
+        announce(client, request)
         view = client.jobs.create(request)
         if not watch and fail_under is None and junit_file is None:
             show(
@@ -166,8 +185,6 @@ def _short(given: dict[str, Any]) -> Short:
     """The flags that were given."""
     for key, option in _PAIRS.items():
         pairs = name_values(given[key], option)
-        if key == "filter" and len(pairs) < len(given[key]):
-            raise UsageError("--filter: each key can be given once; * and ? in a value mean several")
         given[key] = pairs or None
     for key in _LISTS:
         given[key] = list(given[key]) or None
@@ -180,7 +197,8 @@ def _short(given: dict[str, Any]) -> Short:
         return Short.model_validate(given)
 
 
-def _request(client: Client, short: Short, file: Path | None, like: str | None) -> JobRequest:
+def _body(client: Client, short: Short, file: Path | None, like: str | None) -> Body:
+    """What is asked for, with ids in the place of names."""
     body: Body = {}
     if file is not None:
         body = job_spec.of_file(file)
@@ -189,19 +207,26 @@ def _request(client: Client, short: Short, file: Path | None, like: str | None) 
     body = _resolved(client, job_spec.applied(body, short))
     with checked_input():
         job_spec.finished(body)
-        return job_spec.finished(with_known_keys(client, body, os.environ))
+    return body
 
 
 def _same_as(client: Client, view: BenchmarkJobView) -> Body:
     """The benchmark as it is now may have other scenarios than the job had."""
     id = view.job_source.benchmark_id
-    is_whole = False
+    of_benchmark = is_whole = False
     if id is not None:
         try:
-            is_whole = client.benchmarks.retrieve(id).scenario_ids == view.job_spec.scenario_ids
+            now = client.benchmarks.retrieve(id).scenario_ids
         except NotFound:
             click.echo(f"benchyard: benchmark {id} is gone; its scenarios are run by themselves", err=True)
-    return job_spec.of_job(view, whole_benchmark=is_whole)
+        else:
+            is_whole = now == view.job_spec.scenario_ids
+            of_benchmark = set(view.job_spec.scenario_ids) <= set(now)
+            if not of_benchmark:
+                name = clean(view.job_source.benchmark_name or id)
+                told = f"{name} has not all of these scenarios any more; they are run by themselves"
+                click.echo(f"benchyard: {told}", err=True)
+    return job_spec.of_job(view, of_benchmark=of_benchmark, is_whole=is_whole)
 
 
 def _resolved(client: Client, body: Body) -> Body:

@@ -29,13 +29,32 @@ _LARGEST_FILE = 1024**2
 
 def with_known_keys(client: Client, body: Body, environ: Mapping[str, str]) -> Body:
     """The body with a secret for each key that an agent uses and nobody gave; makes and changes secrets."""
-    agents: list[Body] = body["spec"].get("agent_configs") or []
-    wanted = {name for agent in agents for name in _open_keys(agent)}
+    wanted = _wanted(body)
     if not wanted:
         return body
     keeper = _Keeper(client, environ)
     there = {name for name in sorted(wanted) if keeper.bring(name)}
     keeper.close()
+    return _with_secrets(body, there)
+
+
+def with_pending_keys(client: Client, body: Body, environ: Mapping[str, str]) -> tuple[Body, list[str]]:
+    """The body as `with_known_keys` would make it, and the secrets that would be made; nothing is changed."""
+    wanted = _wanted(body)
+    if not wanted:
+        return body, []
+    stored = {view.name for view in client.secrets.list()}
+    there = {name for name in wanted if environ.get(name) or PREFIX + name in stored}
+    return _with_secrets(body, there), sorted(PREFIX + name for name in there if PREFIX + name not in stored)
+
+
+def _wanted(body: Body) -> set[str]:
+    agents: list[Body] = body["spec"].get("agent_configs") or []
+    return {name for agent in agents for name in _open_keys(agent)}
+
+
+def _with_secrets(body: Body, there: set[str]) -> Body:
+    agents: list[Body] = body["spec"].get("agent_configs") or []
     return {**body, "spec": {**body["spec"], "agent_configs": [_with(each, there) for each in agents]}}
 
 

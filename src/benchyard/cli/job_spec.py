@@ -9,6 +9,7 @@ from benchyard.agents import catalog
 from benchyard.benchmarks.marked import Marked, Place, Written, checked, read, strays, unknown
 from benchyard.errors import UsageError
 from benchyard.models.budgets import Budget
+from benchyard.models.conditions import parsed
 from benchyard.models.jobs import (
     AgentConfig,
     BenchmarkJobView,
@@ -42,7 +43,7 @@ _ORCHESTRATOR = (
     "suspect",
 )
 _OF_AGENTS = ("base_url", "logprobs")
-_SELECTION = ("limit", "sample", "seed")
+_SELECTION = ("limit", "sample", "seed", "include", "exclude")
 
 
 class Short(Written):
@@ -63,7 +64,10 @@ class Short(Written):
     limit: int | None = None
     sample: int | None = None
     seed: int | None = None
-    filter: dict[str, str] | None = None
+    filter: dict[str, str | list[str]] | list[str] | str | None = None
+    """Conditions, or keys with the values any of which they may have."""
+    include: list[str] | None = None
+    exclude: list[str] | None = None
     trial_budget: dict[str, float] | None = None
     job_budget: dict[str, float] | None = None
     base_url: str | None = None
@@ -97,12 +101,15 @@ def of_file(path: Path) -> Body:
     return applied({key: value for key, value in body.items() if value is not None}, file)
 
 
-def of_job(view: BenchmarkJobView, *, whole_benchmark: bool) -> Body:
-    """What asks for the same again: the same agents on the same scenarios."""
+def of_job(view: BenchmarkJobView, *, of_benchmark: bool, is_whole: bool = True) -> Body:
+    """What asks for the same again: the same agents on the same scenarios, of their benchmark or not."""
     spec = view.job_spec.model_dump(mode="json", exclude_none=True)
-    if whole_benchmark:
-        del spec["scenario_ids"]
+    if of_benchmark:
+        # A part of it may have been chosen by chance, or it may have more scenarios by now.
+        part = spec.pop("scenario_ids")
         spec |= {"type": "benchmark", "benchmark_id": view.job_source.benchmark_id}
+        if not is_whole:
+            spec["selection"] = {"scenario_ids": part}
     else:
         spec |= {"type": "scenarios"}
     return {"name": view.name, "spec": spec, "metadata": dict(view.metadata) or None}
@@ -120,8 +127,8 @@ def applied(body: Body, short: Short) -> Body:
     spec["agent_configs"] = [_agent_with(dict(each), short) for each in spec.get("agent_configs") or []]
     _check_kwargs(spec["agent_configs"], short.agent_kwargs or {})
     _update(spec, "orchestrator_config", {key: getattr(short, key) for key in _ORCHESTRATOR})
-    selection = {key: getattr(short, key) for key in _SELECTION} | {"filters": short.filter}
-    _update(spec, "selection", selection)
+    selection = {key: getattr(short, key) for key in _SELECTION}
+    _update(spec, "selection", {**selection, **_filtered(short.filter)})
     if spec.get("type") == "harbor":
         del spec["agent_configs"]
     return {**body, "spec": spec, "name": short.name or body.get("name")}
@@ -160,9 +167,30 @@ def agent_of(given: str | Body) -> Body:
     return {key: value for key, value in found.items() if value}
 
 
+def _filtered(given: dict[str, str | list[str]] | list[str] | str | None) -> Body:
+    """Conditions as the fields of a selection; those that every server knows in the form that it knows."""
+    if not given:
+        return {}
+    texts = [given] if isinstance(given, str) else given
+    if isinstance(texts, dict):
+        texts = [
+            f"{key}={value}"
+            for key, values in texts.items()
+            for value in ([values] if isinstance(values, str) else values)
+        ]
+    plain = [alternatives[0] for text in texts if len(alternatives := parsed(text)) == 1]
+    keys = {each.key for each in plain if each.operator == "="}
+    if len(keys) == len(texts):
+        return {"filters": {each.key: each.value for each in plain}}
+    return {"where": list(texts)}
+
+
 def _apply_source(spec: Body, short: Short) -> None:
     if short.benchmark is not None and short.scenarios is not None:
         raise UsageError("give a benchmark or scenarios, not both")
+    if (short.benchmark is not None or short.scenarios is not None) and spec.get("selection"):
+        # Chosen from another benchmark.
+        spec["selection"] = {k: v for k, v in spec["selection"].items() if k != "scenario_ids"} or None
     if short.benchmark is not None:
         spec.pop("scenario_ids", None)
         spec |= {"type": "benchmark", "benchmark_id": short.benchmark}

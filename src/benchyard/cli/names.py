@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Protocol, TypeVar
 
+import click
+
 from benchyard.benchmarks import catalog
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
@@ -93,9 +95,13 @@ def job_named(client: Client, given: str) -> BenchmarkJobView:
     try:
         return client.jobs.get(given)
     except NotFound:
-        for view in client.jobs.list(name=given, limit=1):
+        named = list(islice(client.jobs.list(name=given, limit=2), 2))
+        if len(named) > 1:
+            told = f"several jobs are called {given!r}; the newest is taken, {named[0].id}"
+            click.echo(f"benchyard: {told}. `benchyard job list --all --name ...` shows the others", err=True)
+        if named:
             # The list leaves the scenarios out.
-            return client.jobs.get(view.id)
+            return client.jobs.get(named[0].id)
     raise NotFound(f"no job has the id or name {given!r}; `benchyard job list --all` shows all")
 
 

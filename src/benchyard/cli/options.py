@@ -1,5 +1,6 @@
 """What people give on the command line: NAME=VALUE, LOCAL:REMOTE, and values a model has to accept."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,19 +11,61 @@ from pydantic import ValidationError
 
 from benchyard.errors import UsageError
 
+_NAMES = {
+    "timeout_seconds": ("timeout",),
+    "keep_alive_time_seconds": ("keep_alive",),
+    "ttl_ms": ("ttl",),
+    "environment_variables": ("env_vars", "env"),
+    "secrets": ("secret",),
+    "kwargs": ("agent_kwargs",),
+    "filters": ("filter",),
+    "where": ("filter",),
+    "benchmark_id": ("benchmark",),
+    "scenario_ids": ("scenarios",),
+    "agent_configs": ("agents",),
+}
+"""Fields of requests -> what the parameter of a command is called, where that is another name."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])i?)?B?", re.I)
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
+class FloatRange(click.FloatRange):
+    """A number in a range; `nan` and `inf` are in none."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        found = float(super().convert(value, param, ctx))  # type: ignore[arg-type]
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number that can be counted with.", param, ctx)
+        return found
+
+
 @contextmanager
 def checked_input() -> Iterator[None]:
-    """Say in one line what a request cannot be made of."""
+    """Say in one line what a request cannot be made of, by the flag that said it where there is one."""
     try:
         yield
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{name}: {first['msg']}" if name else first["msg"]) from error
+        told = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        name = flag_of(first["loc"]) or ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{name}: {told}" if name else told) from error
+
+
+def flag_of(place: Sequence[str | int]) -> str | None:
+    """The flag of this command that a field of a request comes from; None if no flag does."""
+    context = click.get_current_context(silent=True)
+    options = [each for each in context.command.params if isinstance(each, click.Option)] if context else []
+    flags = {each.name: each.opts[-1] for each in options}
+    parts = [each for each in place if isinstance(each, str)]
+    if parts[-1:] == ["name"] and len(parts) > 1:
+        # Of a part of the request: what is itself called so is something else.
+        parts = parts[:-1]
+    for part in reversed(parts):
+        for name in (part, *_NAMES.get(part, ())):
+            if name in flags:
+                return flags[name]
+    return None
 
 
 def name_values(given: Sequence[str], option: str) -> dict[str, str]:

@@ -62,7 +62,7 @@ class Activity:
         self._over.set()
         self._thread.join()
         if self._is_shown and is_terminal():
-            click.echo(_CLEAR, nl=False, err=True)
+            click.echo(_CLEAR, nl=False, err=True, color=True)
         elif self._is_shown and self.seconds >= QUIET_SECONDS:
             word = "done" if error is None else "ended"
             click.echo(f"{stamp()} {self.text}: {word} after {self._time()}", err=True)
@@ -75,8 +75,9 @@ class Activity:
     def say(self, line: str) -> None:
         """Print a line of its own: above what is drawn, never behind it."""
         with self._lock:
-            click.echo(f"{_CLEAR if self._is_shown and is_terminal() else ''}{line}", err=True)
-            if self._is_shown and is_terminal():
+            is_drawn = self._is_shown and is_terminal()
+            click.echo(f"{_CLEAR if is_drawn else ''}{line}", err=True, color=is_drawn or None)
+            if is_drawn:
                 self._draw()
 
     def _tick(self) -> None:
@@ -97,10 +98,11 @@ class Activity:
             frame = _FRAMES[int(self.seconds / TERMINAL_EVERY) % len(_FRAMES)]
             line = f"{frame} {self.text}, {self._time()}"
             width = shutil.get_terminal_size().columns - 1
-            click.echo(f"{_CLEAR}{line[:width]}", nl=False, err=True)
+            click.echo(f"{_CLEAR}{line[:width]}", nl=False, err=True, color=True)
 
     def _time(self) -> str:
-        return duration(int(self.seconds) * 1000)
+        seconds = int(self.seconds)
+        return f"{seconds}s" if seconds < 10 else duration(seconds * 1000)
 
 
 def spinner(text: str) -> Activity:

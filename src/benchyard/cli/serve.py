@@ -10,7 +10,7 @@ import uvloop
 
 from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
-from benchyard.cli.options import size_in_bytes
+from benchyard.cli.options import FloatRange, size_in_bytes
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
 _EXAMPLES = """\b
@@ -105,7 +105,7 @@ class Rare(TypedDict):
 @click.option("--domain", help="The name in that certificate, such as api.example.test. Default: localhost.")
 @click.option(
     "--requests-per-second",
-    type=click.FloatRange(min=0),
+    type=FloatRange(min=0),
     default=Settings.requests_per_second,
     show_default=True,
     help="How often one key may ask; 0 is as often as it likes.",
@@ -126,7 +126,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--client-timeout",
-    type=click.FloatRange(min=0.1),
+    type=FloatRange(min=0.1),
     default=Settings.client_seconds,
     show_default=True,
     metavar="SECONDS",
@@ -134,7 +134,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--devbox-lease",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=Settings.devbox_lease_seconds,
     show_default=True,
     metavar="SECONDS",
@@ -163,7 +163,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--build-timeout",
-    type=click.FloatRange(min=1),
+    type=FloatRange(min=1),
     default=Settings.build_seconds,
     show_default=True,
     metavar="SECONDS",
@@ -200,7 +200,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--final-state-days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=Settings.final_state_days,
     show_default=True,
     metavar="DAYS",
@@ -224,7 +224,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--cpu-overcommit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=Settings.cpu_overcommit,
     show_default=True,
     metavar="TIMES",
@@ -232,7 +232,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--memory-overcommit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=Settings.memory_overcommit,
     show_default=True,
     metavar="TIMES",

@@ -16,7 +16,7 @@ from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli.connect import connect_async
 from benchyard.cli.environments import resolved
-from benchyard.cli.options import name_values
+from benchyard.cli.options import FloatRange, name_values
 from benchyard.cli.progress import Activity
 from benchyard.cli.pushing import custom_scorer
 from benchyard.cli.render import clean, print_table, show
@@ -76,7 +76,7 @@ def validate_options(command: Any) -> Any:
             ),
             click.option(
                 "--timeout",
-                type=click.FloatRange(min=0, min_open=True),
+                type=FloatRange(min=0, min_open=True),
                 default=3600.0,
                 show_default=True,
                 help="Seconds for one run.",

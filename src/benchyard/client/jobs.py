@@ -11,6 +11,7 @@ from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.client.wanted import JobPageFields, TrialFields, body_of
 from benchyard.errors import StillWaiting
+from benchyard.models.job_plans import JobPlanView
 from benchyard.models.jobs import (
     ENDED_JOBS,
     ArtifactListView,
@@ -41,6 +42,16 @@ class Jobs(Group[S]):
     def create(self, request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
         """Ask for a job; it is planned and run whether or not anybody waits."""
         return (yield from create(request))
+
+    @call
+    def plan(
+        self, request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()
+    ) -> Steps[JobPlanView]:
+        """What a job would be, what is missing for it, and what the like cost before; nothing is started.
+
+        Pending secrets are those that will be made before it is created.
+        """
+        return (yield from plan(request, pending_secrets))
 
     @call
     def get(self, id: str, *, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
@@ -116,6 +127,15 @@ def create(request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
     """Ask for a job."""
     body = request if isinstance(request, JobRequest) else body_of(request)
     return (yield from fetch(Request("POST", _PATH, json=body), BenchmarkJobView))
+
+
+def plan(request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()) -> Steps[JobPlanView]:
+    """Ask what a job would be."""
+    wanted = (
+        request.model_dump(mode="json", exclude_none=True) if isinstance(request, JobRequest) else request
+    )
+    body = body_of({**wanted, "pending_secrets": list(pending_secrets)})
+    return (yield from fetch(Request("POST", f"{_PATH}/plan", json=body), JobPlanView))
 
 
 def retrieve(id: str, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:

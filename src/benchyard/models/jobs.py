@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from benchyard.models.agents import AgentChoice
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireInt
 from benchyard.models.budgets import Budget
+from benchyard.models.conditions import Condition, groups
 from benchyard.models.orchestration import OrchestratorConfig, Seconds
 from benchyard.models.runs import BenchmarkRunState
 from benchyard.models.trials import (
@@ -89,10 +90,23 @@ class Selection(Model):
     """A part of the scenarios (an extension): filtered, then sampled, then cut."""
 
     filters: dict[ShortText, ShortText] | None = Field(default=None, max_length=50)
-    """`name` and `id` (with * and ?), or a key of the metadata -> the value it must have."""
+    """`name`, `id` or a key of the metadata -> the value it must have; * and ? are wild."""
+    where: list[ShortText] | None = Field(default=None, max_length=50)
+    """Conditions, all of which must hold: `name=a*`, `level!=easy`, `name~=regex`, `a=1 or b=2`."""
+    include: list[ShortText] | None = Field(default=None, max_length=200)
+    """Globs, one of which the name of a scenario must fit, or its last part."""
+    exclude: list[ShortText] | None = Field(default=None, max_length=200)
+    """Globs, none of which it may fit."""
+    scenario_ids: list[str] | None = Field(default=None, min_length=1, max_length=MOST_TRIALS)
+    """Those of the benchmark with these ids, before everything else."""
     sample: Annotated[WireInt, Field(ge=1)] | None = None
     seed: WireInt | None = None
     limit: Annotated[WireInt, Field(ge=1)] | None = None
+
+    def wanted(self) -> list[list[Condition]]:
+        """All its conditions: of each group one must hold; raises UsageError for one that is none."""
+        plain = [[Condition(key, "=", value)] for key, value in (self.filters or {}).items()]
+        return [*plain, *groups(self.where or [])]
 
 
 class _AgentsSpec(Model):

@@ -16,6 +16,7 @@ from benchyard.engine.devboxes import Asked
 from benchyard.engine.jobs.jobs import JOB_PREFIX
 from benchyard.errors import UsageError
 from benchyard.models.base import MAX_INT
+from benchyard.models.job_plans import JobPlanRequest, JobPlanView
 from benchyard.models.jobs import (
     MOST_AGENTS,
     Artifact,
@@ -28,8 +29,13 @@ from benchyard.models.jobs import (
     RescoreRequest,
     RetryRequest,
 )
+from benchyard.models.pages import Query
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
+from benchyard.reports.estimates import with_costs
 from benchyard.reports.jobs import job_view
+
+_LOOKED_AT = 50
+"""Earlier jobs, for what trials cost."""
 
 router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LateRoute)
 
@@ -41,6 +47,17 @@ async def create(
     """Begin a job: every agent tries every scenario, as often as is asked."""
     asked = Asked(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.jobs.create(asked, body))
+
+
+@router.post("/plan", response_model_exclude_none=True)
+async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
+    """Say what a job would be (an extension): counted, what is missing, what the like cost before."""
+    engine = services.engine
+    found = await engine.jobs.plan(body)
+    if not any(each.asks_models for each in found.agents):
+        return found
+    page = await engine.jobs.records.page(Query(limit=_LOOKED_AT))
+    return with_costs(found, [await services.job_views.short(engine.jobs, each) for each in page.items])
 
 
 @router.get("", response_model_exclude_none=True)

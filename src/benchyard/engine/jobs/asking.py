@@ -2,6 +2,7 @@
 
 import datetime
 import fnmatch
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,10 @@ from benchyard.engine.jobs.plan import check_size, selected
 from benchyard.engine.journal import now_ms
 from benchyard.engine.model_keys import ModelKeys, Route
 from benchyard.engine.runs.profiles import check_gates
-from benchyard.errors import NotFound, UsageError
+from benchyard.errors import NotFound, UsageError, WorkerFailed
 from benchyard.models.agents import AgentChoice
 from benchyard.models.benchmarks import Benchmark
+from benchyard.models.conditions import values_of
 from benchyard.models.jobs import (
     AgentConfig,
     AgentEnvironment,
@@ -29,12 +31,15 @@ from benchyard.models.jobs import (
     JobSource,
     JobSpec,
     ScenariosSpec,
+    Selection,
 )
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
-from benchyard.workers.workers import Call
+from benchyard.workers.workers import Call, Limits
 
+_MATCHING = "benchyard.models.conditions:matching"
+_PATTERN_LIMITS = Limits(seconds=5)
 _MOST_AT_ONCE = 10_000
 """Ids in one query; Postgres takes 65,535."""
 
@@ -70,11 +75,16 @@ class Asking:
         self._networks = networks
         self._call = call
 
-    async def job(self, asked: Asked, request: JobRequest) -> Job:
-        """The job that is asked for; raises UsageError naming what is wrong with it."""
+    async def job(
+        self, asked: Asked, request: JobRequest, pending_secrets: frozenset[str] = frozenset()
+    ) -> Job:
+        """The job that is asked for; raises UsageError naming what is wrong with it.
+
+        Pending secrets are not looked for.
+        """
         wish = await self._wish(request)
         for config in wish.agents:
-            await self._check_gates(config, wish)
+            await self._check_gates(config, wish, pending_secrets)
         found = [await self._choice(each) for each in wish.agents]
         choices = [choice for choice, _ in found]
         await self._networks.check(wish.scenarios, [choice.name for choice, route in found if route])
@@ -118,16 +128,43 @@ class Asking:
 
     async def _of_benchmark(self, spec: BenchmarkSpec) -> _Wish:
         benchmark = await self._benchmark(spec.benchmark_id)
-        scenarios = selected(await self._found(benchmark.scenario_ids), spec.selection)
+        scenarios = await self._selected(await self.found(benchmark.scenario_ids), spec.selection)
         source = JobSource(type="benchmark", benchmark_id=benchmark.id, benchmark_name=benchmark.name)
         orchestrator = spec.orchestrator_config or OrchestratorConfig()
         return _Wish(source, scenarios, spec.agent_configs, orchestrator, (benchmark,))
 
     async def _of_scenarios(self, spec: ScenariosSpec) -> _Wish:
         ids = list(dict.fromkeys(spec.scenario_ids))
-        scenarios = selected(await self._found(ids), spec.selection)
+        scenarios = await self._selected(await self.found(ids), spec.selection)
         source = JobSource(type="scenarios", scenario_ids=ids)
         return _Wish(source, scenarios, spec.agent_configs, spec.orchestrator_config or OrchestratorConfig())
+
+    async def _selected(self, scenarios: list[Scenario], selection: Selection | None) -> list[Scenario]:
+        """The part that is asked for; regular expressions are a client's, so a worker looks for them."""
+        asked = [one for group in selection.wanted() for one in group] if selection else []
+        sought = [one for one in asked if one.is_pattern]
+        if not sought:
+            return selected(scenarios, selection)
+        patterns = list(dict.fromkeys(one.value for one in sought))
+        keys = {one.key for one in sought}
+        texts = list(
+            dict.fromkeys(text for each in scenarios for key in keys for text in values_of(each, key))
+        )
+        content = json.dumps({"patterns": patterns, "texts": texts}).encode()
+        try:
+            told = json.loads(await self._call(_MATCHING, content, limits=_PATTERN_LIMITS))
+        except WorkerFailed as error:
+            raise UsageError(
+                f"the regular expression {patterns[0][:200]!r} takes too long here; write a simpler one",
+                field="spec.selection.where",
+            ) from error
+        if "error" in told:
+            raise UsageError(
+                f"{told['pattern'][:200]!r} is no regular expression: {told['error']}",
+                field="spec.selection.where",
+            )
+        found = frozenset((patterns[number], texts[at]) for number, at in told["found"])
+        return selected(scenarios, selection, found)
 
     async def _of_harbor(self, spec: HarborSpec) -> _Wish:
         wanted = await asked_for(spec.inline_yaml, self._call)
@@ -136,7 +173,7 @@ class Asking:
         for dataset in wanted.datasets:
             benchmark = await self._dataset(dataset)
             benchmarks.append(benchmark)
-            for each in _chosen(dataset, await self._found(benchmark.scenario_ids)):
+            for each in _chosen(dataset, await self.found(benchmark.scenario_ids)):
                 scenarios.setdefault(each.id, each)
         source = JobSource(type="harbor", inline_yaml=spec.inline_yaml)
         return _Wish(
@@ -163,7 +200,8 @@ class Asking:
             raise UsageError(f"benchmark {found.id} is archived; unarchive it to run it")
         return found
 
-    async def _found(self, ids: Sequence[str]) -> list[Scenario]:
+    async def found(self, ids: Sequence[str]) -> list[Scenario]:
+        """The scenarios of these ids, in their order; raises UsageError for one that cannot be run."""
         known: dict[str, Scenario] = {}
         for at in range(0, len(ids), _MOST_AT_ONCE):
             part = await self._scenarios.records.all({"id": ids[at : at + _MOST_AT_ONCE]})
@@ -176,9 +214,9 @@ class Asking:
             raise UsageError(f"scenario {archived[0].id} is archived; unarchive it to run it")
         return [known[id] for id in ids]
 
-    async def _check_gates(self, config: AgentConfig, wish: _Wish) -> None:
+    async def _check_gates(self, config: AgentConfig, wish: _Wish, pending: frozenset[str]) -> None:
         environment = config.agent_environment or AgentEnvironment()
-        for name in (environment.secrets or {}).values():
+        for name in {*(environment.secrets or {}).values()} - pending:
             try:
                 await self._keys.secrets.value(name)
             except NotFound as error:
@@ -232,5 +270,7 @@ def _orchestrator(wanted: HarborJob) -> OrchestratorConfig:
 
 def _name(wish: _Wish) -> str:
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-    what = ", ".join(each.name for each in wish.benchmarks) or f"{len(wish.scenarios)} scenarios"
+    count = len(wish.scenarios)
+    number = "1 scenario" if count == 1 else f"{count} scenarios"
+    what = ", ".join(each.name for each in wish.benchmarks) or number
     return f"{what[:1000]} {time}"

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
+from benchyard.agents import catalog
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs import remains
@@ -28,9 +30,17 @@ from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.agents import AgentChoice
+from benchyard.models.job_plans import (
+    JobPlanRequest,
+    JobPlanView,
+    PlannedAgent,
+    PlannedImage,
+    PlannedScenario,
+)
 from benchyard.models.jobs import (
     ENDED_JOBS,
     JOB_KEY,
+    AgentConfig,
     Job,
     JobEvent,
     JobRequest,
@@ -42,6 +52,7 @@ from benchyard.models.jobs import (
 )
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import BenchmarkRun
+from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
 from benchyard.store.rows import MOST_NAME_BYTES
 
@@ -80,12 +91,20 @@ class Office:
 class Jobs:
     """All jobs of this server."""
 
-    def __init__(self, tools: Tools, ledger: Ledger, office: Office, benchmark_runs: BenchmarkRuns) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        ledger: Ledger,
+        office: Office,
+        benchmark_runs: BenchmarkRuns,
+        unbuilt: Callable[[Scenario], Awaitable[list[str]]],
+    ) -> None:
         self.records = ledger.jobs
         self._tools = tools
         self._ledger = ledger
         self._office = office
         self._benchmark_runs = benchmark_runs
+        self._unbuilt = unbuilt
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -119,6 +138,62 @@ class Jobs:
         if is_new:
             self._plan(job)
         return job
+
+    async def plan(self, request: JobPlanRequest) -> JobPlanView:
+        """What a job would be, and what is missing for it; raises as `create` does, and changes nothing."""
+        asked = Asked(f"{JOB_PREFIX}plan", "")
+        job = await self._office.asking.job(asked, request, frozenset(request.pending_secrets or ()))
+        scenarios = await self._office.asking.found(job.spec.scenario_ids)
+        unbuilt = await self._missing_images(scenarios)
+        orchestrator = job.orchestrator
+        chosen = zip(job.spec.agent_configs, job.choices, strict=True)
+        return JobPlanView(
+            name=job.name,
+            benchmark_id=job.source.benchmark_id,
+            benchmark_name=job.source.benchmark_name,
+            n_scenarios=len(scenarios),
+            n_agents=len(job.choices),
+            n_attempts=orchestrator.attempts,
+            n_trials=job.n_trials,
+            n_concurrent_trials=orchestrator.concurrency,
+            scenarios=[PlannedScenario(id=each.id, name=each.name) for each in scenarios],
+            agents=[await self._planned_agent(job, *each) for each in chosen],
+            missing_images=[PlannedImage(what=what, n_scenarios=count) for what, count in unbuilt.items()],
+            trial_budget=orchestrator.trial_budget,
+            job_budget=orchestrator.job_budget,
+            deadline_seconds=orchestrator.deadline_seconds,
+            max_retries=orchestrator.retries,
+        )
+
+    async def _missing_images(self, scenarios: list[Scenario]) -> Counter[str]:
+        """What has to be made, in words -> for how many scenarios."""
+        known: dict[tuple[str | None, str | None], list[str]] = {}
+        found: Counter[str] = Counter()
+        for each in scenarios:
+            key = each.environment.blueprint_id if each.environment else None, each.scoring_blueprint_id
+            if key not in known:
+                known[key] = await self._unbuilt(each)
+            found.update(known[key])
+        return found
+
+    async def _planned_agent(self, job: Job, config: AgentConfig, choice: AgentChoice) -> PlannedAgent:
+        problem = None
+        missing = None
+        try:
+            missing = await self._office.casting.missing(choice)
+        except BenchyardError as error:
+            problem = error.message
+        seconds = config.timeout_seconds
+        return PlannedAgent(
+            name=choice.name,
+            version=choice.version,
+            model_name=config.model_name,
+            timeout_seconds=None if seconds is None else seconds * job.orchestrator.multiplier,
+            source=missing.source.type if missing and missing.source else None,
+            is_installed=missing is None and problem is None,
+            problem=problem,
+            asks_models=choice.agent_id is None and bool(catalog.keys_of(choice.name)),
+        )
 
     async def get(self, id: str) -> Job:
         """The job of that id, as it is now; raises NotFound."""

@@ -58,4 +58,4 @@ def make_jobs(tools: Tools, store: Store, needs: Needs) -> Jobs:
         ending=ending,
         rescorings=Rescorings(tools, ledger, needs.runs, needs.benchmark_runs),
     )
-    return Jobs(tools, ledger, office, needs.benchmark_runs)
+    return Jobs(tools, ledger, office, needs.benchmark_runs, needs.runs.supplies.unbuilt)

@@ -1,18 +1,20 @@
 """The plan of a job: agents x scenarios x attempts. Pure: the same job always has the same plan."""
 
-import fnmatch
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from benchyard.engine.ids import id_from_bytes
 from benchyard.errors import UsageError
+from benchyard.models import conditions
 from benchyard.models.jobs import MOST_TRIALS, Job, Selection
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial
 
 TRIAL_PREFIX = "trl_"
 
+Found = Set[tuple[str, str]]
+"""Regular expressions, each with a text that it is found in."""
 Place = tuple[int, int, int]
 """Which agent, which scenario, which attempt."""
 
@@ -65,16 +67,28 @@ def again(job: Job, trial: Trial, now_ms: int) -> Trial:
     return new.model_copy(update={"n_lost": trial.n_lost + 1 if lost else 0})
 
 
-def selected(scenarios: Sequence[Scenario], selection: Selection | None) -> list[Scenario]:
-    """The scenarios that are asked for, in their order; raises UsageError when none is left."""
+def selected(
+    scenarios: Sequence[Scenario], selection: Selection | None, found: Found = frozenset()
+) -> list[Scenario]:
+    """The scenarios that are asked for, in their order; raises UsageError when none is left.
+
+    `found` has the regular expressions of its conditions with the texts that they are found in.
+    """
     chosen = list(scenarios)
-    if selection is None:
+    if selection is None or not chosen:
         return chosen
-    for key, value in (selection.filters or {}).items():
-        chosen = [each for each in chosen if _fits(each, key, value)]
+
+    def matches(pattern: str, text: str) -> bool:
+        return (pattern, text) in found
+
+    if selection.scenario_ids is not None:
+        scenarios = chosen = _of_ids(chosen, selection.scenario_ids)
+    wanted = selection.wanted()
+    globs = selection.include or (), selection.exclude or ()
+    chosen = conditions.chosen(chosen, wanted, *globs, matches)
     if not chosen:
-        told = ", ".join(f"{key}={value}" for key, value in (selection.filters or {}).items())
-        raise UsageError(f"no scenario fits the filter {told}", field="spec.selection.filters")
+        told = conditions.near_misses(scenarios, wanted, *globs, matches)
+        raise UsageError(told, field="spec.selection")
     if selection.sample is not None and selection.sample < len(chosen):
         # Not to be guessed, to be the same again: whoever gives the seed gets the same sample.
         dice = random.Random(selection.seed or 0)  # noqa: S311
@@ -83,15 +97,17 @@ def selected(scenarios: Sequence[Scenario], selection: Selection | None) -> list
     return chosen if selection.limit is None else chosen[: selection.limit]
 
 
+def _of_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
+    missing = set(ids) - {each.id for each in scenarios}
+    if missing:
+        raise UsageError(f"the benchmark has no scenario {min(missing)[:100]}", field="spec.selection")
+    wanted = set(ids)
+    return [each for each in scenarios if each.id in wanted]
+
+
 def check_size(job: Job) -> None:
     """Raise UsageError for a job that is larger than any can be."""
     if not job.spec.scenario_ids:
         raise UsageError("there are no scenarios to run; add some to the benchmark", field="spec")
     if job.n_trials > MOST_TRIALS:
         raise UsageError(f"this job would have {job.n_trials} trials, and one may have {MOST_TRIALS}")
-
-
-def _fits(scenario: Scenario, key: str, value: str) -> bool:
-    if key in ("name", "id"):
-        return fnmatch.fnmatchcase(scenario.name if key == "name" else scenario.id, value)
-    return scenario.metadata.get(key) == value

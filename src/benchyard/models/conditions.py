@@ -1,0 +1,229 @@
+"""Conditions that choose scenarios: `name=fix-*`, `level!=easy`, `name~=^fix or tag=short`.
+
+A text has alternatives, joined by ` or `. All texts must hold; those that have but one condition, with `=`,
+of the same key are alternatives of each other. A value of `=` and `!=` may have `*`, `?` and `[...]`; one of
+`~=` and `!~` is a regular expression, which a server gives to a worker: it may take for ever.
+"""
+
+import difflib
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, TypeVar
+
+from benchyard.errors import UsageError
+
+TAG_KEYS = ("tag", "tags", "keywords")
+"""Any of them means all of them: who labels scenarios calls it so or so."""
+
+_OPERATORS = ("!=", "!~", "~=", "=")
+_OR = " or "
+_MOST_COMPARED = 2000
+_MOST_TOLD = 10
+_LONGEST = 100
+_WILD = "*?[]^$"
+
+Matches = Callable[[str, str], bool]
+"""Whether a regular expression is found in a text."""
+
+
+class Labelled(Protocol):
+    """What can be chosen."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def metadata(self) -> Mapping[str, str] | None: ...
+
+
+L = TypeVar("L", bound=Labelled)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison."""
+
+    key: str
+    operator: str
+    value: str
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether its value is a regular expression."""
+        return "~" in self.operator
+
+    @property
+    def text(self) -> str:
+        """As it is written."""
+        return f"{self.key}{self.operator}{self.value}"
+
+    def holds(self, item: Labelled, matches: Matches) -> bool:
+        """Whether it is so of something; what has no such label is like nothing."""
+        values = values_of(item, self.key)
+        if self.is_pattern:
+            found = any(matches(self.value, each) for each in values)
+        else:
+            found = any(each == self.value or fnmatch.fnmatchcase(each, self.value) for each in values)
+        return found is not self.operator.startswith("!")
+
+
+def parsed(text: str) -> list[Condition]:
+    """The alternatives of a text; raises UsageError that shows how one is written."""
+    found: list[Condition] = []
+    for part in text.split(_OR):
+        condition = _condition(part)
+        if condition is not None:
+            found.append(condition)
+        elif found:
+            # ` or ` is a part of the value.
+            last = found.pop()
+            found.append(Condition(last.key, last.operator, f"{last.value}{_OR}{part}"))
+        else:
+            raise UsageError(
+                f"{text[:200]!r} is no condition: write key=value, key!=value, key~=regex or key!~regex, "
+                "with ` or ` between alternatives"
+            )
+    return found
+
+
+def groups(texts: Sequence[str]) -> list[list[Condition]]:
+    """What must hold: of each group one condition."""
+    found: list[list[Condition]] = []
+    same: dict[str, list[Condition]] = {}
+    for text in texts:
+        alternatives = parsed(text)
+        first = alternatives[0]
+        if len(alternatives) > 1 or first.operator != "=":
+            found.append(alternatives)
+        elif first.key in same:
+            same[first.key].append(first)
+        else:
+            same[first.key] = [first]
+            found.append(same[first.key])
+    return found
+
+
+def chosen(
+    items: Sequence[L],
+    wanted: Sequence[Sequence[Condition]],
+    include: Collection[str] = (),
+    exclude: Collection[str] = (),
+    matches: Matches = lambda pattern, text: re.search(pattern, text) is not None,
+) -> list[L]:
+    """Those of which every group has a condition that holds, and whose names fit the globs."""
+    return [
+        each
+        for each in items
+        if all(any(one.holds(each, matches) for one in group) for group in wanted)
+        and (not include or _fits(each, include))
+        and not _fits(each, exclude)
+    ]
+
+
+def near_misses(
+    items: Sequence[Labelled],
+    wanted: Sequence[Sequence[Condition]],
+    include: Collection[str],
+    exclude: Collection[str],
+    matches: Matches,
+) -> str:
+    """Why nothing was chosen, and what is close to what was meant."""
+    for group in wanted:
+        if not chosen(items, [group], matches=matches):
+            told = _OR.join(one.text for one in group)
+            return f"no scenario fits the filter {told[:300]}{_close(items, group[0])}"
+    for glob in include:
+        if not any(_fits(each, [glob]) for each in items):
+            return f"no scenario is called like --include {glob[:200]}{_close_names(items, glob)}"
+    told = " and ".join(_OR.join(one.text for one in group) for group in wanted)
+    parts = [f"the filter {told[:300]}"] if told else []
+    parts += ["--include"] if include else []
+    parts += ["--exclude"] if exclude else []
+    return f"no scenario is left by {', '.join(parts)} together; each of them alone leaves some"
+
+
+def values_of(item: Labelled, key: str) -> list[str]:
+    """What something has under a key; of a name also its last part, of a label with several each of them."""
+    if key == "name":
+        return list(dict.fromkeys([item.name, item.name.rpartition("/")[2]]))
+    if key == "id":
+        return [item.id]
+    metadata = item.metadata or {}
+    keys = TAG_KEYS if key in TAG_KEYS else (key,)
+    found = [metadata[each] for each in keys if each in metadata]
+    return list(dict.fromkeys(part for value in found for part in [value, *_parts(value)]))
+
+
+def matching(content: BinaryIO) -> bytes:
+    """Which patterns are found in which texts, for workers: `{"patterns", "texts"}` as JSON."""
+    asked = json.load(content)
+    found = []
+    for number, pattern in enumerate(asked["patterns"]):
+        try:
+            compiled = re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            return json.dumps({"pattern": pattern, "error": str(error)}).encode()
+        found += [(number, at) for at, text in enumerate(asked["texts"]) if compiled.search(text)]
+    return json.dumps({"found": found}).encode()
+
+
+def _condition(text: str) -> Condition | None:
+    places = [(text.find(each), -len(each), each) for each in _OPERATORS if each in text]
+    if not places:
+        return None
+    at, _, operator = min(places)
+    key, value = text[:at].strip(), text[at + len(operator) :]
+    return Condition(key, operator, value) if key else None
+
+
+def _parts(value: str) -> list[str]:
+    """The parts of a label that is a list: of JSON, or with commas."""
+    if value.startswith("["):
+        try:
+            listed = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+        return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    return [part.strip() for part in value.split(",")] if "," in value else []
+
+
+def _fits(item: Labelled, globs: Iterable[str]) -> bool:
+    names = values_of(item, "name")
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
+
+
+def _close(items: Sequence[Labelled], condition: Condition) -> str:
+    """What is there instead of what a condition asks for."""
+    if condition.key == "name":
+        return _close_names(items, condition.value)
+    if condition.key == "id":
+        return ""
+    values = list(dict.fromkeys(value for each in items for value in values_of(each, condition.key)))
+    if values:
+        listed = ", ".join(value[:_LONGEST] for value in values[:_MOST_TOLD])
+        more = f" and {len(values) - _MOST_TOLD} more" if len(values) > _MOST_TOLD else ""
+        return f"; {condition.key[:_LONGEST]} is {listed}{more}"
+    keys = list(dict.fromkeys(key for each in items for key in each.metadata or {}))
+    close = difflib.get_close_matches(condition.key[:_LONGEST], keys[:_MOST_COMPARED], n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    listed = ", ".join(key[:_LONGEST] for key in keys[:_MOST_TOLD])
+    return f"; they have no such label{f', but {listed}' if listed else ''}"
+
+
+def _close_names(items: Sequence[Labelled], given: str) -> str:
+    plain = "".join(char for char in given[:_LONGEST] if char not in _WILD)
+    names: dict[str, str] = {}
+    for each in items[:_MOST_COMPARED]:
+        for value in values_of(each, "name"):
+            names.setdefault(value[:_LONGEST], each.name[:_LONGEST])
+    close = difflib.get_close_matches(plain, list(names), n=3, cutoff=0.5)
+    found = list(dict.fromkeys(names[each] for each in close))
+    if found:
+        return f"; did you mean {' or '.join(map(repr, found))}?"
+    listed = ", ".join(each.name[:_LONGEST] for each in items[:3])
+    return f"; there are {len(items)}, such as {listed}" if items else ""

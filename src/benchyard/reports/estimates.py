@@ -1,0 +1,50 @@
+"""What trials cost before: by the last jobs with the same agent, model and benchmark or scenarios."""
+
+from collections.abc import Iterable, Sequence
+
+from benchyard.models.job_plans import JobPlanView, PastCost, PlannedAgent
+from benchyard.models.jobs import BenchmarkJobView
+
+_MOST_JOBS = 3
+
+
+def with_costs(plan: JobPlanView, past: Iterable[BenchmarkJobView]) -> JobPlanView:
+    """The plan with what its agents cost in earlier jobs, newest first, and what it would cost by that."""
+    jobs = [each for each in past if _is_alike(plan, each)]
+    agents = [each.model_copy(update={"past_cost": _past_cost(each, jobs)}) for each in plan.agents]
+    trials = plan.n_scenarios * plan.n_attempts
+    costs = [0.0 if not each.asks_models else _usd(each) for each in agents]
+    known = [cost for cost in costs if cost is not None]
+    is_asked = any(each.asks_models for each in agents)
+    total = sum(known) * trials if is_asked and len(known) == len(costs) else None
+    return plan.model_copy(update={"agents": agents, "estimated_cost_usd": total})
+
+
+def _usd(agent: PlannedAgent) -> float | None:
+    return agent.past_cost.usd_per_trial if agent.past_cost else None
+
+
+def _is_alike(plan: JobPlanView, job: BenchmarkJobView) -> bool:
+    if plan.benchmark_id is not None and job.job_source.benchmark_id == plan.benchmark_id:
+        return True
+    return not {each.id for each in plan.scenarios}.isdisjoint(job.job_spec.scenario_ids)
+
+
+def _past_cost(agent: PlannedAgent, jobs: Sequence[BenchmarkJobView]) -> PastCost | None:
+    """The mean over the last few jobs that had it; its version may be another."""
+    found: list[tuple[str, float, int]] = []
+    for job in jobs:
+        for outcome in job.benchmark_outcomes:
+            is_same = (outcome.agent_name, outcome.model_name) == (agent.name, agent.model_name)
+            if is_same and outcome.usage.get("model_calls") and "cost_usd" in outcome.usage:
+                found.append((job.id, outcome.usage["cost_usd"], max(1, outcome.n_trials)))
+        if len(found) >= _MOST_JOBS:
+            break
+    if not found:
+        return None
+    n_trials = sum(count for _, _, count in found)
+    return PastCost(
+        usd_per_trial=sum(cost for _, cost, _ in found) / n_trials,
+        n_trials=n_trials,
+        job_ids=list(dict.fromkeys(id for id, _, _ in found)),
+    )

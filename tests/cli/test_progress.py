@@ -1,0 +1,68 @@
+"""What is shown while something takes its time."""
+
+import time
+
+import pytest
+
+from benchyard.cli import progress
+from benchyard.cli.progress import Activity, Meter, patience, stamp
+
+PATIENCE_SECONDS = 30.0
+
+
+def test_a_pipe_gets_lines_with_the_time(capfd: pytest.CaptureFixture[str]) -> None:
+    with Activity("pulling x") as activity:
+        activity.say("a line")
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.endswith("Z pulling x...")
+    assert second == "a line"
+    assert stamp(0) == "1970-01-01T00:00:00Z"
+
+
+def test_a_pipe_is_told_that_it_goes_on_and_how_long_it_took(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "REMIND_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    said = ""
+    with Activity("pulling x"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while said.count("pulling x") < 3 and time.monotonic() < deadline:
+            said += capfd.readouterr().err
+    said += capfd.readouterr().err
+    assert said.count("pulling x, 0s") >= 3
+    assert "pulling x: done after 0s" in said
+
+
+def test_lines_are_never_glued_to_what_a_terminal_draws(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "is_terminal", lambda: True)
+    with Activity("validating") as activity:
+        activity.say("one: 0 (2.5 s)")
+        activity.text = "validating: 1 of about 4 runs"
+        activity.say("two: 1 (2.5 s)")
+    said = capfd.readouterr().err
+    for line in ("one: 0 (2.5 s)", "two: 1 (2.5 s)"):
+        assert f"\r\x1b[K{line}\n\r\x1b[K" in said
+    assert said.endswith("\r\x1b[K")
+
+
+def test_what_is_quick_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    with patience("waiting"):
+        pass
+    assert capfd.readouterr().err == ""
+
+
+def test_what_follows_an_upload_is_shown_too(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.01)
+    said = ""
+    with Meter("a file", 10, "the server reads it") as meter:
+        meter.add(4)
+        meter.add(6)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "the server reads it" not in said and time.monotonic() < deadline:
+            said += capfd.readouterr().err
+    assert "the server reads it" in said
