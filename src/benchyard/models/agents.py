@@ -158,6 +158,8 @@ class AgentView(Model):
     """Of a public one: those that are on the server already; `version` is the one that is run by default."""
     keys: dict[str, list[str]] | None = None
     """Of a public one: provider -> the variables any of which holds a key; none where it needs none."""
+    server_lacks: list[str] | None = None
+    """Programs that the server needs to install and run it, and does not have (an extension)."""
 
 
 class AgentListView(Model):
