@@ -25,7 +25,7 @@ def test_there_are_a_dozen_over_all_types_and_modes() -> None:
     functions = [
         each for draft in DRAFTS for each in draft.request.scoring_contract.scoring_function_parameters
     ]
-    assert {each.scorer["type"] for each in functions} == {*TEXTS, "ast_grep_scorer", "custom_scorer"}
+    assert {each.scorer["type"] for each in functions} == {*TEXTS, "custom_scorer"}
     assert {draft.request.scoring_isolation for draft in DRAFTS} == {"system", "answer", "live"}
 
 

@@ -99,7 +99,8 @@ def list_(is_public: bool, name: str | None, output: str) -> None:
     """List agents: your own, newest first, and those that come with the server.
 
     Of those, VERSION is what runs unless another is asked for, and INSTALLED what is on the server already. A
-    key is missing if neither the server has it as a secret nor you have it as a variable.
+    key is missing if neither the server has it as a secret nor you have it as a variable. SERVER LACKS names
+    programs that the agent needs to be installed; `benchyard doctor` says how to get them.
 
     \b
       benchyard agent list
@@ -224,6 +225,7 @@ def _described(view: AgentView) -> str:
             "installed": ", ".join(view.installed_versions or []),
             "keys": told(view.keys),
             "kwargs": _kwargs(view.kwargs),
+            "server lacks": ", ".join(view.server_lacks or []),
             "from": f"{source.type} {source.described()}" if source else None,
             "setup": "\n".join(source.setup) if source else None,
             "run": view.run_command,

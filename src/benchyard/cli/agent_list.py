@@ -25,6 +25,7 @@ COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
     "VERSION": lambda view: view.version,
     "INSTALLED": lambda view: ", ".join(view.installed_versions or []),
     "MISSING KEYS": lambda view: ", ".join(view.missing_keys or {}),
+    "SERVER LACKS": lambda view: ", ".join(view.server_lacks or []),
     "FROM": lambda view: view.source.type if view.source else None,
     "SOURCE": lambda view: view.source.described() if view.source else None,
     "AGE": lambda view: None if view.is_public else age(view.create_time_ms),

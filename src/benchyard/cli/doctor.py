@@ -79,6 +79,13 @@ def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
         yield Finding("dockerfiles", Verdict.LESS, "cannot be built", told.builder_remedy)
     elif told.builder:
         yield Finding("dockerfiles", Verdict.GOOD, f"built by {told.builder}")
+    here = ", ".join(each.name for each in told.dependencies if each.is_here)
+    if here:
+        yield Finding("programs", Verdict.GOOD, here)
+    for lacking in told.dependencies:
+        if not lacking.is_here:
+            found = f"not on the server; needed for {lacking.needed_for}"
+            yield Finding(lacking.name, Verdict.LESS, found, lacking.remedy)
     for stand_in in told.stand_ins:
         yield Finding("stand-in", Verdict.GOOD, stand_in)
 

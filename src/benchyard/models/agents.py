@@ -160,6 +160,8 @@ class AgentView(Model):
     """The kwargs that it takes in a job -> what each is for, where that is known."""
     keys: dict[str, list[str]] | None = None
     """Of a public one: provider -> the variables any of which holds a key; none where it needs none."""
+    server_lacks: list[str] | None = None
+    """Programs that the server needs to install and run it, and does not have (an extension)."""
 
 
 class AgentInstallRequest(Model):

@@ -19,6 +19,15 @@ class FailedMode(Model):
     reason: str
 
 
+class DependencyView(Model):
+    """A program or Python package that some features need."""
+
+    name: str
+    needed_for: str
+    is_here: bool
+    remedy: str
+
+
 class DoctorView(Model):
     """The server's own findings."""
 
@@ -31,5 +40,7 @@ class DoctorView(Model):
     """What builds Dockerfiles; empty where nothing does."""
     builder_remedy: str | None = None
     """What to do about that."""
+    dependencies: list[DependencyView] = Field(default_factory=list)
+    """Programs and packages of the server that a plain install may lack."""
     stand_ins: list[str] = Field(default_factory=list)
     """Images of a registry that others stand in for here, and which."""

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from benchyard.errors import ScorerFailed
+from benchyard.hosts.dependencies import AST_GREP
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
 from benchyard.scorers import context, fields, programs, score
@@ -27,6 +28,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
     """1.0 if the pattern matches anywhere in the directory, else 0.0; the output names the files."""
 
     Config = AstGrepConfig
+    dependencies = (AST_GREP,)
 
     def __init__(self, config: AstGrepConfig, context: Context) -> None:
         super().__init__(config, context)

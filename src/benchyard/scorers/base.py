@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from benchyard.errors import ScorerFailed
+from benchyard.hosts.dependencies import Dependency
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
 from benchyard.models.tampering import CountedTests
@@ -169,6 +170,8 @@ class Scorer(ABC, Generic[C]):
     Config: ClassVar[type[Model]]
     uses_shell: ClassVar[bool] = False
     """Whether it runs a script by the room's shell."""
+    dependencies: ClassVar[tuple[Dependency, ...]] = ()
+    """Programs and packages that the server must have; a job is refused where one is missing."""
     draws: ClassVar[bool] = False
     """Whether it draws its answer first (`draw`), to grade that in a devbox that is as it was at the start.
 

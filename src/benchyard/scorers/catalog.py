@@ -1,12 +1,14 @@
 """From the `scorer` part of a scoring function to the scorer it describes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from benchyard import registry
 from benchyard.errors import UsageError
+from benchyard.hosts import dependencies
+from benchyard.hosts.dependencies import Dependency
 from benchyard.scorers.base import Context, Scorer
 
 _ROOM = "scorers"
@@ -34,6 +36,18 @@ def parse(type: str, fields: Mapping[str, Any], context: Context) -> Scorer[Any]
         raise UsageError(f"{type}: {_told(error)}") from error
     scorer: Scorer[Any] = found(config, context)
     return scorer
+
+
+def missing_dependencies(types: Iterable[str]) -> dict[str, list[Dependency]]:
+    """Type -> what the server lacks to grade by it, for the types that cannot be used now."""
+    names = _names()
+    found = {}
+    for type in types:
+        if type in names and (
+            missing := dependencies.missing(registry.load(_ROOM, names[type]).dependencies)
+        ):
+            found[type] = missing
+    return found
 
 
 def _told(error: ValidationError) -> str:

@@ -10,17 +10,15 @@ The target is part of what is written, and short, because its path takes the pla
 
 import base64
 import hashlib
-import os
 import re
-import shutil
 import subprocess
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchyard.devboxes.parts import elf
 from benchyard.errors import ScorerFailed
+from benchyard.hosts import dependencies
 
 LOADER = "loader"
 ALONE = {"LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "LD_AUDIT": ""}
@@ -39,14 +37,11 @@ def target(key: str) -> str:
 
 
 def find(name: str) -> Path:
-    """A program that came with an extra of ours, or that the machine has; raises ScorerFailed."""
-    folders = [sysconfig.get_path("scripts"), *os.get_exec_path()]
-    found = shutil.which(name, path=os.pathsep.join(folders))
+    """A program of this machine; raises ScorerFailed with how to install it."""
+    found = dependencies.find_program(name)
     if found is None:
-        raise ScorerFailed(
-            f"this scorer needs the program {name!r} on the server: pip install 'benchyard[scorers]'"
-        )
-    return Path(found).resolve()
+        raise ScorerFailed(f"{dependencies.BY_NAME[name].complaint}, and try again")
+    return found
 
 
 def digest(*files: Path) -> str:

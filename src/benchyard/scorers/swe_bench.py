@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from benchyard.errors import ScorerFailed, UsageError
+from benchyard.hosts.dependencies import SWEBENCH
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
@@ -58,6 +59,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
     """1.0 for an answer that resolves the issue by the official rule, else 0.0."""
 
     Config = SweBenchConfig
+    dependencies = (SWEBENCH,)
     draws = True
 
     def __init__(self, config: SweBenchConfig, context: Context) -> None:

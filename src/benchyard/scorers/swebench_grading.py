@@ -4,6 +4,7 @@ import importlib.metadata
 from dataclasses import dataclass, field
 
 from benchyard.errors import ScorerFailed, WorkerFailed
+from benchyard.hosts.dependencies import SWEBENCH
 from benchyard.models.swe_bench import SweBenchSpec
 from benchyard.workers.workers import Call, Limits
 
@@ -37,10 +38,7 @@ def version() -> str:
     try:
         return importlib.metadata.version("swebench")
     except importlib.metadata.PackageNotFoundError as error:
-        raise ScorerFailed(
-            "SWE-bench is graded with the package `swebench`, which this server lacks: "
-            "pip install 'benchyard[benchmarks]'"
-        ) from error
+        raise ScorerFailed(f"SWE-bench cannot be graded: {SWEBENCH.complaint}") from error
 
 
 def script(text: str) -> str:

@@ -1,10 +1,13 @@
 """What works on the server's machine (an extension)."""
 
+import asyncio
+
 from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.routing import LateRoute
-from benchyard.models.doctor import DoctorView, FailedMode, MissingCapability
+from benchyard.hosts import dependencies
+from benchyard.models.doctor import DependencyView, DoctorView, FailedMode, MissingCapability
 
 router = APIRouter(prefix="/v1/doctor", tags=["doctor"], route_class=LateRoute)
 
@@ -21,5 +24,13 @@ async def doctor(services: ServicesDep) -> DoctorView:
         tried=[FailedMode(mode=name, reason=text) for name, text in report.tried.items()],
         builder=services.builder.about,
         builder_remedy=services.builder.remedy,
+        dependencies=await asyncio.to_thread(_dependencies),
         stand_ins=[each.stands_for for each in await services.engine.library.list() if each.stands_for],
     )
+
+
+def _dependencies() -> list[DependencyView]:
+    return [
+        DependencyView(name=each.name, needed_for=each.needed_for, is_here=each.is_here, remedy=each.remedy)
+        for each in dependencies.ALL
+    ]

@@ -21,6 +21,8 @@ from benchyard.engine.launch import MAX_TOKEN_CHARACTERS
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, InstallFailed, NotSupported, UsageError, from_os
+from benchyard.hosts import dependencies
+from benchyard.hosts.dependencies import Dependency
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.models.agents import (
     AgentChoice,
@@ -64,7 +66,7 @@ class Agents:
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
             if isinstance(agent, PublishedAgent):
-                public.record(choice)
+                self._require_installable(public.record(choice))
             else:
                 agent.check(model)
             return agent
@@ -72,13 +74,17 @@ class Agents:
         if record.run_command is None:
             raise UsageError(f"agent {record.name!r} was registered without a command to run it")
         placeholders.check(record.run_command, model, (FOLDER_NAME, *(choice.kwargs or {})))
+        self._require_installable(record)
         return None
 
     async def views(self, records: Sequence[RegisteredAgent]) -> list[AgentView]:
         """Agents as the wire shows them."""
         versions = await asyncio.to_thread(public.installed, self._tools.settings.data / "kits")
         keyless = self._tools.settings.keyless_upstreams
-        return [public.view(record, versions, keyless) for record in records]
+        return [
+            public.view(record, versions, keyless).model_copy(update={"server_lacks": self._lacks(record)})
+            for record in records
+        ]
 
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
         """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
@@ -206,6 +212,27 @@ class Agents:
         if agent.path:
             shown[agent.path] = str(installed.kits[0].source)
         return agent.model_copy(update={"shown": shown, "auth_token": None})
+
+    def _lacks(self, record: RegisteredAgent) -> list[str] | None:
+        return [each.name for each in self._missing(record)] or None
+
+    def _missing(self, record: RegisteredAgent) -> list[Dependency]:
+        """What this server lacks to install and run an agent."""
+        needed: tuple[Dependency, ...] = ()
+        if record.source and record.source.type == "pip":
+            needed = (dependencies.UV,)
+        elif record.source and record.source.type == "npm":
+            capabilities, _ = self._tools.host.report()
+            # Another default image than this machine's own files has its own npm.
+            needed = (
+                dependencies.NODE,
+                *((dependencies.NPM,) if Capability.HOST_VIEW in capabilities else ()),
+            )
+        return dependencies.missing(needed)
+
+    def _require_installable(self, record: RegisteredAgent | None) -> None:
+        if record and (missing := self._missing(record)):
+            raise UsageError(f"agent {record.name!r} cannot be installed: {missing[0].complaint}")
 
     def _shown(self, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:
         if kits:

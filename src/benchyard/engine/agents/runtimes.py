@@ -1,11 +1,11 @@
 """What packages run with, as kits: so agents work in images with no Node or Python, or another one."""
 
 import asyncio
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchyard.errors import InstallFailed, ScorerFailed
+from benchyard.hosts import dependencies
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.agents import SourceType
 from benchyard.scorers import programs, python_kit, pythons
@@ -70,9 +70,7 @@ async def _program(name: str, kits: Kits) -> Kit:
 
 
 def _found(name: str) -> Path:
-    if name == "uv":
-        return programs.find(name)
-    found = shutil.which(name)
+    found = dependencies.find_program(name)
     if found is None:
-        raise InstallFailed(f"agents from npm need `{name}` on the server: install Node.js with npm")
-    return Path(found).resolve()
+        raise InstallFailed(f"the agent cannot be installed: {dependencies.BY_NAME[name].complaint}")
+    return found

@@ -1,5 +1,6 @@
 """From what is asked for to a job: which scenarios, which agents; what cannot be is refused at once."""
 
+import asyncio
 import datetime
 import fnmatch
 import json
@@ -36,6 +37,7 @@ from benchyard.models.jobs import (
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
+from benchyard.scorers import catalog as scorer_catalog
 from benchyard.workers.workers import Call, Limits
 
 _MATCHING = "benchyard.models.conditions:matching"
@@ -87,6 +89,7 @@ class Asking:
             await self._check_gates(config, wish, pending_secrets)
         found = [await self._choice(each) for each in wish.agents]
         choices = [choice for choice, _ in found]
+        await asyncio.to_thread(_check_scorers, wish.scenarios)
         await self._networks.check(wish.scenarios, [choice.name for choice, route in found if route])
         configs = [
             config.model_copy(update={"version": choice.version, "agent_id": choice.agent_id})
@@ -228,6 +231,20 @@ class Asking:
         for each in wish.scenarios:
             needed = each.required_environment_variables, each.required_secret_names
             check_gates(*needed, profile, f"scenario {each.name!r}")
+
+
+def _check_scorers(scenarios: Sequence[Scenario]) -> None:
+    """Refuse scenarios that this server lacks a program or package to score (blocks)."""
+    users: dict[str, list[str]] = {}
+    for scenario in scenarios:
+        for function in scenario.scoring_contract.scoring_function_parameters:
+            users.setdefault(str(function.scorer.get("type")), []).append(scenario.name)
+    for type, missing in scorer_catalog.missing_dependencies(users).items():
+        names = list(dict.fromkeys(users[type]))
+        which = (
+            f"scenario {names[0]!r}" if len(names) == 1 else f"{len(names)} scenarios, such as {names[0]!r},"
+        )
+        raise UsageError(f"{which} cannot be scored (scorer type {type}): {missing[0].complaint}")
 
 
 def _chosen(dataset: HarborDataset, scenarios: Sequence[Scenario]) -> list[Scenario]:
