@@ -152,6 +152,12 @@ class RetryRequest(Model):
     """Only of these scenarios, by id or name."""
 
 
+class RenameRequest(Model):
+    """Another name for a job."""
+
+    name: Name
+
+
 class RescoreRequest(Model):
     """Which trials to score again; all that count when none is named."""
 
@@ -208,6 +214,8 @@ class Job(Record):
     """Of its budget, what had been used when it was begun again; dollars are None where that is not known."""
     rescoring: Rescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
+    is_pinned: bool = False
+    """Whether it is kept however old its results are."""
     requests: list[str] = Field(default_factory=list)
     """Tells the last requests that cancelled, resumed, retried or rescored it from others."""
 
@@ -375,6 +383,8 @@ class BenchmarkJobView(Model):
     progress: list[AgentProgress] = Field(default_factory=list)
     rescoring: Rescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
+    pinned: bool = False
+    """Whether it is kept however old its results are."""
 
 
 class BenchmarkJobListView(Model):

@@ -36,6 +36,7 @@ def job_view(
         progress=progress(job, trials, rule=rule),
         rescoring=job.rescoring,
         rescoring_state=job.rescoring_state,
+        pinned=job.is_pinned,
     )
 
 
