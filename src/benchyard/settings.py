@@ -82,6 +82,8 @@ class Settings:
     """What the disk of a scored run may have changed to be kept for scoring it again; 0 keeps none."""
     final_state_days: float = 30.0
     """How long it is kept."""
+    keep_results_days: float | None = None
+    """How long jobs and runs that have ended are kept with all their files; None is for ever."""
     import_folders: tuple[Path, ...] = ()
     """Folders of this machine from which clients may import images and snapshots by path; none if empty."""
     trial_output_max_bytes: int = 64 * 1024**2

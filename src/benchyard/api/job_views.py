@@ -33,8 +33,9 @@ class JobViews:
 
 
 def _version(job: Job) -> object:
-    """What is another one when anything of an ended job is: a retry or a rescoring."""
-    return job.state, job.end_time_ms, job.rescoring_state, job.rescoring and job.rescoring.number
+    """What is another one when anything of an ended job is: a retry, a rescoring, another name."""
+    scored = job.rescoring_state, job.rescoring and job.rescoring.number
+    return job.state, job.end_time_ms, scored, job.name, job.is_pinned
 
 
 def _is_settled(job: Job) -> bool:

@@ -242,7 +242,12 @@ class _Server(uvicorn.Server):
 
     def stop(self) -> None:
         """Begin to stop: streams and long-polls end, short requests finish; a second time does not wait."""
-        logger.info("stopping")
+        if jobs := self._services.engine.jobs.unfinished():
+            names = ", ".join(f"{job.name!r} ({job.id})" for job in jobs[:_MOST_NAMES])
+            more = ", ..." if len(jobs) > _MOST_NAMES else ""
+            logger.info("stopping; jobs that go on at the next start: %s%s", names, more)
+        else:
+            logger.info("stopping")
         self.force_exit = self.should_exit
         self.should_exit = True
         self._services.stopping.set()

@@ -15,6 +15,7 @@ from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.writing import Contents, slug
 from benchyard.cli import exporting, importing, validating
 from benchyard.cli.connect import connect
+from benchyard.cli.definition_delete import delete_benchmark, rename
 from benchyard.cli.names import benchmark_named
 from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
@@ -55,6 +56,10 @@ def benchmark() -> None:
       benchyard benchmark validate quickstart
       benchyard benchmark push my-benchmark
     """
+
+
+benchmark.add_command(rename)
+benchmark.add_command(delete_benchmark)
 
 
 @benchmark.command()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
+from benchyard.cli.job_delete import delete, pin, rename, unpin
 from benchyard.cli.job_export import export
 from benchyard.cli.job_logs import logs
 from benchyard.cli.job_run import run
@@ -50,7 +51,7 @@ def job() -> None:
     """
 
 
-for each in (run, watch, summary, logs, export):
+for each in (run, watch, summary, logs, export, rename, delete, pin, unpin):
     job.add_command(each)
 
 

@@ -28,7 +28,7 @@ COMMANDS = {
     "object": Entry("benchyard.cli.object:object_", "Store files on the server."),
     "key": Entry("benchyard.cli.key:key", "Make and revoke API keys."),
     "serve": Entry("benchyard.cli.serve:serve", "Run a server in the foreground."),
-    "server": Entry("benchyard.cli.server:server", "Look at or stop the server of this user."),
+    "server": Entry("benchyard.cli.server:server", "Look after a server: status, disk, backup, stop."),
     "doctor": Entry(
         "benchyard.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
     ),

@@ -1,19 +1,26 @@
 """`benchyard object`: store files on the server."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import click
 
+from benchyard.cli.confirmation import confirm, yes_option
 from benchyard.cli.connect import connect
+from benchyard.cli.names import job_named
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.progress import Meter
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
 from benchyard.client.bodies import Source, size_of
+from benchyard.client.client import Client
+from benchyard.client.objects import Origin
 from benchyard.errors import UsageError
+from benchyard.models.jobs import Artifact
 from benchyard.models.objects import ContentType, ObjectRequest, ObjectView
+from benchyard.models.runs import RUN_KEY
 
 STANDARD = Path("-")
 COLUMNS: Mapping[str, Callable[[ObjectView], object]] = {
@@ -24,7 +31,14 @@ COLUMNS: Mapping[str, Callable[[ObjectView], object]] = {
     "SIZE": lambda view: size(view.size_bytes),
     "AGE": lambda view: age(view.create_time_ms),
 }
-NARROW = Narrow(shorten=["NAME"], drop=["AGE", "STATE"])
+_OF_JOB: Mapping[str, Callable[[Artifact], object]] = {
+    "ID": lambda view: view.object_id,
+    "NAME": lambda view: view.name,
+    "TRIAL": lambda view: view.trial_id,
+    "RUN": lambda view: view.scenario_run_id,
+    "SIZE": lambda view: size(view.size_bytes),
+}
+NARROW = Narrow(shorten=["NAME"], drop=["AGE", "STATE", "RUN", "TRIAL"])
 TYPES: Mapping[str, ContentType] = {
     ".tar.gz": "tgz",
     ".tgz": "tgz",
@@ -102,16 +116,42 @@ def download(id: str, path: Path | None) -> None:
 
 @object_.command("list")
 @click.option("--name", help="Only those of this name.")
+@click.option("--all", "show_all", is_flag=True, help="Also what is kept with runs and trials.")
+@click.option("--of", "job", metavar="JOB", help="What is kept with the trials of this job.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
 @output_option
-def list_(name: str | None, limit: int, output: str) -> None:
-    """List objects, newest first.
+def list_(name: str | None, show_all: bool, job: str | None, limit: int, output: str) -> None:
+    """List what users uploaded, newest first; logs and traces of runs only when they are asked for.
 
     \b
       benchyard object list
+      benchyard object list --of my-job
+      benchyard object list --all --name trajectory.json
     """
+    if job is not None and show_all:
+        raise click.UsageError("give either --all or --of JOB, not both")
     with connect() as client:
-        show_many(client.objects.list(name, limit), output, COLUMNS, none="no objects", narrow=NARROW)
+        if job is not None:
+            found = list(islice(_of_job(client, job, name), limit))
+            show_many(found, output, _OF_JOB, none="nothing is kept with its trials", narrow=NARROW)
+            return
+        origin: Origin | None = None if show_all else "users"
+        show_many(client.objects.list(name, limit, origin), output, COLUMNS, none="no objects", narrow=NARROW)
+        hidden = 0 if show_all or output != "text" else client.objects.count(name, "runs")
+    if hidden:
+        told = "1 object of a run is not shown" if hidden == 1 else f"{hidden} objects of runs are not shown"
+        click.echo(f"{told}; see `object list --all`, or `--of JOB`", err=True)
+
+
+def _of_job(client: Client, given: str, name: str | None) -> Iterator[Artifact]:
+    job_id = job_named(client, given).id
+    after = None
+    while True:
+        page = client.jobs.artifacts(job_id, after)
+        yield from (each for each in page.artifacts if name in (None, each.name))
+        after = page.last_trial_id
+        if not page.has_more:
+            return
 
 
 @object_.command("show")
@@ -140,13 +180,17 @@ def show_(id: str, output: str) -> None:
 
 @object_.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-def delete(ids: Sequence[str]) -> None:
+@yes_option
+def delete(ids: Sequence[str], yes: bool) -> None:
     """Remove objects.
 
     \b
       benchyard object delete obj_...
     """
     with connect() as client:
+        of_runs = [id for id in ids if RUN_KEY in client.objects.get(id).metadata]
+        if of_runs:
+            confirm(f"{', '.join(of_runs)}: kept with a run, whose logs will miss it. Delete it?", yes=yes)
         for id in ids:
             client.objects.delete(id)
             click.echo(f"{id}  deleted")

@@ -26,6 +26,9 @@ _NAMES = {
 }
 """Fields of requests -> what the parameter of a command is called, where that is another name."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])i?)?B?", re.I)
+_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([hdw])", re.I)
+_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
+_MOST_DAYS = 36500
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -90,6 +93,15 @@ def local_remote(given: Iterable[str], option: str) -> list[tuple[Path, str]]:
             raise click.BadParameter(f"there is no file {local!r}", param_hint=option)
         found.append((Path(local), remote))
     return found
+
+
+def age_in_days(text: str) -> float:
+    """A time span in days, as people write it: 90d, 12h, 8w."""
+    found = _AGE.fullmatch(text.strip())
+    days = float(found[1]) * _DAYS[found[2].lower()] if found else 0.0
+    if not 0 < days <= _MOST_DAYS:
+        raise click.BadParameter(f"{text!r} is no age: write 90d, 12h or 8w")
+    return days
 
 
 def size_in_bytes(text: str) -> int:

@@ -12,6 +12,7 @@ from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.writing import dumped, slug
 from benchyard.cli import exporting, validating
 from benchyard.cli.connect import connect
+from benchyard.cli.definition_delete import delete_scenario
 from benchyard.cli.names import scenario_named, snapshot_named
 from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
 from benchyard.cli.pushing import push_scenario
@@ -48,6 +49,9 @@ def scenario() -> None:
       benchyard scenario validate my-task
       benchyard scenario push my-task
     """
+
+
+scenario.add_command(delete_scenario)
 
 
 @scenario.command()

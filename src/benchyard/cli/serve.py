@@ -10,7 +10,7 @@ import uvloop
 
 from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
-from benchyard.cli.options import FloatRange, size_in_bytes
+from benchyard.cli.options import FloatRange, age_in_days, size_in_bytes
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
 _EXAMPLES = """\b
@@ -48,6 +48,7 @@ class Rare(TypedDict):
     kits_max_size: int
     final_state_max_size: int
     final_state_days: float
+    keep_results: float | None
     cpu_overcommit: float
     memory_overcommit: float
     ssh_port: int | None
@@ -207,6 +208,12 @@ class Rare(TypedDict):
     help="How long that is kept.",
 )
 @click.option(
+    "--keep-results",
+    type=age_in_days,
+    metavar="AGE",
+    help="Remove jobs and runs that ended longer ago, such as 90d, with all their files. Default: never.",
+)
+@click.option(
     "--trial-output-max-size",
     type=size_in_bytes,
     metavar="SIZE",
@@ -304,6 +311,7 @@ def serve(
         kits_max_bytes=rare["kits_max_size"],
         final_state_max_bytes=rare["final_state_max_size"],
         final_state_days=rare["final_state_days"],
+        keep_results_days=rare["keep_results"],
         cpu_overcommit=rare["cpu_overcommit"],
         memory_overcommit=rare["memory_overcommit"],
         ssh_port=rare["ssh_port"],

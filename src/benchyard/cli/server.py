@@ -5,7 +5,11 @@ from pathlib import Path
 
 import click
 
+from benchyard.cli.confirmation import yes_option
 from benchyard.cli.render import facts, output_option, show
+from benchyard.cli.server_backup import backup, restore
+from benchyard.cli.server_care import disk, gc, tell_jobs
+from benchyard.cli.server_unit import unit
 from benchyard.client import local
 from benchyard.client.locate import configured_server, recorded_pid, running_server
 from benchyard.errors import ServerUnreachable
@@ -20,12 +24,17 @@ data_option = click.option(
 
 @click.group()
 def server() -> None:
-    """Look at or stop the server of this user on this machine.
+    """Look after a server: see what runs, what it keeps, back it up, stop it.
 
     \b
       benchyard server status
+      benchyard server disk
       benchyard server stop
     """
+
+
+for each in (disk, gc, backup, restore, unit):
+    server.add_command(each)
 
 
 @server.command()
@@ -54,12 +63,17 @@ def status(data: Path | None, output: str) -> None:
 
 @server.command()
 @data_option
-def stop(data: Path | None) -> None:
-    """Stop the server; devboxes live on, and the next server takes them up again.
+@yes_option
+def stop(data: Path | None, yes: bool) -> None:
+    """Stop the server; devboxes live on, and the next server takes them and its jobs up again.
 
     \b
       benchyard server stop
+      benchyard server stop --yes
     """
     folder = (data or default_data_folder(os.environ)).absolute()
+    running = running_server(folder)
+    if running is not None:
+        tell_jobs(running, yes=yes)
     pid = local.stop(folder)
     click.echo(f"no server runs on {folder}" if pid is None else f"stopped (process {pid})", err=pid is None)

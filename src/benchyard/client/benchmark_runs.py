@@ -10,6 +10,7 @@ from benchyard.client.scenario_runs import Place
 from benchyard.client.verbs import Group, S, call
 from benchyard.client.waiting import insist
 from benchyard.client.wanted import BenchmarkRunFields, BenchmarkRunPageFields, StatePageFields, body_of
+from benchyard.models.removals import RemovalView
 from benchyard.models.runs import BenchmarkRunView, ScenarioRunView
 
 _PATH = "/v1/benchmark_runs"
@@ -44,6 +45,11 @@ class BenchmarkRuns(Group[S]):
     def cancel(self, id: str, timeout: float | None = None) -> Steps[BenchmarkRunView]:
         """End one early and cancel what still runs."""
         return (yield from cancel(id, timeout))
+
+    @call
+    def delete(self, id: str) -> Steps[RemovalView]:
+        """Delete one that has ended and belongs to no job, with its scenario runs."""
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), RemovalView))
 
     @call
     def download_logs(self, id: str, path: Place) -> Steps[int]:

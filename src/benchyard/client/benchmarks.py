@@ -16,6 +16,7 @@ from benchyard.client.wanted import (
     body_of,
 )
 from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.runs import BenchmarkRunView
 from benchyard.models.scenarios import ScenarioView
 
@@ -82,6 +83,17 @@ class Benchmarks(Group[S]):
     def unarchive(self, id: str) -> Steps[BenchmarkView]:
         """Show an archived one again."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/unarchive", id)), BenchmarkView))
+
+    @call
+    def delete(self, id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
+        """Delete one; what was run with it stays readable. Raises Conflict while it is being run."""
+        return (yield from delete(id, with_scenarios=with_scenarios))
+
+
+def delete(id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
+    """Delete a benchmark."""
+    body = BenchmarkDeleteRequest(with_scenarios=with_scenarios)
+    return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id), json=body), DeletedView))
 
 
 def create(fields: BenchmarkFields) -> Steps[BenchmarkView]:

@@ -9,7 +9,7 @@ from benchyard.client.agents import Agents
 from benchyard.client.benchmark_runs import BenchmarkRuns
 from benchyard.client.benchmarks import Benchmarks
 from benchyard.client.blueprints import Blueprints
-from benchyard.client.core import Request, Server, Steps, fetch
+from benchyard.client.core import TRANSFER_TIMEOUT, Request, Server, Steps, fetch
 from benchyard.client.devboxes import Devboxes
 from benchyard.client.executions import Executions
 from benchyard.client.files import Files
@@ -29,7 +29,9 @@ from benchyard.client.snapshots import Snapshots
 from benchyard.client.ssh import Ssh
 from benchyard.client.tunnels import Tunnels
 from benchyard.client.verbs import Group, S, call
+from benchyard.models.disk import DiskView
 from benchyard.models.doctor import DoctorView
+from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
 
 
 class Nouns(Group[S], Generic[S]):
@@ -67,6 +69,20 @@ class Nouns(Group[S], Generic[S]):
     def doctor(self) -> Steps[DoctorView]:
         """What works on the server's machine, and what to do about the rest."""
         return (yield from fetch(Request("GET", "/v1/doctor"), DoctorView))
+
+    @call
+    def disk(self) -> Steps[DiskView]:
+        """What the server takes on its disk, by kind."""
+        return (yield from fetch(Request("GET", "/v1/server/disk", timeout=TRANSFER_TIMEOUT), DiskView))
+
+    @call
+    def collect_results(
+        self, keep_days: float | None = None, *, dry_run: bool = False
+    ) -> Steps[CollectedResultsView]:
+        """Remove jobs and runs that ended longer ago, or tell which would go; pinned jobs stay."""
+        body = CollectResultsRequest(keep_days=keep_days, dry_run=dry_run)
+        request = Request("POST", "/v1/server/collect", json=body, timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, CollectedResultsView))
 
 
 class Client(Nouns[SyncSession]):

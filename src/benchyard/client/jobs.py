@@ -18,10 +18,12 @@ from benchyard.models.jobs import (
     BenchmarkJobView,
     JobEvent,
     JobRequest,
+    RenameRequest,
     RescoreRequest,
     RetryKind,
     RetryRequest,
 )
+from benchyard.models.removals import RemovalView
 from benchyard.models.trials import SuspectRule, TrialView
 
 FIRST_LOOK_SECONDS = 0.1
@@ -89,6 +91,21 @@ class Jobs(Group[S]):
     def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
         """Score what trials left once more; all that count unless some are named."""
         return (yield from rescore(id, trial_ids))
+
+    @call
+    def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
+        """Give one another name."""
+        return (yield from _post(id, "rename", RenameRequest(name=name)))
+
+    @call
+    def pin(self, id: str, *, pinned: bool = True) -> Steps[BenchmarkJobView]:
+        """Keep one however old its results are, or no longer."""
+        return (yield from _post(id, "pin" if pinned else "unpin"))
+
+    @call
+    def delete(self, id: str) -> Steps[RemovalView]:
+        """Delete one that has ended, with its trials, runs and files; raises Conflict while it runs."""
+        return (yield from delete(id))
 
     @items
     def trials(self, id: str, **query: Unpack[TrialFields]) -> Flow[TrialView]:
@@ -171,6 +188,11 @@ def rescore(id: str, trial_ids: Sequence[str] | None) -> Steps[BenchmarkJobView]
     return (yield from _post(id, "rescore", wanted))
 
 
+def delete(id: str) -> Steps[RemovalView]:
+    """Delete a job that has ended."""
+    return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), RemovalView))
+
+
 def trials_of(id: str, query: TrialFields) -> Listed[TrialView]:
     """The trials of a job."""
     return Listed(at(_PATH + "/{}/trials", id), "trials", TrialView, query)
@@ -193,6 +215,8 @@ def wait(id: str, timeout: float | None) -> Steps[BenchmarkJobView]:
         delay = min(delay * 2, LATER_LOOKS_SECONDS)
 
 
-def _post(id: str, verb: str, body: RetryRequest | RescoreRequest | None = None) -> Steps[BenchmarkJobView]:
+def _post(
+    id: str, verb: str, body: RetryRequest | RescoreRequest | RenameRequest | None = None
+) -> Steps[BenchmarkJobView]:
     path = at(_PATH + "/{}/{}", id, verb)
     return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))

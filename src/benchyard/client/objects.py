@@ -1,7 +1,7 @@
 """Stored objects: upload, download, list and remove them."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from benchyard.client.bodies import Progress, Source, Target, body_from, silent
 from benchyard.client.core import TRANSFER_TIMEOUT, Flow, Request, Steps, at, fetch, send
@@ -9,9 +9,10 @@ from benchyard.client.files import download
 from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.errors import BenchyardError
-from benchyard.models.objects import ObjectDownloadView, ObjectRequest, ObjectView
+from benchyard.models.objects import ObjectDownloadView, ObjectListView, ObjectRequest, ObjectView
 
 T = TypeVar("T")
+Origin = Literal["users", "runs"]
 
 
 class Objects(Group[S]):
@@ -37,9 +38,19 @@ class Objects(Group[S]):
         return (yield from fetch(Request("GET", at("/v1/objects/{}", id)), ObjectView))
 
     @items
-    def list(self, name: str | None = None, limit: int | None = None) -> Flow[ObjectView]:
-        """Newest first, all or those of one name."""
-        yield from pages(Request("GET", "/v1/objects", {"name": name}), "objects", ObjectView, limit)
+    def list(
+        self, name: str | None = None, limit: int | None = None, origin: Origin | None = None
+    ) -> Flow[ObjectView]:
+        """Newest first, all or those of one name; what users uploaded, or what is kept with runs."""
+        query = {"name": name, "origin": origin}
+        yield from pages(Request("GET", "/v1/objects", query), "objects", ObjectView, limit)
+
+    @call
+    def count(self, name: str | None = None, origin: Origin | None = None) -> Steps[int]:
+        """How many there are."""
+        query = {"name": name, "origin": origin, "limit": 1, "include_total_count": True}
+        found = yield from fetch(Request("GET", "/v1/objects", query), ObjectListView)
+        return found.total_count or 0
 
     @call
     def delete(self, id: str) -> Steps[ObjectView]:

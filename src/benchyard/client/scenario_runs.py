@@ -14,6 +14,7 @@ from benchyard.client.waiting import insist
 from benchyard.client.wanted import RunGatewayFields, RunPageFields, ScenarioRunFields, body_of
 from benchyard.errors import Conflict
 from benchyard.models.objects import ObjectRequest
+from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayView
 from benchyard.models.runs import RescoreRequest, RunState, RunWaitRequest, ScenarioRunView
 
@@ -72,6 +73,11 @@ class ScenarioRuns(Group[S]):
     ) -> Steps[ScenarioRunView]:
         """Score one again from its final state and wait; raises Conflict, which says why, if it cannot be."""
         return (yield from rescore_and_await(id, timeout, newest=newest))
+
+    @call
+    def delete(self, id: str) -> Steps[RemovalView]:
+        """Delete one that has ended and belongs to no job, with its files."""
+        return (yield from fetch(Request("POST", at("/v1/scenarios/runs/{}/delete", id)), RemovalView))
 
     @call
     def complete(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:

@@ -16,6 +16,7 @@ from benchyard.client.wanted import (
     ScenarioRunFields,
     body_of,
 )
+from benchyard.models.removals import DeletedView
 from benchyard.models.runs import ScenarioRunView
 from benchyard.models.scenarios import ScenarioView
 
@@ -56,6 +57,11 @@ class Scenarios(Group[S]):
     def list_public(self, **query: Unpack[NamedPageFields]) -> Listed[ScenarioView]:
         """The public ones, newest first."""
         return Listed(f"{_PATH}/list_public", "scenarios", ScenarioView, query)
+
+    @call
+    def delete(self, id: str) -> Steps[DeletedView]:
+        """Delete one that no benchmark has; runs keep the revision they began with."""
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), DeletedView))
 
     @call
     def archive(self, id: str) -> Steps[ScenarioView]:

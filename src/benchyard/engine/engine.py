@@ -8,9 +8,11 @@ from benchyard.engine.agents.registry import Agents
 from benchyard.engine.blueprints import Blueprints
 from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.definitions.custom_scorers import CustomScorers
+from benchyard.engine.definitions.deletion import Deletions
 from benchyard.engine.definitions.scenarios import Scenarios, Shelves
 from benchyard.engine.definitions.shipped import Shipped
 from benchyard.engine.devboxes import Devboxes
+from benchyard.engine.disk_use import DiskUse
 from benchyard.engine.executions import Executions
 from benchyard.engine.files import Files
 from benchyard.engine.gateway_configs import GatewayConfigs
@@ -24,7 +26,9 @@ from benchyard.engine.model_keys import ModelKeys
 from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.origins import Origins
 from benchyard.engine.pty import Ptys
+from benchyard.engine.removals import Removals
 from benchyard.engine.reopening import reopen
+from benchyard.engine.retention import Retention
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.gateways import RunGateways
 from benchyard.engine.runs.logs import RunLogs
@@ -86,6 +90,10 @@ class Engine:
     gateway_tokens: GatewayTokens
     network_policies: NetworkPolicies
     run_gateways: RunGateways
+    deletions: Deletions
+    removals: Removals
+    retention: Retention
+    disk_use: DiskUse
 
 
 @asynccontextmanager
@@ -110,6 +118,11 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
         gateways = _gateways(tools, grants, records.scenario_runs, scenarios)
         runs = ScenarioRuns(tools, records, scenarios, Means(devboxes, scoring, gateways))
         benchmark_runs = BenchmarkRuns(tools, records.benchmark_runs, benchmarks, runs)
+        jobs = make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, gateways, agents, policies))
+        deletions = Deletions(
+            benchmarks, scenarios, jobs.records, benchmark_runs.records, runs.records, tools.objects
+        )
+        removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions)
         engine = Engine(
             devboxes=devboxes,
             executions=Executions(tools, devboxes),
@@ -131,7 +144,11 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
             run_logs=RunLogs(tools, runs),
             traces=gateways.spending.traces,
             scorer_trials=ScorerTrials(tools, devboxes, scorers),
-            jobs=make_jobs(tools, store, Needs(benchmarks, runs, benchmark_runs, gateways, agents, policies)),
+            jobs=jobs,
+            deletions=deletions,
+            removals=removals,
+            retention=Retention(tools, removals, deletions, jobs, benchmark_runs, runs),
+            disk_use=DiskUse(tools, store),
             agents=agents,
             gateway_configs=configs,
             run_gateways=gateways,
@@ -155,6 +172,8 @@ async def _take_up(engine: Engine, tools: Tools) -> None:
     await Shipped(engine.scorers, engine.scenarios, engine.benchmarks).open()
     await reopen(tools)
     await engine.jobs.open()
+    await engine.removals.open()
+    engine.retention.open()
 
 
 def _records(store: Store) -> Records:

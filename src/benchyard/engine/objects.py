@@ -1,6 +1,7 @@
 """Objects: made, uploaded, completed, read, deleted, and swept when their time is over."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -122,6 +123,18 @@ class Objects:
         if removed[-1] is not None:
             await self._contents.delete(removed[-1])
         return deleted
+
+    async def remove(self, id: str) -> None:
+        """Remove an object with its record; no error if it is not there."""
+        record = await self.records.find(id)
+        if record is None:
+            return
+        self._ends_ms.pop(id, None)
+        # Contents without a record go at the next start, should this be cut short.
+        with contextlib.suppress(NotFound):
+            await self.records.delete(id)
+        if record.path is not None:
+            await self._contents.delete(record.path)
 
     async def content(
         self, id: str, start: int = 0, end: int | None = None

@@ -261,6 +261,10 @@ class Host:
         """The ids of devboxes, running or stopped, whose disk is here: they hold the layers below it."""
         return self._images.holders()
 
+    def folders(self, prefix: str) -> list[str]:
+        """The ids that begin so of devboxes of which anything is here."""
+        return self._journal.names(prefix)
+
     async def forget_old(self, before_ms: int) -> list[str]:
         """Forget every devbox that ended before that time, and the oldest while outputs take too much."""
         ended = await asyncio.to_thread(self._journal.ended_before, before_ms / 1000)

@@ -162,6 +162,10 @@ class Journal:
         """The devboxes that have a disk here."""
         return {folder.name for folder in self._folder.iterdir() if (folder / "changes").exists()}
 
+    def names(self, prefix: str) -> list[str]:
+        """The devboxes whose ids begin so, of which anything is here."""
+        return sorted(folder.name for folder in self._folder.glob(f"{checked_name(prefix)}*"))
+
     def ended_before(self, seconds: float) -> set[str]:
         """The devboxes without a disk that were last noted before that time."""
         notes = ((folder.name, folder / "request.json") for folder in self._folder.iterdir())

@@ -166,6 +166,12 @@ class RetryRequest(Model):
     """Only of these scenarios, by id or name."""
 
 
+class RenameRequest(Model):
+    """Another name for a job."""
+
+    name: Name
+
+
 class RescoreRequest(Model):
     """Which trials to score again; all that count when none is named."""
 
@@ -263,6 +269,8 @@ class Job(Record):
     rescoring_state: Literal["running", "completed"] | None = None
     preparations: list[Preparation] = Field(default_factory=list)
     pauses: list[Pause] = Field(default_factory=list)
+    is_pinned: bool = False
+    """Whether it is kept however old its results are."""
     requests: list[str] = Field(default_factory=list)
     """Tells the last requests that cancelled, resumed, retried or rescored it from others."""
 
@@ -448,6 +456,8 @@ class BenchmarkJobView(Model):
     """Where its time went; None from servers that do not tell."""
     resume_time_ms: int | None = None
     """When it was resumed or retried last."""
+    pinned: bool = False
+    """Whether it is kept however old its results are."""
 
 
 class BenchmarkJobListView(Model):

@@ -37,6 +37,10 @@ REFERENCE_KEY = "benchyard.reference"
 """In the metadata of a run: its scenario's reference output was applied, and nothing else done."""
 
 
+RUN_KEY = "benchyard.scenario_run"
+"""In the metadata of an object: which scenario run it is kept with."""
+
+
 def _either(camel: str, snake: str) -> AliasChoices:
     return AliasChoices(camel, snake)
 

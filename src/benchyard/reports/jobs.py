@@ -42,6 +42,7 @@ def job_view(
         preparations=job.preparations,
         times=job_times(job, trials, round(time.time() * 1000)),
         resume_time_ms=job.pauses[-1].end_time_ms if job.pauses else None,
+        pinned=job.is_pinned,
     )
 
 

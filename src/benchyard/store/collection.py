@@ -33,6 +33,7 @@ _logger = logging.getLogger(__name__)
 
 _COLUMNS = frozenset({"id", "name", "status", "parent", "request_hash"})
 _METADATA = "metadata."
+_LABELLED = "labelled."
 
 
 class Database(Protocol):
@@ -143,6 +144,20 @@ class Collection(Generic[T]):
         query = self._newest(self._conditions(where))
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
 
+    async def containing(self, text: str, limit: int | None = None) -> list[T]:
+        """Every record that has a text such as an id anywhere in its body, newest first."""
+        query = self._newest([self._table.c.body.contains(clean(text), autoescape=True)]).limit(limit)
+        return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
+
+    async def before(self, time_ms: int, where: Where, *, without_parent: bool = False) -> list[T]:
+        """Every record that was made before a time, oldest first."""
+        wanted = [*self._conditions(where), self._table.c.create_time_ms < time_ms]
+        if without_parent:
+            wanted.append(self._table.c.parent.is_(None))
+        query = self._newest(wanted)
+        found = await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
+        return found[::-1]
+
     async def ids(self, where: Where) -> set[str]:
         """The ids of every record that fits, of those that cannot be read too."""
         query = select(self._table.c.id).where(*self._conditions(where))
@@ -224,6 +239,10 @@ class Collection(Generic[T]):
         return [self._condition(key, value) for key, value in where.items()]
 
     def _condition(self, key: str, value: str | Sequence[str]) -> ColumnElement[bool]:
+        if key.startswith(_LABELLED):
+            # Whether the metadata has a key at all: "yes" or "no".
+            label = metadata_value(self._table.c.body, clean(key.removeprefix(_LABELLED)))
+            return label.is_not(None) if value == "yes" else label.is_(None)
         column = self._column(key)
         if isinstance(value, str):
             return column == clean(value)

@@ -54,6 +54,7 @@ TABLES = {
         _noun("gateway_configs", unique_name=True),
         _noun("network_policies", unique_name=True),
         _noun("reference_reports"),
+        _noun("removals"),
     )
 }
 

@@ -26,10 +26,12 @@ from benchyard.models.jobs import (
     Job,
     JobRequest,
     JobState,
+    RenameRequest,
     RescoreRequest,
     RetryRequest,
 )
 from benchyard.models.pages import Query
+from benchyard.models.removals import RemovalView
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.estimates import with_costs
 from benchyard.reports.jobs import job_view
@@ -106,6 +108,30 @@ async def rescore(
     """Score again from what is kept of the trials (an extension), with the scorers as they are now."""
     request = body or RescoreRequest()
     return await _view(services, await services.engine.jobs.rescore(id, request, _once(identity)))
+
+
+@router.post("/{id}/rename", response_model_exclude_none=True)
+async def rename(id: str, services: ServicesDep, body: RenameRequest) -> BenchmarkJobView:
+    """Give a job another name (an extension)."""
+    return await _view(services, await services.engine.jobs.rename(id, body.name))
+
+
+@router.post("/{id}/pin", response_model_exclude_none=True)
+async def pin(id: str, services: ServicesDep) -> BenchmarkJobView:
+    """Keep a job however old its results are (an extension)."""
+    return await _view(services, await services.engine.jobs.pin(id, pinned=True))
+
+
+@router.post("/{id}/unpin", response_model_exclude_none=True)
+async def unpin(id: str, services: ServicesDep) -> BenchmarkJobView:
+    """Keep a job no longer than others (an extension)."""
+    return await _view(services, await services.engine.jobs.pin(id, pinned=False))
+
+
+@router.post("/{id}/delete", response_model_exclude_none=True)
+async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> RemovalView:
+    """Delete a job that has ended, with its trials, runs and files (an extension); 409 while it runs."""
+    return await services.engine.removals.job(id, _once(identity))
 
 
 @router.get("/{id}/events", response_class=StreamingResponse)

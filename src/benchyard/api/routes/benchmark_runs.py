@@ -14,6 +14,7 @@ from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
 from benchyard.models.pages import Query
+from benchyard.models.removals import RemovalView
 from benchyard.models.runs import (
     BenchmarkRun,
     BenchmarkRunListView,
@@ -76,6 +77,12 @@ async def complete(id: str, services: ServicesDep) -> BenchmarkRunView:
 async def cancel(id: str, services: ServicesDep) -> BenchmarkRunView:
     """End a run early and cancel what still runs."""
     return await _view(services, await held(services, services.engine.benchmark_runs.cancel(id)))
+
+
+@router.post(_NOW + "/{id}/delete", response_model_exclude_none=True)
+async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> RemovalView:
+    """Delete a run that has ended and belongs to no job, with its scenario runs (an extension)."""
+    return await services.engine.removals.benchmark_run(id, identity.seed.hex() if identity.seed else None)
 
 
 @router.get(_NOW + "/{id}/scenario_runs", response_model_exclude_none=True)

@@ -18,6 +18,7 @@ from benchyard.models.benchmarks import (
     BenchmarkView,
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query
+from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.scenarios import ScenarioListView
 
 router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=LateRoute)
@@ -107,6 +108,13 @@ async def archive(id: str, services: ServicesDep) -> BenchmarkView:
 async def unarchive(id: str, services: ServicesDep) -> BenchmarkView:
     """Show an archived benchmark again."""
     return (await services.engine.benchmarks.archive(id, is_archived=False)).view()
+
+
+@router.post("/{id}/delete", response_model_exclude_none=True)
+async def delete(id: str, services: ServicesDep, body: BenchmarkDeleteRequest | None = None) -> DeletedView:
+    """Delete a benchmark (an extension); what was run with it stays readable. 409 while it is being run."""
+    wanted = body or BenchmarkDeleteRequest()
+    return await services.engine.deletions.benchmark(id, with_scenarios=wanted.with_scenarios)
 
 
 async def _page(services: Services, query: Query) -> BenchmarkListView:

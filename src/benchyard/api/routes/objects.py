@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
@@ -25,6 +25,7 @@ from benchyard.models.objects import (
     StoredObject,
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query, Where
+from benchyard.models.runs import RUN_KEY
 
 router = APIRouter(tags=["objects"], route_class=LateRoute)
 
@@ -39,9 +40,13 @@ async def _object_query(
     search: str | None = None,
     content_type: ContentType | None = None,
     state: ObjectState | None = None,
+    origin: Literal["users", "runs"] | None = None,
 ) -> Query:
+    # `origin` is an extension: what users uploaded, or what is kept with runs.
     asked = {"name": name, "content_type": content_type, "status": state}
     where = {**_PRESENT, **{key: value for key, value in asked.items() if value}}
+    if origin is not None:
+        where[f"labelled.{RUN_KEY}"] = "yes" if origin == "runs" else "no"
     return replace(query, search=search, where=where)
 
 

@@ -13,6 +13,7 @@ from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.engine.runs.starting import RUN_PREFIX
+from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
 from benchyard.models.runs import (
     RescoreRequest,
@@ -91,6 +92,12 @@ async def complete(id: str, services: ServicesDep) -> ScenarioRunView:
 async def cancel(id: str, services: ServicesDep) -> ScenarioRunView:
     """End a run without a score and shut its devbox down."""
     return await _view(services, await services.engine.scenario_runs.cancel(id))
+
+
+@router.post("/runs/{id}/delete", response_model_exclude_none=True)
+async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> RemovalView:
+    """Delete a run that has ended and belongs to no job, with its files (an extension)."""
+    return await services.engine.removals.scenario_run(id, identity.seed.hex() if identity.seed else None)
 
 
 @router.post("/runs/{id}/download_logs", response_class=StreamingResponse)

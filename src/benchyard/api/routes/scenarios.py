@@ -11,6 +11,7 @@ from benchyard.api.routing import LateRoute
 from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX
 from benchyard.engine.devboxes import Asked
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query
+from benchyard.models.removals import DeletedView
 from benchyard.models.runs import RunListView
 from benchyard.models.scenarios import (
     ScenarioChange,
@@ -105,6 +106,12 @@ async def archive(id: str, services: ServicesDep) -> ScenarioView:
 async def unarchive(id: str, services: ServicesDep) -> ScenarioView:
     """Show an archived scenario again."""
     return (await services.engine.scenarios.archive(id, is_archived=False)).view()
+
+
+@router.post("/{id}/delete", response_model_exclude_none=True)
+async def delete(id: str, services: ServicesDep) -> DeletedView:
+    """Delete a scenario that no benchmark has (an extension); runs keep the revision they began with."""
+    return await services.engine.deletions.scenario(id)
 
 
 @router.get("/{id}/runs", response_model_exclude_none=True)

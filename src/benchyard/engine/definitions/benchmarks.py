@@ -104,6 +104,19 @@ class Benchmarks:
 
         return await self.records.change(id, apply)
 
+    async def delete(self, id: str) -> Benchmark:
+        """Delete it; its scenarios stay, and what was run keeps its results."""
+        benchmark = await self.records.get(id)
+        _check_own(benchmark)
+        await uninterrupted(self.records.delete(id))
+        return benchmark
+
+    async def with_scenario(self, scenario_id: str) -> list[Benchmark]:
+        """The benchmarks that have a scenario."""
+        return [
+            each for each in await self.records.containing(scenario_id) if scenario_id in each.scenario_ids
+        ]
+
     async def definitions(self, id: str, query: Query) -> Page[Scenario]:
         """One page of a benchmark's scenarios, in its own order."""
         ids = (await self.records.get(id)).scenario_ids

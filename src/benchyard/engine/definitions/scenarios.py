@@ -1,5 +1,6 @@
 """Scenarios as the API sees them: made, changed, archived; every revision is kept for the runs it had."""
 
+import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -165,6 +166,42 @@ class Scenarios:
             return scenario if scenario.status == wanted else scenario.model_copy(update={"status": wanted})
 
         return await self.records.change(id, apply)
+
+    async def delete(self, id: str) -> Scenario:
+        """Delete it; the revisions that runs began with stay with them."""
+        scenario = await self.records.get(id)
+        _check_own(scenario)
+        # A run that begins in this moment has its revision.
+        await self.freeze(scenario)
+        await uninterrupted(self.records.delete(id))
+        return scenario
+
+    async def revisions(self, id: str) -> list[Scenario]:
+        """Every revision that is kept of a scenario."""
+        return [each for each in await self._revisions.containing(id) if each.id.startswith(f"{id}@")]
+
+    async def own_attachments(self, id: str) -> list[str]:
+        """The objects that are attached to a deleted scenario and to no other, as that is or was."""
+        kept = await self.revisions(id)
+        found = []
+        for object_id in sorted({each for old in kept for each in (old.attachments or {}).values()}):
+            others = [each for each in await self._revisions.containing(object_id) if each not in kept]
+            if not others and not await self.records.containing(object_id, limit=1):
+                found.append(object_id)
+        return found
+
+    async def deleted(self) -> set[str]:
+        """The scenarios that are gone and of which revisions are kept."""
+        kept = {each.partition("@")[0] for each in await self._revisions.ids({})}
+        return kept - await self.records.ids({})
+
+    async def forget_revisions(self, id: str) -> None:
+        """Remove every revision of a scenario that is deleted and that no run needs any more."""
+        for revision in await self.revisions(id):
+            self._frozen.pop(revision.id, None)
+            self._as_it_was.pop((id, revision.revision), None)
+            with contextlib.suppress(NotFound):
+                await self._revisions.delete(revision.id)
 
     async def _check_environment(self, environment: ScenarioEnvironment) -> None:
         if environment.working_directory:

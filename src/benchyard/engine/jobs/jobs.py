@@ -27,7 +27,7 @@ from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX, BenchmarkRuns
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
+from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, from_os
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.agents import AgentChoice
 from benchyard.models.job_plans import (
@@ -200,6 +200,10 @@ class Jobs:
         active = self._office.scheduler.active(id)
         return active.job if active else await self.records.get(id)
 
+    def unfinished(self) -> list[Job]:
+        """The jobs that run or wait now; not those whose plan is still being made."""
+        return self._office.scheduler.jobs()
+
     async def counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """How many jobs there are in each state, and how many trials of those that are not over."""
         jobs, trials = await self._ledger.counts(), self._office.scheduler.counts()
@@ -276,6 +280,42 @@ class Jobs:
             _require_rest(job)
             trials = await self._ledger.trials.all({"parent": id})
             return await self._office.rescorings.begin(job, trials, request, request_id)
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self, id: str) -> AsyncIterator[Job]:
+        """A job that has ended, with nobody changing what becomes of it meanwhile; raises Conflict."""
+        async with self._lock(id):
+            job = await self.get(id)
+            if job.state not in ENDED_JOBS:
+                raise Conflict(
+                    f"job {id} is {job.state}; end it first: `benchyard job cancel {id}`", state=job.state
+                )
+            _require_rest(job)
+            yield job
+
+    async def rename(self, id: str, name: str) -> Job:
+        """Give a job another name, and its benchmark runs too."""
+        job = await self._changed(id, {"name": name})
+        for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
+            change = partial(BenchmarkRun.model_copy, update={"name": _cut(f"{name} {config.label}")})
+            with contextlib.suppress(NotFound):
+                await self._benchmark_runs.records.change(run_id, change)
+        return job
+
+    async def pin(self, id: str, *, pinned: bool) -> Job:
+        """Keep a job however old its results are, or no longer."""
+        return await self._changed(id, {"is_pinned": pinned})
+
+    async def _changed(self, id: str, changes: dict[str, object]) -> Job:
+        async with self._lock(id):
+            active = self._office.scheduler.active(id)
+            job = active.job if active else await self.records.get(id)
+            if job.state is JobState.INITIALIZING:
+                raise StillWaiting(f"job {id} is being planned; try again when it is queued")
+            job = job.model_copy(update=changes)
+            if active:
+                active.job = job
+            return await self._ledger.job(job)
 
     async def follow(self, id: str, after: int) -> AsyncIterator[JobEvent]:
         """The events of a job as they come, until it has ended."""

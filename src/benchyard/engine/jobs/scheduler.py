@@ -52,6 +52,10 @@ class Scheduler:
         """A job that is not over."""
         return self._active.get(job_id)
 
+    def jobs(self) -> list[Job]:
+        """All jobs that are not over."""
+        return [each.job for each in self._active.values()]
+
     def counts(self) -> Counter[TrialState]:
         """How many trials of jobs that are not over there are in each state."""
         return Counter(trial.state for trial in self.trials())

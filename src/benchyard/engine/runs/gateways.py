@@ -90,7 +90,7 @@ class RunGateways:
                 run = await self._close(run, run.gateway)
                 await self._answer(run.devbox_id)
             if run.state in ENDED_RUNS:
-                await self._grants.forget(_grant_id(run.id))
+                await self._grants.forget(grant_id_of(run.id))
         return run
 
     async def end(self, run: ScenarioRun) -> ScenarioRun:
@@ -130,7 +130,7 @@ class RunGateways:
             for provider, route in access.routes.items()
         }
         grant = Grant(
-            id=_grant_id(run.id),
+            id=grant_id_of(run.id),
             token=self._token(run.id),
             devbox_id=run.devbox_id,
             upstreams=upstreams,
@@ -161,7 +161,7 @@ class RunGateways:
         number = self.spending.next_number(run, access.kept)
         try:
             telling = Telling(about, await self._scrubber(run, access), number=number)
-            await self.spending.settle(run.id, _grant_id(run.id), telling)
+            await self.spending.settle(run.id, grant_id_of(run.id), telling)
         except NotFound:
             # It was never used, and the gateway that knew it is gone.
             _log.info("scenario run %s asked no models", run.id)
@@ -194,7 +194,8 @@ class RunGateways:
         return TOKEN_PREFIX + self._tools.vault.derive("run-gateways", run_id).hex()
 
 
-def _grant_id(run_id: str) -> str:
+def grant_id_of(run_id: str) -> str:
+    """The grant of a run, by which the gateway keeps its calls."""
     return _PREFIX + run_id
 
 

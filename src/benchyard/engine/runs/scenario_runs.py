@@ -265,6 +265,12 @@ class ScenarioRuns:
             await self._devboxes.shutdown(run.devbox_id, force=True)
         return run
 
+    async def end_devbox(self, devbox_id: str) -> None:
+        """End the devbox of a run that is over, if that was not done."""
+        if self._tools.roster.living(devbox_id) is not None:
+            with contextlib.suppress(NotFound):
+                await self._devboxes.shutdown(devbox_id, force=True)
+
     def _watch(self, id: str) -> None:
         self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
 

@@ -14,12 +14,10 @@ from benchyard.engine.runs.atif import check_atif
 from benchyard.engine.tools import Tools
 from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
-from benchyard.models.runs import ScenarioRun, Trace, TraceKind, TraceRequest
+from benchyard.models.runs import RUN_KEY, ScenarioRun, Trace, TraceKind, TraceRequest
 from benchyard.store.collection import Collection
 
 MOST_TRACES = 100
-RUN_KEY = "benchyard.scenario_run"
-"""The metadata of a trace's object that tells which run it belongs to."""
 _IS_ATIF = "benchyard.engine.runs.atif:is_atif"
 _OBJECT_PREFIX = "obj_"
 

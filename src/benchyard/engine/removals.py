@@ -1,0 +1,296 @@
+"""Deletes jobs and runs with everything that was kept of them, also where the server is killed meanwhile.
+
+First a record says what goes, in the same transaction in which the job or benchmark run itself goes; that
+record is removed when nothing is left. A server that starts goes on with every such record it finds.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+from sqlalchemy import Connection, delete, select
+
+from benchyard.engine.boot import FINAL_KIND, SCORING_KIND
+from benchyard.engine.definitions.deletion import Deletions
+from benchyard.engine.grants import Grants
+from benchyard.engine.jobs.jobs import Jobs
+from benchyard.engine.journal import now_ms
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.gateways import grant_id_of
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.tools import Tools, job_key
+from benchyard.engine.work import until_kept
+from benchyard.errors import BenchyardError, Conflict, NotFound
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
+from benchyard.models.objects import StoredObject
+from benchyard.models.removals import Removal, RemovalKind, RemovalView, RemovedRun
+from benchyard.models.runs import ENDED_RUNS, RUN_KEY, BenchmarkRun, ScenarioRun
+from benchyard.store.collection import Collection
+from benchyard.store.database import Store
+from benchyard.store.tables import EVENTS, TABLES
+
+REMOVAL_PREFIX = "rmv_"
+HOLD_SECONDS = 25.0
+_AT_ONCE = 8
+_CHUNK = 200
+_REMEMBERED = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class Removals:
+    """Deletes results."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        store: Store,
+        jobs: Jobs,
+        benchmark_runs: BenchmarkRuns,
+        runs: ScenarioRuns,
+        grants: Grants,
+        deletions: Deletions,
+    ) -> None:
+        self.records: Collection[Removal] = store.collection("removals", Removal)
+        self._tools = tools
+        self._store = store
+        self._jobs = jobs
+        self._benchmark_runs = benchmark_runs
+        self._runs = runs
+        self._deletions = deletions
+        self._grants = grants
+        self._answers: OrderedDict[str, RemovalView] = OrderedDict()
+
+    async def open(self) -> None:
+        """Go on with what an earlier server had begun to delete."""
+        for removal in await self.records.all({}):
+            self._start(removal)
+
+    async def job(self, id: str, request_id: str | None = None) -> RemovalView:
+        """Delete a job that has ended, its trials and its runs; raises Conflict while something runs."""
+
+        async def ask() -> RemovalView:
+            async with self._jobs.at_rest(id) as job:
+                view = await self.job_size(id)
+                removal = await self._planned("job", id, job.benchmark_run_ids)
+                await self._begin(removal, "benchmark_jobs")
+            return view
+
+        return await self._once(request_id, ask)
+
+    async def benchmark_run(self, id: str, request_id: str | None = None) -> RemovalView:
+        """Delete a benchmark run that has ended, and its scenario runs; raises Conflict for one of a job."""
+
+        async def ask() -> RemovalView:
+            run = await self._benchmark_runs.get(id)
+            await self._require_no_job(run)
+            if run.state == "running" or run.is_closing:
+                raise Conflict(
+                    f"benchmark run {id} is running; complete it, or end it: `benchyard run cancel {id}`"
+                )
+            view = await self._view("benchmark_run", id, run.name, [id])
+            await self._begin(await self._planned("benchmark_run", id, [id]), "benchmark_runs")
+            return view
+
+        return await self._once(request_id, ask)
+
+    async def scenario_run(self, id: str, request_id: str | None = None) -> RemovalView:
+        """Delete a scenario run that has ended; raises Conflict for one that runs, or is of a job."""
+
+        async def ask() -> RemovalView:
+            run = await self._runs.get(id)
+            await self._require_no_job(run)
+            _require_ended(run)
+            size = await self._sizes([run])
+            removal = self._removal("scenario_run", id, [], [run])
+            await self._begin(removal, None)
+            return RemovalView(id=id, kind="scenario_run", name=run.name, n_scenario_runs=1, **size)
+
+        return await self._once(request_id, ask)
+
+    async def job_size(self, id: str) -> RemovalView:
+        """What would go with a job."""
+        job = await self._jobs.get(id)
+        trials = await self._count("trials", id)
+        view = await self._view("job", id, job.name, job.benchmark_run_ids)
+        return view.model_copy(update={"n_trials": trials})
+
+    async def benchmark_run_size(self, run: BenchmarkRun) -> RemovalView:
+        """What would go with a benchmark run."""
+        return await self._view("benchmark_run", run.id, run.name, [run.id])
+
+    async def scenario_run_size(self, run: ScenarioRun) -> RemovalView:
+        """What would go with a scenario run."""
+        size = await self._sizes([run])
+        return RemovalView(id=run.id, kind="scenario_run", name=run.name, n_scenario_runs=1, **size)
+
+    async def _once(self, request_id: str | None, ask: Callable[[], Awaitable[RemovalView]]) -> RemovalView:
+        """Do it; the same request again, whose first answer may have been lost, is told the same."""
+        known = self._answers.get(request_id or "")
+        if known is not None:
+            return known
+        self._tools.make_room_to_end()
+        view = await ask()
+        if request_id is not None:
+            self._answers[request_id] = view
+            while len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)
+        # What takes longer goes on without whoever asked.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HOLD_SECONDS):
+                await self._tools.work.settle(_key(view.id))
+        return view
+
+    async def _planned(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
+        runs = await self._children(parents)
+        for run in runs:
+            _require_ended(run)
+        return self._removal(kind, id, parents, runs)
+
+    def _removal(
+        self, kind: RemovalKind, id: str, parents: Sequence[str], runs: Sequence[ScenarioRun]
+    ) -> Removal:
+        own = [grant_id_of(run.id) for run in runs]
+        trials = [run.metadata[TRIAL_KEY] for run in runs if TRIAL_KEY in run.metadata]
+        return Removal(
+            id=f"{REMOVAL_PREFIX}{id}",
+            create_time_ms=now_ms(),
+            kind=kind,
+            subject=id,
+            benchmark_run_ids=list(parents),
+            runs=[RemovedRun(id=run.id, devbox_id=run.devbox_id) for run in runs],
+            grant_ids=sorted({*own, *trials} & self._grants.records.ids()),
+            scenario_ids=sorted({run.scenario_id for run in runs}),
+        )
+
+    async def _begin(self, removal: Removal, table: str | None) -> None:
+        """Note what goes; the row of what was asked for goes in the same transaction."""
+
+        def work(connection: Connection) -> None:
+            self.records.rows.adding([removal])(connection)
+            if table is not None:
+                own = TABLES[table]
+                connection.execute(delete(own).where(own.c.id == removal.subject))
+
+        await uninterrupted(self._store.write_whole(work))
+        self._start(removal)
+
+    def _start(self, removal: Removal) -> None:
+        self._tools.work.start(_key(removal.subject), partial(self._carry_out, removal))
+
+    async def _carry_out(self, removal: Removal) -> None:
+        turns = asyncio.Semaphore(_AT_ONCE)
+        try:
+            await asyncio.gather(*(self._remove_run(each, turns) for each in removal.runs))
+            await self._remove_images({each.id for each in removal.runs})
+            for grant_id in removal.grant_ids:
+                await self._grants.forget(grant_id)
+            await self._remove_objects([each.id for each in removal.runs])
+            await until_kept(partial(self._remove_rows, removal))
+            await self._deletions.sweep(removal.scenario_ids)
+            await until_kept(partial(self._forget, removal.id))
+        except (BenchyardError, OSError) as error:
+            # Its record stays: the next pass, or the next server, goes on with it.
+            _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
+
+    async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
+        async with turns:
+            await self._tools.work.cancel(f"run/{run.id}/")
+            with contextlib.suppress(NotFound):
+                await until_kept(partial(self._runs.records.delete, run.id))
+            await self._remove_devbox(run.devbox_id)
+
+    async def _remove_devbox(self, devbox_id: str) -> None:
+        """Remove the devbox of a run that is over: its services, its outputs, its log and its record."""
+        await self._runs.end_devbox(devbox_id)
+        await self._tools.work.settle(job_key(devbox_id))
+        for each in (devbox_id, *self._tools.host.folders(f"{devbox_id}-")):
+            await self._tools.host.forget(each)
+            await asyncio.to_thread(self._tools.journal.forget, each)
+        with contextlib.suppress(NotFound):
+            await until_kept(partial(self._tools.roster.records.delete, devbox_id))
+
+    async def _remove_images(self, run_ids: set[str]) -> None:
+        """Remove final states, and what a scoring froze."""
+        for image in await self._tools.images.list():
+            if image.kind in (FINAL_KIND, SCORING_KIND) and image.id.partition("-")[0] in run_ids:
+                with contextlib.suppress(NotFound):
+                    await self._tools.images.remove(image.id)
+
+    async def _remove_objects(self, run_ids: Sequence[str]) -> None:
+        for stored in await self._objects(run_ids):
+            await self._tools.objects.remove(stored.id)
+
+    async def _remove_rows(self, removal: Removal) -> None:
+        trials, runs = TABLES["trials"], TABLES["benchmark_runs"]
+
+        def work(connection: Connection) -> None:
+            connection.execute(delete(trials).where(trials.c.parent == removal.subject))
+            connection.execute(delete(EVENTS).where(EVENTS.c.parent == removal.subject))
+            for part in _chunks(removal.benchmark_run_ids):
+                connection.execute(delete(runs).where(runs.c.id.in_(part)))
+
+        await self._store.write_whole(work)
+
+    async def _forget(self, id: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self.records.delete(id)
+
+    async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
+        found: list[StoredObject] = []
+        for part in _chunks(run_ids):
+            found += await until_kept(partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part}))
+        return found
+
+    async def _children(self, parents: Sequence[str]) -> list[ScenarioRun]:
+        if not parents:
+            return []
+        return await self._runs.records.all({"parent": list(parents)})
+
+    async def _view(
+        self, kind: RemovalKind, id: str, name: str | None, parents: Sequence[str]
+    ) -> RemovalView:
+        runs = await self._children(parents)
+        size = await self._sizes(runs)
+        return RemovalView(id=id, kind=kind, name=name, n_scenario_runs=len(runs), **size)
+
+    async def _sizes(self, runs: Sequence[ScenarioRun]) -> dict[str, int]:
+        objects = await self._objects([run.id for run in runs])
+        size = sum(each.size_bytes or 0 for each in objects if each.path is not None)
+        size += sum(run.final_state.size_bytes for run in runs if run.final_state)
+        return {"n_objects": len(objects), "size_bytes": size}
+
+    async def _count(self, table: str, parent: str) -> int:
+        own = TABLES[table]
+        query = select(own.c.id).where(own.c.parent == parent)
+        return await self._store.read(lambda connection: len(connection.execute(query).all()))
+
+    async def _require_no_job(self, run: ScenarioRun | BenchmarkRun) -> None:
+        job_id = run.metadata.get(JOB_KEY)
+        if job_id and await self._jobs.records.find(job_id) is not None:
+            raise Conflict(
+                f"run {run.id} belongs to job {job_id}, whose results need it; "
+                f"delete all of the job: `benchyard job delete {job_id}`"
+            )
+
+
+def _require_ended(run: ScenarioRun) -> None:
+    if run.state not in ENDED_RUNS:
+        raise Conflict(
+            f"scenario run {run.id} is {run.state}; complete it, or end it: `benchyard run cancel {run.id}`"
+        )
+    if run.rescoring is not None:
+        raise Conflict(f"scenario run {run.id} is being scored again; delete it when that is over")
+
+
+def _chunks(ids: Iterable[str]) -> list[list[str]]:
+    every = list(ids)
+    return [every[at : at + _CHUNK] for at in range(0, len(every), _CHUNK)]
+
+
+def _key(id: str) -> str:
+    return f"removal/{id}"

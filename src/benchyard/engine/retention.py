@@ -1,0 +1,130 @@
+"""Removes results that are older than the server keeps them: jobs, and runs that belong to none."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from benchyard.engine.definitions.deletion import Deletions
+from benchyard.engine.jobs.jobs import Jobs
+from benchyard.engine.journal import now_ms
+from benchyard.engine.removals import Removals
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.tools import Tools
+from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
+from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, TRIAL_KEY, Job
+from benchyard.models.removals import CollectedResultsView, RemovalView
+from benchyard.models.runs import ENDED_RUNS
+
+_FIRST_SECONDS = 60.0
+_PASS_SECONDS = 3600.0
+_DAY_MS = 24 * 3600 * 1000
+_MOST_LISTED = 1000
+
+_log = logging.getLogger(__name__)
+
+Sized = Callable[[], Awaitable[RemovalView]]
+
+
+class Retention:
+    """Looks for old results every hour, where the server has a limit; whoever asks can give another."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        removals: Removals,
+        deletions: Deletions,
+        jobs: Jobs,
+        benchmark_runs: BenchmarkRuns,
+        runs: ScenarioRuns,
+    ) -> None:
+        self._tools = tools
+        self._removals = removals
+        self._deletions = deletions
+        self._jobs = jobs
+        self._benchmark_runs = benchmark_runs
+        self._runs = runs
+        self._passing = asyncio.Lock()
+
+    def open(self) -> None:
+        """Begin to look."""
+        self._tools.work.start("retention/pass", self._pass_for_ever)
+
+    async def collect(self, keep_days: float | None, *, dry_run: bool) -> CollectedResultsView:
+        """Remove what ended longer ago; pinned jobs stay. Raises UsageError where no limit is known."""
+        days = self._tools.settings.keep_results_days if keep_days is None else keep_days
+        if days is None:
+            raise UsageError(
+                "this server keeps results for ever; say how old they may be: "
+                "`benchyard server gc --keep-results 90d`",
+                field="keep_days",
+            )
+        before_ms = now_ms() - int(days * _DAY_MS)
+        found: list[RemovalView] = []
+        count = size = 0
+        async with self._passing:
+            jobs = await self._old_jobs(before_ms)
+            async for measure, remove in self._old([each for each in jobs if not each.is_pinned], before_ms):
+                try:
+                    view = await (measure() if dry_run else remove())
+                except (Conflict, NotFound) as error:
+                    # Somebody began to use it, or deleted it, in this moment.
+                    _log.info("an old result is left alone: %s", error.message)
+                    continue
+                count, size = count + 1, size + view.size_bytes
+                if len(found) < _MOST_LISTED:
+                    found.append(view)
+        return CollectedResultsView(
+            keep_days=days,
+            dry_run=dry_run,
+            removed=found,
+            n_removed=count,
+            size_bytes=size,
+            n_pinned=sum(each.is_pinned for each in jobs),
+        )
+
+    async def _old(self, jobs: list[Job], before_ms: int) -> AsyncIterator[tuple[Sized, Sized]]:
+        """How each old result is measured, and how it is removed; the oldest jobs first, then loose runs."""
+        removals = self._removals
+        for job in jobs:
+            yield _call(removals.job_size, job.id), _call(removals.job, job.id)
+        ended = ["completed", "canceled", "failed"]
+        for group in await self._benchmark_runs.records.before(before_ms, {"status": ended}):
+            if (group.end_time_ms or before_ms) < before_ms and not await self._is_of_job(group.metadata):
+                yield _call(removals.benchmark_run_size, group), _call(removals.benchmark_run, group.id)
+        states = [each.value for each in ENDED_RUNS]
+        for run in await self._runs.records.before(before_ms, {"status": states}, without_parent=True):
+            if (run.end_time_ms or before_ms) < before_ms and TRIAL_KEY not in run.metadata:
+                yield _call(removals.scenario_run_size, run), _call(removals.scenario_run, run.id)
+
+    async def _old_jobs(self, before_ms: int) -> list[Job]:
+        states = [each.value for each in ENDED_JOBS]
+        found = await self._jobs.records.before(before_ms, {"status": states})
+        return [
+            each
+            for each in found
+            if (each.end_time_ms or before_ms) < before_ms and each.rescoring_state != "running"
+        ]
+
+    async def _is_of_job(self, metadata: dict[str, str]) -> bool:
+        job_id = metadata.get(JOB_KEY)
+        return job_id is not None and await self._jobs.records.find(job_id) is not None
+
+    async def _pass_for_ever(self) -> None:
+        # A server that starts has better to do.
+        await asyncio.sleep(_FIRST_SECONDS)
+        while True:
+            try:
+                await self._removals.open()
+                await self._deletions.sweep_all()
+                if self._tools.settings.keep_results_days is not None:
+                    done = await self.collect(None, dry_run=False)
+                    if done.n_removed:
+                        _log.info("%d old results were removed, %d bytes", done.n_removed, done.size_bytes)
+            except (BenchyardError, OSError) as error:
+                _log.warning("old results could not be removed, will try again: %s", error)
+            await asyncio.sleep(_PASS_SECONDS)
+
+
+def _call(method: Callable[..., Awaitable[RemovalView]], subject: object) -> Sized:
+    return lambda: method(subject)

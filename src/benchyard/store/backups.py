@@ -1,0 +1,221 @@
+"""Backups of a data folder: the database, objects and keys in one archive, consistent while the server runs.
+
+The database is copied first, by SQLite's own backup; then the contents of the objects that the copy names,
+which are never changed. An object that was deleted between the two is marked as deleted in the copy.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from benchyard.errors import Conflict, NotFound, StoreError, UsageError, from_os
+from benchyard.store.migrations import newest
+
+DATABASE = "benchyard.db"
+OBJECTS = "objects"
+_MANIFEST = "backup.json"
+_KEYS = ("secret-key", "api-key", "ssh-host-key")
+_FOLDERS = ("tls",)
+_FORMAT = 1
+_MOST_MANIFEST_BYTES = 1024**2
+_OF_A_SERVER = frozenset({"lock", "server.log", "server.json"})
+"""What may lie in a folder that counts as empty."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What is in a backup."""
+
+    create_time_ms: int
+    version: str
+    schema: str
+    objects: int
+    has_database: bool
+    size_bytes: int = 0
+
+
+def write_backup(
+    data: Path, target: IO[bytes], version: str, progress: Progress, *, database: bool
+) -> Backup:
+    """Write a backup of a data folder; raises NotFound, or UsageError where its database is elsewhere."""
+    if not (data / "secret-key").is_file():
+        raise NotFound(f"{data} is no data folder of a server: it has no secret-key; name it with --data")
+    if database and not (data / DATABASE).is_file():
+        raise UsageError(
+            f"{data} has no {DATABASE}: the server's database is elsewhere. Dump it first (`pg_dump -Fc`), "
+            "then back up the rest with --without-database"
+        )
+    with tempfile.TemporaryDirectory(prefix="benchyard-backup-", dir=data) as folder:
+        copy = Path(folder) / DATABASE
+        if database:
+            _copy_database(data / DATABASE, copy)
+            paths = _object_paths(copy)
+        else:
+            paths = sorted(
+                each.relative_to(data / OBJECTS).as_posix()
+                for each in (data / OBJECTS).rglob("*")
+                if each.is_file()
+            )
+        with contextlib.ExitStack() as stack:
+            tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|gz", compresslevel=1))
+            missing = _add_objects(tar, data / OBJECTS, paths, progress)
+            if database:
+                _mark_deleted(copy, missing)
+                _add_file(tar, copy, DATABASE, progress)
+            for name in _key_files(data):
+                _add_file(tar, data / name, name, progress)
+            made = Backup(
+                create_time_ms=time.time_ns() // 1_000_000,
+                version=version,
+                schema=_schema(copy) if database else newest(),
+                objects=len(paths) - len(missing),
+                has_database=database,
+            )
+            told = json.dumps({"format": _FORMAT, **vars(made)}).encode()
+            info = tarfile.TarInfo(_MANIFEST)
+            info.size, info.mode, info.mtime = len(told), 0o600, int(time.time())
+            tar.addfile(info, io.BytesIO(told))
+    return made
+
+
+def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
+    """Make a data folder of a backup, whole or not at all; raises Conflict where it is not empty."""
+    if data.exists() and {each.name for each in data.iterdir()} - _OF_A_SERVER:
+        raise Conflict(f"{data} is not empty; a backup is restored into a new folder: name one with --data")
+    data.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=data.parent) as folder:
+        made = Path(folder) / "data"
+        made.mkdir(mode=0o700)
+        backup = _unpacked(source, made, progress)
+        if backup.has_database and backup.schema > newest():
+            raise StoreError(
+                f"the backup was made by a newer Benchyard ({backup.version}, schema {backup.schema}); "
+                "install that version, or a later one"
+            )
+        for name in ("lock", "server.log"):
+            (data / name).unlink(missing_ok=True)
+        made.replace(data)
+    return backup
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(source.as_uri() + "?mode=ro", uri=True)) as here,
+            contextlib.closing(sqlite3.connect(target)) as there,
+        ):
+            # In one step: begun anew with each write of the server, several might never end.
+            here.backup(there)
+            # One file, without a log beside it.
+            there.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        raise StoreError(f"the database {source} could not be copied: {error}") from error
+    target.chmod(0o600)
+
+
+def _object_paths(database: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        found = connection.execute(
+            "SELECT json_extract(body, '$.path') FROM objects WHERE status != 'DELETED'"
+        )
+        return sorted(path for (path,) in found if path)
+
+
+def _mark_deleted(database: Path, paths: list[str]) -> None:
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.executemany(
+            "UPDATE objects SET status = 'DELETED', "
+            "body = json_set(body, '$.state', 'DELETED', '$.path', NULL) "
+            "WHERE json_extract(body, '$.path') = ?",
+            [(path,) for path in paths],
+        )
+
+
+def _schema(database: Path) -> str:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def _add_objects(tar: tarfile.TarFile, folder: Path, paths: list[str], progress: Progress) -> list[str]:
+    missing = []
+    for path in paths:
+        try:
+            _add_file(tar, folder / path, f"{OBJECTS}/{path}", progress)
+        except FileNotFoundError:
+            missing.append(path)
+    return missing
+
+
+def _key_files(data: Path) -> Iterator[str]:
+    yield from (name for name in _KEYS if (data / name).is_file())
+    for folder in _FOLDERS:
+        yield from sorted(
+            each.relative_to(data).as_posix() for each in (data / folder).rglob("*") if each.is_file()
+        )
+
+
+def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -> None:
+    with path.open("rb") as content:
+        found = os.fstat(content.fileno())
+        info = tarfile.TarInfo(name)
+        info.size, info.mode, info.mtime = found.st_size, found.st_mode & 0o700, int(found.st_mtime)
+        tar.addfile(info, content)
+    progress(info.size)
+
+
+def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
+    """Unpack what a backup has, and nothing else that an archive could bring."""
+    told: dict[str, object] | None = None
+    size = 0
+    try:
+        with tarfile.open(fileobj=source, mode="r|*") as tar:
+            for member in tar:
+                content = tar.extractfile(member) if member.isreg() else None
+                if content is None or not _is_expected(member.name):
+                    raise UsageError(f"this is no backup of Benchyard: it has {member.name[:200]!r}")
+                if member.name == _MANIFEST:
+                    told = json.loads(content.read(_MOST_MANIFEST_BYTES))
+                    continue
+                path = folder / member.name
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with path.open("xb") as file:
+                    shutil.copyfileobj(content, file, 1024**2)
+                path.chmod(0o600)
+                size += member.size
+                progress(member.size)
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise UsageError(f"the backup cannot be read to its end ({error}); it may be cut short") from error
+    except OSError as error:
+        raise from_os(error) from error
+    if told is None or told.get("format") != _FORMAT:
+        raise UsageError("this is no whole backup of Benchyard: what it has in it is not told at its end")
+    return Backup(
+        create_time_ms=int(str(told["create_time_ms"])),
+        version=str(told["version"]),
+        schema=str(told["schema"]),
+        objects=int(str(told["objects"])),
+        has_database=bool(told["has_database"]),
+        size_bytes=size,
+    )
+
+
+def _is_expected(name: str) -> bool:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or name != path.as_posix():
+        return False
+    first = path.parts[0]
+    if len(path.parts) == 1:
+        return name in (_MANIFEST, DATABASE, *_KEYS)
+    return first in (OBJECTS, *_FOLDERS)

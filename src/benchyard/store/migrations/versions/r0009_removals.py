@@ -1,0 +1,11 @@
+"""The table of what is being deleted."""
+
+from benchyard.store.migrations import nouns
+
+revision = "0009"
+down_revision = "0008"
+
+
+def upgrade() -> None:
+    """Make the table."""
+    nouns.make("removals")
