@@ -103,8 +103,9 @@ async def suspend(id: str, services: ServicesDep) -> DevboxView:
 
 @router.post("/{id}/resume")
 async def resume(id: str, services: ServicesDep) -> DevboxView:
-    """Bring a suspended devbox up again."""
-    return services.engine.tunnels.view(await services.engine.devboxes.resume(id))
+    """Bring a suspended devbox up again; answers once it runs, or as it is after a second."""
+    await services.engine.devboxes.resume(id)
+    return services.engine.tunnels.view(await held(services, services.engine.devboxes.resumed(id)))
 
 
 @router.post("/{id}/keep_alive")
