@@ -39,7 +39,10 @@ class Terminals:
         """A socket to the host name of the terminals, as their tunnel's key makes it."""
         address = httpx.URL(self.server.url)
         connection = socket.create_connection((address.host, address.port or 80), timeout=30)
-        return connect(f"ws://{self.host}{target}", sock=connection, proxy=None, **options)
+        opened: ClientConnection = connect(
+            f"ws://{self.host}{target}", sock=connection, proxy=None, **options
+        )
+        return opened
 
 
 @pytest.fixture
