@@ -86,6 +86,13 @@ class NotFound(UsageError):
     exit_code = 4
 
 
+class MalformedId(NotFound):
+    """An id that nothing of its kind can have."""
+
+    code = "malformed_id"
+    http_status = 400
+
+
 class Conflict(UsageError):
     """The thing is in a state that forbids it."""
 

@@ -50,6 +50,12 @@ def test_writing_replaces_what_was_there(devbox: DevboxOverHttp) -> None:
         assert read(devbox, "~/again") == contents
 
 
+def test_the_shorter_names_of_the_routes_do_the_same(devbox: DevboxOverHttp) -> None:
+    assert good(devbox.post("write_file", {"file_path": "~/shorter", "contents": "text"}))["exit_status"] == 0
+    answer = devbox.post("read_file", {"file_path": "~/shorter"})
+    assert (answer.status_code, answer.text) == (200, "text")
+
+
 def test_bytes_go_in_and_come_out(devbox: DevboxOverHttp) -> None:
     assert good(upload(devbox, "~/bin/data", BYTES)) == {}
     assert download(devbox, "~/bin/data") == BYTES

@@ -1,5 +1,6 @@
 """Terminals over HTTP and a socket."""
 
+import socket
 import uuid
 from typing import Any
 
@@ -18,8 +19,11 @@ class Terminals:
     def __init__(self, devbox: DevboxOverHttp, server: RunningServer) -> None:
         self.devbox = devbox
         self.server = server
-        token = good(devbox.post("create_pty_tunnel"))["auth_token"]
-        self.headers = {"x-runloop-tunnel-authorization": f"Bearer {token}"}
+        tunnel = good(devbox.post("create_pty_tunnel"))
+        self.token = tunnel["auth_token"]
+        self.host = f"13-{tunnel['tunnel_key']}.tunnel.yard.test"
+        self.path = f"/tunnel/{tunnel['tunnel_key']}/13"
+        self.headers = {"x-runloop-tunnel-authorization": f"Bearer {self.token}"}
 
     def connect(self, name: str, **query: Any) -> dict[str, Any]:
         return good(httpx.get(f"{self.server.url}/pty/{name}", params=query, headers=self.headers))
@@ -30,6 +34,15 @@ class Terminals:
     def attach(self, name: str) -> ClientConnection:
         url = self.server.url.replace("http", "ws", 1) + self.connect(name)["connect_url"]
         return connect(url, proxy=None)
+
+    def attach_by_host(self, target: str, **options: Any) -> ClientConnection:
+        """A socket to the host name of the terminals, as their tunnel's key makes it."""
+        address = httpx.URL(self.server.url)
+        connection = socket.create_connection((address.host, address.port or 80), timeout=30)
+        opened: ClientConnection = connect(
+            f"ws://{self.host}{target}", sock=connection, proxy=None, **options
+        )
+        return opened
 
 
 @pytest.fixture
@@ -112,7 +125,7 @@ def test_the_end_of_the_shell_closes_the_socket_with_its_status(terminals: Termi
         until(socket, b"last")
         with pytest.raises(ConnectionClosed):
             until(socket, b"more than there is")
-        assert (socket.close_code, socket.close_reason) == (1000, "exit 7")
+        assert (socket.close_code, socket.close_reason) == (4000, "exit 7")
     assert terminals.connect(name)["created"] is True
 
 
@@ -205,3 +218,75 @@ def test_a_resumed_devbox_has_fresh_terminals(
     devbox.reaches("running")
     assert terminals.connect(name)["created"] is True
     devbox.post("shutdown")
+
+
+class TestByTheTunnelsKey:
+    """The ways of the original's command line and of its clients to a terminal."""
+
+    def test_bootstrap_and_control_at_the_host_name_with_either_header(
+        self, terminals: Terminals, name: str, stranger: httpx.Client
+    ) -> None:
+        bearer = f"Bearer {terminals.token}"
+        given = ({"authorization": bearer}, terminals.headers, {"x-benchyard-tunnel-authorization": bearer})
+        for headers in given:
+            at_host = {"host": terminals.host, **headers}
+            view = good(stranger.get(f"/pty/{name}", params={"cols": 100, "rows": 30}, headers=at_host))
+            assert (view["session_name"], view["cols"], view["rows"]) == (name, 100, 30)
+            size = {"action": "resize", "cols": 90, "rows": 20}
+            told = good(stranger.post(f"/pty/{name}/control", json=size, headers=at_host))
+            assert told["status"] == "resized"
+            # The same token, by path and at the API's own address.
+            assert good(stranger.get(f"{terminals.path}/pty/{name}", headers=headers))["cols"] == 90
+            assert good(stranger.get(f"/pty/{name}", headers=headers))["cols"] == 90
+        query = {"token": terminals.token}
+        assert (
+            good(stranger.get(f"/pty/{name}", params=query, headers={"host": terminals.host}))["cols"] == 90
+        )
+
+    def test_a_socket_opens_by_header_query_subprotocol_and_ticket(
+        self, terminals: Terminals, name: str
+    ) -> None:
+        bearer = {"authorization": f"Bearer {terminals.token}"}
+        ticket = terminals.connect(name)["connect_url"]
+        opened: list[tuple[str, dict[str, Any]]] = [
+            (ticket, {}),
+            (ticket, {"subprotocols": [terminals.token]}),
+            (f"{ticket}&token={terminals.token}", {"additional_headers": bearer}),
+            (f"/pty/{name}/ws", {"additional_headers": bearer}),
+            (f"/pty/{name}/attach?cols=70&rows=20", {"subprotocols": [terminals.token]}),
+            (f"/pty/{name}/attach?token={terminals.token}", {}),
+        ]
+        for number, (target, options) in enumerate(opened):
+            with terminals.attach_by_host(target, **options) as connection:
+                # A client that offers a protocol gives up on a server that does not take it.
+                assert connection.subprotocol == next(iter(options.get("subprotocols", [])), None)
+                connection.send(f"echo $((40 + 2))-{number}\r")
+                until(connection, f"42-{number}".encode())
+
+    def test_attaching_makes_the_session_with_its_size(self, terminals: Terminals, name: str) -> None:
+        target = f"/pty/{name}/attach?cols=70&rows=20"
+        with terminals.attach_by_host(target, subprotocols=[terminals.token]) as connection:
+            connection.send(b"stty size; exit\n")
+            until(connection, b"20 70")
+            with pytest.raises(ConnectionClosed):
+                until(connection, b"more than there is")
+            assert (connection.close_code, connection.close_reason) == (4000, "exit 0")
+
+    def test_the_key_and_the_token_belong_together(
+        self, api: httpx.Client, terminals: Terminals, name: str, stranger: httpx.Client
+    ) -> None:
+        at_host = {"host": terminals.host}
+        assert refusal(stranger.get(f"/pty/{name}", headers=at_host), 401)
+        forged = {"authorization": f"Bearer {terminals.token[:-2]}xx", **at_host}
+        assert refusal(stranger.get(f"/pty/{name}", headers=forged), 401)
+        good_token = {"authorization": f"Bearer {terminals.token}"}
+        other = {"host": f"13-pty{'0' * 32}.tunnel.yard.test", **good_token}
+        assert "create_pty_tunnel" in refusal(stranger.get(f"/pty/{name}", headers=other), 404)
+        with pytest.raises(InvalidStatus) as refused:
+            terminals.attach_by_host(f"/pty/{name}/attach")
+        assert refused.value.response.status_code == 401
+
+    def test_nothing_else_of_the_api_is_behind_the_key(self, api: httpx.Client, terminals: Terminals) -> None:
+        for target in ("/v1/devboxes", "/", "/healthz", "/pty/../v1/devboxes", "/pty/%2e%2e/v1/devboxes"):
+            assert api.get(target, headers={"host": terminals.host}).status_code == 404
+        assert api.get(f"{terminals.path}/v1/devboxes").status_code == 404

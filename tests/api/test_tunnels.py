@@ -278,7 +278,8 @@ class TestWhoMayEnter:
             assert made.devbox.view()["tunnel"]["auth_token"] == token
             refused: list[dict[str, Any]] = [
                 {},
-                {"authorization": f"Bearer {token}"},
+                {"authorization": token},
+                {"authorization": f"Bearer {server.key}"},
                 {"x-runloop-tunnel-authorization": token},
                 {"x-runloop-tunnel-authorization": f"Bearer {token}x"},
                 {"x-runloop-tunnel-authorization": f"Bearer {server.key}"},
@@ -286,9 +287,20 @@ class TestWhoMayEnter:
             ]
             for given in refused:
                 refusal(outside.get(f"{made.path}/echo", headers=given), 401)
-            for name in ("X-Runloop-Tunnel-Authorization", "X-Benchyard-Tunnel-Authorization"):
-                told = echoed(outside.get(f"{made.path}/echo", headers={name: f"Bearer {token}"}))
-                assert token not in str(told)
+            own, theirs = "X-Runloop-Tunnel-Authorization", {"authorization": "Bearer of-the-program"}
+            for name in (own, "X-Benchyard-Tunnel-Authorization", "Authorization"):
+                for at in ({}, {"host": made.host}):
+                    path = "/echo" if at else f"{made.path}/echo"
+                    told = echoed(outside.get(path, headers={name: f"Bearer {token}", **at}))
+                    assert token not in str(told)
+            # What the program asks for passes, where the tunnel's token has a header of its own.
+            told = echoed(outside.get(f"{made.path}/echo", headers={own: f"Bearer {token}", **theirs}))
+            assert told["headers"]["authorization"] == theirs["authorization"]
+            socket_url = f"ws://{httpx.URL(server.url).netloc.decode()}{made.path}/socket"
+            bearer = {"Authorization": f"Bearer {token}"}
+            with connect(socket_url, additional_headers=bearer, proxy=None) as socket:
+                socket.send("by either header")
+                assert socket.recv(timeout=20) == "by either header"
             made.devbox.post("shutdown")
 
     def test_enabling_again_returns_the_same_tunnel_unless_the_mode_changes(

@@ -33,3 +33,24 @@ def test_the_servers_own_port_is_out_of_reach(server: RunningServer) -> None:
             good(opened.post("shutdown"))
         finally:
             good(devbox.post("shutdown"))
+
+
+LOOKUP = "getent hosts packages.example.com > /tmp/told 2>&1; true"
+
+
+def test_the_first_lookup_that_fails_is_told_in_the_log(server: RunningServer) -> None:
+    headers = {"Authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60, trust_env=False) as api:
+        devbox = create(api, metadata={"benchyard.network": "none"})
+        try:
+            assert devbox.run("echo quiet; getent hosts localhost")["hint"] is None
+            asked = devbox.run(LOOKUP)
+            assert (asked["exit_status"], asked["stdout"], asked["stderr"]) == (0, "", "")
+            assert "has no network" in asked["hint"]
+            assert "--devbox-network host" in asked["hint"]
+            # Once is enough for what goes well otherwise.
+            assert devbox.run(LOOKUP)["hint"] is None
+            told = [line for line in good(devbox.get("logs"))["logs"] if line.get("message") == asked["hint"]]
+            assert len(told) == 1
+        finally:
+            good(devbox.post("shutdown"))

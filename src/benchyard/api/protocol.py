@@ -120,7 +120,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._is_tunnel = address_of(httptools.parse_url(self.url).path or b"", self.headers) is not None
+        address = address_of(httptools.parse_url(self.url).path or b"", self.headers)
+        self._is_tunnel = address is not None and not address.is_terminal
         self._is_in_headers = False
         self._is_answered = False
         self._header_bytes = 0

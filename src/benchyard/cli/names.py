@@ -83,7 +83,8 @@ def benchmark_named(client: Client, given: str) -> BenchmarkView:
         for found in (client.benchmarks.list, client.benchmarks.list_public):
             view = one_named(found(name=given, limit=2), given, "benchmark")
             if view is not None:
-                return view
+                # The list shows a public one under the name that was given; its own is wanted here.
+                return client.benchmarks.retrieve(view.id)
     hint = nearest(given, catalog.names())
     raise NotFound(
         f"no benchmark has the id or name {given!r}{hint}; see `benchyard benchmark list [--public]`"

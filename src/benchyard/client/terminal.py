@@ -10,7 +10,8 @@ from websockets.exceptions import ConnectionClosed
 from benchyard.client.client import AsyncClient
 from benchyard.client.sockets import opened
 
-ENDED = 1000
+ENDED = (4000, 1000)
+"""How a server closes when the shell has ended: today, and before."""
 EXIT_REASON = re.compile(r"^exit (\d{1,3})$")
 
 
@@ -38,7 +39,7 @@ class Terminal:
     @property
     def has_ended(self) -> bool:
         """Whether the shell inside has ended, and not only the connection."""
-        return self._connection.close_code == ENDED
+        return self._connection.close_code in ENDED
 
     @property
     def exit_status(self) -> int:

@@ -404,6 +404,10 @@ class Driver(ABC):
     async def usage(self, devbox_id: str) -> Usage:
         """What the devbox uses now."""
 
+    def network_refusals(self, devbox_id: str) -> int | None:
+        """How often programs tried to leave a devbox that has no network; None where it is not known."""
+        return None
+
     @abstractmethod
     def events(self) -> AsyncIterator[Event]:
         """What ended, as it ends; one reader."""

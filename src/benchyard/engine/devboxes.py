@@ -38,6 +38,7 @@ from benchyard.models.mounts import AgentMount, CodeMount, Mount, ObjectMount
 __all__ = ["Asked", "Devboxes"]
 
 HOLD_CREATE_SECONDS = 25.0
+HOLD_RESUME_SECONDS = 1.0
 HOLD_WAIT_SECONDS = 30.0
 
 
@@ -117,6 +118,12 @@ class Devboxes:
         """The devbox once it no longer comes up, or as it is after a while."""
         return await self._tools.roster.wait(
             devbox_id, lambda record: record.status not in BOOTING, HOLD_CREATE_SECONDS
+        )
+
+    async def resumed(self, devbox_id: str) -> Devbox:
+        """The devbox once it no longer comes up, or as it is after a second."""
+        return await self._tools.roster.wait(
+            devbox_id, lambda record: record.status not in BOOTING, HOLD_RESUME_SECONDS
         )
 
     async def wait(self, devbox_id: str, request: WaitRequest) -> Devbox:

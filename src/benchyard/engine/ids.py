@@ -27,3 +27,9 @@ def account_id(vault: Vault) -> str:
 def random_id(prefix: str) -> str:
     """A new id."""
     return id_from_bytes(prefix, secrets.token_bytes(32))
+
+
+def is_well_formed(id: str, prefix: str) -> bool:
+    """Whether such an id could have been given here."""
+    letters = id.removeprefix(prefix)
+    return id.startswith(prefix) and len(letters) == _LENGTH and set(letters) <= set(_LETTERS)

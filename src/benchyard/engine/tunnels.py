@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -37,6 +37,8 @@ class Passage:
 
     devbox_id: str
     tunnel: Tunnel
+    token: str = ""
+    """What let the client in; empty where the tunnel is open."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the tunnel is taken away."""
 
@@ -80,20 +82,23 @@ class Tunnels:
         return view.model_copy(update={"tunnel": self._view(devbox.tunnel)}) if devbox.tunnel else view
 
     @contextmanager
-    def entered(self, key: str, token: str) -> Iterator[Passage]:
-        """Be in the tunnel of that key; raises NotFound, Unauthorized, and TooMany when it is crowded."""
+    def entered(self, key: str, tokens: Sequence[str]) -> Iterator[Passage]:
+        """Be in the tunnel of that key, by one of these tokens where it needs one.
+
+        Raises NotFound, Unauthorized, and TooMany when it is crowded.
+        """
         devbox = self._find(key)
         tunnel = devbox.tunnel if devbox else None
         if devbox is None or tunnel is None:
             raise NotFound("there is no such tunnel")
-        if tunnel.auth_mode == "authenticated" and not hmac.compare_digest(
-            token.encode(), self._token(tunnel).encode()
-        ):
+        wanted = self._token(tunnel) if tunnel.auth_mode == "authenticated" else ""
+        if wanted and not any(hmac.compare_digest(each.encode(), wanted.encode()) for each in tokens):
             raise Unauthorized(
-                "this tunnel needs its token; send `X-Runloop-Tunnel-Authorization: Bearer AUTH_TOKEN`"
+                "this tunnel needs its token; send `X-Runloop-Tunnel-Authorization: Bearer AUTH_TOKEN`, "
+                "or the same as `Authorization`"
             )
         inside = self._passages.setdefault(key, set())
-        passage = Passage(devbox.id, tunnel)
+        passage = Passage(devbox.id, tunnel, wanted)
         try:
             together = sum(map(len, self._passages.values()))
             if len(inside) >= MOST_PER_TUNNEL or together >= MOST_TOGETHER:

@@ -16,6 +16,7 @@ from benchyard.devboxes.base import (
     DevboxSpec,
     Driver,
     Kill,
+    Network,
     OpenFile,
     Signal,
     Status,
@@ -76,6 +77,7 @@ class Devbox:
         self._shells: dict[Path, Shell] = {}
         self._program: str | None = None
         self._memory_kills = 0
+        self._is_reaching_told = False
 
     def require_running(self) -> None:
         """Raise DevboxGone unless it runs."""
@@ -223,12 +225,24 @@ class Devbox:
         if execution is None or status is None:
             return
         if status.exit_status == 0 or status.killed or status.timed_out:
-            self._finish(execution, status, None)
+            self._finish(execution, status, hints.REACHED_OUT if self._reached_out() else None)
         else:
             self._spawn(self._explain(execution, status))
 
+    def _reached_out(self) -> bool:
+        """Whether programs tried to leave a devbox without a network, the first time that this is seen."""
+        if self.spec.network is not Network.NONE or self._is_reaching_told:
+            return False
+        try:
+            self._is_reaching_told = bool(self._driver.network_refusals(self.spec.id))
+        except DevboxGone:
+            return False
+        return self._is_reaching_told
+
     async def _explain(self, execution: Execution, status: Status) -> None:
         hint = hints.from_output(status, self.spec.network, execution.folder)
+        if self._reached_out() and hint is None:
+            hint = hints.REACHED_OUT
         try:
             usage = await self._driver.usage(self.spec.id)
         except BenchyardError as error:

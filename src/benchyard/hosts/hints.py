@@ -26,6 +26,12 @@ NO_NETWORK = (
     "The command seems to have needed the network, and this devbox has none: create it with the metadata "
     "`benchyard.network=host`, or start the server with `benchyard serve --devbox-network host`."
 )
+REACHED_OUT = (
+    "A program in this devbox looked a name up or called an address outside, and this devbox has no network: "
+    "what it was to fetch is missing, whatever its exit status. Create the devbox with a network policy or "
+    "with the metadata `benchyard.network=host`, or start the server with "
+    "`benchyard serve --devbox-network host`."
+)
 
 
 def from_status(status: Status, output_bytes: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
 from benchyard.api.routes.scenarios import OWN, PUBLIC
@@ -17,7 +17,7 @@ from benchyard.models.benchmarks import (
     BenchmarkScenariosChange,
     BenchmarkView,
 )
-from benchyard.models.pages import MetadataKeys, MetadataValues, Query
+from benchyard.models.pages import MetadataKeys, MetadataValues
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.scenarios import ScenarioListView
 
@@ -36,7 +36,8 @@ async def create(
 @router.get("", response_model_exclude_none=True)
 async def list_benchmarks(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
     """List this server's own benchmarks, newest first."""
-    return await _page(services, narrowed(query, **OWN))
+    page = await Catalogue(services.engine.benchmarks).own_page(narrowed(query, **OWN))
+    return BenchmarkListView(benchmarks=page.items, has_more=page.has_more, total_count=page.total_count)
 
 
 @router.get("/list_public", response_model_exclude_none=True)
@@ -115,9 +116,3 @@ async def delete(id: str, services: ServicesDep, body: BenchmarkDeleteRequest | 
     """Delete a benchmark (an extension); what was run with it stays readable. 409 while it is being run."""
     wanted = body or BenchmarkDeleteRequest()
     return await services.engine.deletions.benchmark(id, with_scenarios=wanted.with_scenarios)
-
-
-async def _page(services: Services, query: Query) -> BenchmarkListView:
-    page = await services.engine.benchmarks.records.page(query)
-    benchmarks = [benchmark.view() for benchmark in page.items]
-    return BenchmarkListView(benchmarks=benchmarks, has_more=page.has_more, total_count=page.total_count)

@@ -10,6 +10,8 @@ from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
+from benchyard.engine.ids import is_well_formed
+from benchyard.errors import MalformedId, NotFound
 from benchyard.models.devboxes import (
     DevboxChange,
     DevboxListView,
@@ -73,8 +75,13 @@ async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
 
 @router.get("/{id}")
 async def retrieve(id: str, services: ServicesDep) -> DevboxView:
-    """Look a devbox up."""
-    return services.engine.tunnels.view(await services.engine.devboxes.get(id))
+    """Look a devbox up; 400 for what begins like an id and is none, 404 for an id that no devbox has."""
+    try:
+        return services.engine.tunnels.view(await services.engine.devboxes.get(id))
+    except NotFound as error:
+        if id.startswith(DEVBOX_PREFIX) and not is_well_formed(id, DEVBOX_PREFIX):
+            raise MalformedId(f"{error.message}; that is not the id of a devbox", field="id") from error
+        raise
 
 
 @router.post("/{id}")
@@ -103,8 +110,9 @@ async def suspend(id: str, services: ServicesDep) -> DevboxView:
 
 @router.post("/{id}/resume")
 async def resume(id: str, services: ServicesDep) -> DevboxView:
-    """Bring a suspended devbox up again."""
-    return services.engine.tunnels.view(await services.engine.devboxes.resume(id))
+    """Bring a suspended devbox up again; answers once it runs, or as it is after a second."""
+    await services.engine.devboxes.resume(id)
+    return services.engine.tunnels.view(await held(services, services.engine.devboxes.resumed(id)))
 
 
 @router.post("/{id}/keep_alive")

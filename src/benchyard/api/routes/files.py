@@ -20,12 +20,14 @@ _UPLOAD_SCHEMA = {
 
 
 @router.post("/read_file_contents", response_class=PlainTextResponse)
+@router.post("/read_file", response_class=PlainTextResponse, include_in_schema=False)
 async def read_file_contents(devbox_id: str, services: ServicesDep, body: ReadRequest) -> PlainTextResponse:
     """Read a file as text; one that is not UTF-8 is refused."""
     return PlainTextResponse(await services.engine.files.read_text(devbox_id, body.file_path))
 
 
 @router.post("/write_file_contents")
+@router.post("/write_file", include_in_schema=False)
 async def write_file_contents(
     devbox_id: str, services: ServicesDep, body: WriteRequest
 ) -> ExecutionResultView:

@@ -1,6 +1,7 @@
 """Terminals of a devbox: a pass, a session, and the socket that carries its bytes."""
 
 import asyncio
+import hmac
 from contextlib import AsyncExitStack
 from typing import Annotated
 from urllib.parse import quote
@@ -13,31 +14,67 @@ from starlette.websockets import WebSocketDisconnect
 from benchyard.api.deps import Services, ServicesDep, services_of
 from benchyard.api.errors import error_response
 from benchyard.api.routing import LateRoute
+from benchyard.api.tunnels.addresses import TERMINALS
+from benchyard.api.tunnels.heads import TOKEN_HEADERS
 from benchyard.engine.passes import check_pass, make_pass
 from benchyard.engine.pty import IDLE_TTL_SECONDS, Session, valid_size
-from benchyard.errors import BenchyardError, Unauthorized, UsageError
+from benchyard.errors import BenchyardError, NotFound, Unauthorized, UsageError
 from benchyard.models.pty import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
+from benchyard.store.vault import Vault
 
 router = APIRouter(tags=["pty"], route_class=LateRoute)
 
 TUNNEL_SECONDS = 24 * 3600
 TICKET_SECONDS = 300
-_NORMAL, _RESTARTING = 1000, 1012
+_ENDED, _RESTARTING = 4000, 1012
+"""4000 is what the original's clients take as the end of the shell."""
+_KEY_DIGITS = 32
 _LAST_OUTPUT_SECONDS = 5.0
 _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
 
 
 async def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None, Parameter()] = None) -> str:
-    header = connection.headers.get("x-runloop-tunnel-authorization", "")
-    if header:
-        return check_pass(services_of(connection).vault, _TUNNEL, header.removeprefix("Bearer ").strip())
-    if connection.state.key_id is None:
-        raise Unauthorized("send X-Runloop-Tunnel-Authorization, or an API key and devbox_id")
-    if not devbox_id:
+    vault = services_of(connection).vault
+    if given := _token(connection):
+        found = check_pass(vault, _TUNNEL, given)
+    elif connection.state.key_id is None:
+        raise Unauthorized(
+            "send the auth_token of create_pty_tunnel as `X-Runloop-Tunnel-Authorization: Bearer AUTH_TOKEN` "
+            "or as `Authorization`, or an API key and devbox_id"
+        )
+    elif devbox_id:
+        found = devbox_id
+    else:
         raise UsageError(
             "which devbox? send X-Runloop-Tunnel-Authorization (from create_pty_tunnel) or devbox_id"
         )
-    return devbox_id
+    key = getattr(connection.state, "terminal_key", None)
+    if key is not None and not hmac.compare_digest(key.encode(), _terminal_key(vault, found).encode()):
+        raise NotFound("there is no such tunnel; create_pty_tunnel gives a key and its token together")
+    return found
+
+
+def _token(connection: HTTPConnection) -> str:
+    """The pass that a client sent: as a header, in the query, or, as browsers must, as a subprotocol."""
+    headers = [connection.headers.get(name.decode(), "") for name in TOKEN_HEADERS]
+    if connection.state.key_id is None:
+        headers.append(connection.headers.get("authorization", ""))
+    for header in headers:
+        kind, _, token = header.partition(" ")
+        if kind.lower() == "bearer" and token.strip():
+            return token.strip()
+    offered = _subprotocol(connection) if connection.state.key_id is None else None
+    return connection.query_params.get("token") or offered or ""
+
+
+def _subprotocol(connection: HTTPConnection) -> str | None:
+    """The first protocol that a client offers for its socket; it expects to hear it again."""
+    offered = connection.headers.get("sec-websocket-protocol", "").partition(",")[0].strip()
+    return offered or None
+
+
+def _terminal_key(vault: Vault, devbox_id: str) -> str:
+    return TERMINALS + vault.derive("pty-key", devbox_id).hex()[:_KEY_DIGITS]
 
 
 DevboxOf = Annotated[str, Depends(_devbox_of)]
@@ -45,10 +82,10 @@ DevboxOf = Annotated[str, Depends(_devbox_of)]
 
 @router.post("/v1/devboxes/{devbox_id}/create_pty_tunnel")
 async def create_pty_tunnel(devbox_id: str, services: ServicesDep) -> PtyTunnelView:
-    """Get a pass to a devbox's terminals."""
+    """Get a pass to a devbox's terminals, here and at `PORT-TUNNEL_KEY.tunnel.NAME`, whatever the port."""
     await services.engine.devboxes.running(devbox_id)
     token = make_pass(services.vault, _TUNNEL, devbox_id, TUNNEL_SECONDS)
-    return PtyTunnelView(auth_token=token, tunnel_key=services.vault.derive("pty-key", devbox_id).hex()[:32])
+    return PtyTunnelView(auth_token=token, tunnel_key=_terminal_key(services.vault, devbox_id))
 
 
 @router.get("/pty/{session_name}")
@@ -86,16 +123,35 @@ async def control(
 @router.websocket("/pty/{session_name}/ws")
 async def attach(socket: WebSocket, session_name: str) -> None:
     """Carry a terminal's bytes both ways; a second client is refused before the upgrade."""
-    services = services_of(socket)
+    await _attach(socket, session_name)
+
+
+@router.websocket("/pty/{session_name}/attach")
+async def find_and_attach(
+    socket: WebSocket,
+    session_name: str,
+    cols: Annotated[int | None, Parameter()] = None,
+    rows: Annotated[int | None, Parameter()] = None,
+) -> None:
+    """Find or make a terminal session and carry its bytes, in one step."""
+    await _attach(socket, session_name, wanted=(cols, rows))
+
+
+async def _attach(
+    socket: WebSocket, session_name: str, wanted: tuple[int | None, int | None] | None = None
+) -> None:
+    ptys = services_of(socket).engine.ptys
     async with AsyncExitStack() as stack:
         try:
             devbox_id = await _ticket_holder(socket, session_name)
-            session = await stack.enter_async_context(services.engine.ptys.attached(devbox_id, session_name))
+            if wanted is not None:
+                await ptys.connect(devbox_id, session_name, valid_size(*wanted))
+            session = await stack.enter_async_context(ptys.attached(devbox_id, session_name))
         except BenchyardError as error:
             await socket.send_denial_response(error_response(error))
             return
-        await socket.accept()
-        await _carry(services, socket, session)
+        await socket.accept(_subprotocol(socket))
+        await _carry(services_of(socket), socket, session)
 
 
 async def _ticket_holder(socket: WebSocket, session_name: str) -> str:
@@ -121,7 +177,7 @@ async def _carry(services: Services, socket: WebSocket, session: Session) -> Non
             # The shell has ended; what it printed last is sent before its exit status.
             await asyncio.wait({output}, timeout=_LAST_OUTPUT_SECONDS)
             status = await services.engine.ptys.exit_status(session)
-            await socket.close(_NORMAL, f"exit {status}" if status is not None else "")
+            await socket.close(_ENDED, f"exit {status}" if status is not None else "")
     finally:
         for job in jobs:
             job.cancel()

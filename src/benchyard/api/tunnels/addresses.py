@@ -9,6 +9,9 @@ Headers = Iterable[tuple[bytes, bytes]]
 ROUTE = "/tunnel/{tunnel_key}/{port}/{path}"
 """What the log and the metrics call every request to a tunnel."""
 
+TERMINALS = "pty"
+"""What the keys of terminals begin with; no tunnel of a devbox has such a key."""
+
 _BY_HOST = re.compile(rb"([0-9]{1,5})-([a-z0-9]{1,57})\.tunnel\.", re.IGNORECASE)
 _BY_PATH = re.compile(rb"/tunnel(?:/(?P<key>[^/]*)(?:/(?P<port>[^/]*)(?P<rest>/.*)?)?)?", re.DOTALL)
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
@@ -26,6 +29,11 @@ class Address:
     """What the program behind the port sees."""
     prefix: bytes = b""
     """What was taken off the path; empty where the host name told the tunnel."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it is the key of a devbox's terminals, which this server serves itself."""
+        return self.key.startswith(TERMINALS)
 
 
 def address_of(path: bytes, headers: Headers) -> Address | None:

@@ -1,10 +1,12 @@
 """The door to all tunnels, ahead of the API: finds out who is meant, lets in who may, and passes on."""
 
 import asyncio
+import hmac
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from benchyard.api.deps import Services
 from benchyard.api.errors import MethodNotAllowed, error_response
 from benchyard.api.protocol import BoundedHttp
-from benchyard.api.tunnels.addresses import ROUTE, address_of
+from benchyard.api.tunnels.addresses import ROUTE, Address, address_of
 from benchyard.api.tunnels.exchange import Exchange
 from benchyard.api.tunnels.heads import Asked, answer_headers, request_head, switch_head
 from benchyard.api.tunnels.streams import Idling, Stream, carry, opened, taken_over
@@ -28,6 +30,7 @@ from benchyard.errors import (
     UsageError,
 )
 
+_TERMINAL_PATHS = b"/pty/"
 _NOT_PASSED = ("CONNECT", "TRACE", "TRACK")
 
 
@@ -69,16 +72,17 @@ class _Client:
 
 
 class TunnelDoor:
-    """Takes requests to tunnels; all others go on to the API."""
+    """Takes requests to tunnels; those to terminals, and all others, go on to the API."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = address_of(scope["raw_path"], scope["headers"]) if scope["type"] == "http" else None
-        if address is None:
-            await self._app(scope, receive, send)
+        is_asked = scope["type"] in ("http", "websocket")
+        address = address_of(scope["raw_path"], scope["headers"]) if is_asked else None
+        if address is None or address.is_terminal:
+            await self._app(_to_terminal(scope, address) if address else scope, receive, send)
             return
         scope["route"] = SimpleNamespace(path=ROUTE)
         client = _Client(Asked(scope, address), receive, send, underneath_of(scope))
@@ -92,7 +96,7 @@ class TunnelDoor:
 
     async def _let_in(self, client: _Client) -> None:
         asked, tunnels = client.asked, self._services.engine.tunnels
-        with tunnels.entered(asked.address.key, asked.token) as passage:
+        with tunnels.entered(asked.address.key, asked.tokens) as passage:
             if not asked.address.port:
                 raise NotFound("there is no such tunnel")
             if asked.scope["method"].upper() in _NOT_PASSED:
@@ -101,7 +105,7 @@ class TunnelDoor:
             async with AsyncExitStack() as stack:
                 stream = await stack.enter_async_context(opened(await self._connect(passage, asked)))
                 idling = Idling(lambda: tunnels.used(passage))
-                await self._watched(passage, idling, self._pass(client, stream, idling))
+                await self._watched(passage, idling, self._pass(client, passage, stream, idling))
 
     async def _connect(self, passage: Passage, asked: Asked) -> int:
         try:
@@ -132,10 +136,14 @@ class TunnelDoor:
                 task.cancel()
             await asyncio.wait([working, *ends])
 
-    async def _pass(self, client: _Client, stream: Stream, idling: Idling) -> None:
+    async def _pass(self, client: _Client, passage: Passage, stream: Stream, idling: Idling) -> None:
         exchange = Exchange(stream, idling)
+
+        def is_ours(secret: str) -> bool:
+            return self._is_our_key(secret) or hmac.compare_digest(secret.encode(), passage.token.encode())
+
         try:
-            await exchange.begin(request_head(client.asked, self._is_our_key))
+            await exchange.begin(request_head(client.asked, is_ours))
         except h11.LocalProtocolError as error:
             raise UsageError("this request cannot be passed on; it is not proper HTTP/1.1") from error
         except OSError as error:
@@ -165,6 +173,14 @@ class TunnelDoor:
         except Unauthorized:
             return False
         return True
+
+
+def _to_terminal(scope: Scope, address: Address) -> Scope:
+    """The same request, to the API's terminals and to nothing else of it."""
+    raw = address.path if address.path.startswith(_TERMINAL_PATHS) else _TERMINAL_PATHS
+    scope.setdefault("state", {})["terminal_key"] = address.key
+    scope["raw_path"], scope["path"] = raw, unquote(raw.decode("latin-1"))
+    return scope
 
 
 async def _answer(client: _Client, exchange: Exchange) -> h11.InformationalResponse | None:

@@ -64,11 +64,9 @@ class Asked:
         return next((value for each, value in self.headers if each == name), b"")
 
     @property
-    def token(self) -> str:
-        """The tunnel's token, if one was sent."""
-        given = next((value for name in TOKEN_HEADERS if (value := self.value(name))), b"")
-        kind, _, token = given.decode("latin-1").partition(" ")
-        return token.strip() if kind.lower() == "bearer" else ""
+    def tokens(self) -> list[str]:
+        """What may be the tunnel's token: that of a header of its own, and that of `Authorization`."""
+        return [token for name in (*TOKEN_HEADERS, b"authorization") if (token := _bearer(self.value(name)))]
 
     @property
     def upgrade(self) -> bytes:
@@ -77,12 +75,15 @@ class Asked:
         return self.value(b"upgrade") if b"upgrade" in tokens else b""
 
 
-def request_head(asked: Asked, is_our_key: Callable[[str], bool]) -> h11.Request:
-    """The request as the program inside gets it; raises h11.LocalProtocolError if it cannot be written."""
+def request_head(asked: Asked, is_ours: Callable[[str], bool]) -> h11.Request:
+    """The request as the program inside gets it, without what opens doors of ours.
+
+    Raises h11.LocalProtocolError if it cannot be written.
+    """
     headers = [
         (name, value)
         for name, value in passing(asked.headers, _OURS)
-        if not (name == b"authorization" and is_our_key(_bearer(value)))
+        if not (name == b"authorization" and is_ours(_bearer(value)))
         and not (asked.address.prefix and name == b"cookie")
     ]
     if not asked.value(b"host"):

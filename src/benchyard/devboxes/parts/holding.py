@@ -5,8 +5,18 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from benchyard.devboxes.base import Command, Control, DevboxEnded, Driver, Event, ExecutionEnded, OpenFile
+from benchyard.devboxes.base import (
+    Command,
+    Control,
+    DevboxEnded,
+    Driver,
+    Event,
+    ExecutionEnded,
+    Network,
+    OpenFile,
+)
 from benchyard.devboxes.parts import asking, running, statuses, watching
+from benchyard.devboxes.parts.refusals import refusals
 from benchyard.errors import BenchyardError, DevboxGone
 
 PATIENCE_SECONDS = 60
@@ -30,6 +40,11 @@ class HoldingDriver(Driver):
         if devbox is None:
             raise DevboxGone(f"devbox {devbox_id} does not run")
         return devbox
+
+    def network_refusals(self, devbox_id: str) -> int | None:
+        """How often programs tried to leave a devbox that has no network; None for one that has."""
+        devbox = self._get(devbox_id)
+        return refusals(devbox.held.pid) if devbox.spec.network is Network.NONE else None
 
     def _under_way(self, devbox_id: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something with a devbox that whoever starts or stops it next has to wait for."""

@@ -1,6 +1,7 @@
 """Public benchmarks as the API lists them: those that are here, and those that can be imported."""
 
 import functools
+from dataclasses import replace
 
 from benchyard.benchmarks import catalog
 from benchyard.benchmarks.base import PUBLIC_KEY
@@ -13,6 +14,9 @@ from benchyard.models.scenarios import Scenario
 
 IMPORTED_KEY = "benchyard.imported"
 """Metadata of what `list_public` shows: `yes`, or `no` for what is only known by name."""
+
+NAME_KEY = "benchyard.name"
+"""Metadata of what is listed under another name than its own: its own."""
 
 
 class Catalogue:
@@ -33,7 +37,21 @@ class Catalogue:
                 )
             start = ids.index(query.starting_after) + 1
         end = start + query.limit
-        return Page(items=every[start:end], has_more=end < len(every), total_count=len(every))
+        asked = str(query.where.get("name") or query.search or "")
+        items = [_as_asked(each, asked) for each in every[start:end]]
+        return Page(items=items, has_more=end < len(every), total_count=len(every))
+
+    async def own_page(self, query: Query) -> Page[BenchmarkView]:
+        """One page of this server's own; a search that finds no name tries those of imported public ones.
+
+        A filter by name never does: who has a folder called as a public benchmark is known means that folder.
+        """
+        page = await self._benchmarks.records.page(query)
+        if not page.items and query.search and (name := catalog.canonical(query.search)):
+            where = {**query.where, "name": name, f"metadata.{PUBLIC_KEY}": name}
+            page = await self._benchmarks.records.page(replace(query, where=where, search=None))
+        items = [_as_asked(each.view(), query.search) for each in page.items]
+        return Page(items=items, has_more=page.has_more, total_count=page.total_count)
 
     async def get(self, id: str) -> BenchmarkView:
         """The benchmark of that id, one that is only known by name too; raises NotFound."""
@@ -147,10 +165,20 @@ def _fits(view: BenchmarkView, query: Query) -> bool:
     if name is not None and view.name != name and catalog.canonical(str(name)) != view.name:
         return False
     wanted = (query.search or "").lower()
-    if wanted and wanted != view.id.lower() and wanted not in view.name.lower():
+    is_found = wanted == view.id.lower() or wanted in view.name.lower()
+    if not is_found and catalog.canonical(wanted) != view.name:
         return False
     labels = {key: value for key, value in query.where.items() if key.startswith("metadata.")}
     return all(_has(view.metadata.get(key.removeprefix("metadata.")), value) for key, value in labels.items())
+
+
+def _as_asked(view: BenchmarkView, asked: str | None) -> BenchmarkView:
+    """A public benchmark under the name it was asked for by: clients compare names letter by letter."""
+    metadata = view.metadata or {}
+    is_public = view.is_public or PUBLIC_KEY in metadata
+    if not asked or not is_public or asked == view.name or catalog.canonical(asked) != view.name:
+        return view
+    return view.model_copy(update={"name": asked, "metadata": {**metadata, NAME_KEY: view.name}})
 
 
 def _has(found: str | None, wanted: object) -> bool:
