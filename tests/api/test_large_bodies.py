@@ -81,3 +81,35 @@ def test_no_body_is_felt(tmp_path: Path, fields: dict[str, Any], status: int) ->
 def test_a_large_body_that_is_no_json_is_refused(tmp_path: Path, body: bytes) -> None:
     first, _ = posted(tmp_path / "data", "/v1/scenarios", body)
     assert first.status_code == 400
+
+
+def test_no_trajectory_is_felt(tmp_path: Path) -> None:
+    """It is parsed, written and kept by others; letters of several bytes, and many values."""
+    steps: list[Any] = [{"step_id": at, "message": "é\n" * 40} for at in range(60_000)]
+    trajectory = {"schema_version": "ATIF-v1.4", "steps": steps, "notes": "é" * (4 * MEBIBYTE)}
+    body = json.dumps({"name": "way.json", "kind": "atif", "trajectory": trajectory}, ensure_ascii=False)
+    data = tmp_path / "data"
+    data.mkdir()
+
+    async def live() -> None:
+        async with open_services(Settings(data=data, driver="native")) as services:
+            headers = {"authorization": f"Bearer {(data / 'api-key').read_text().strip()}"}
+            transport = httpx.ASGITransport(build_app(services))
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://here", headers=headers, timeout=60
+            ) as client:
+                made = (await client.post("/v1/scenarios", json=SCENARIO)).json()
+                asked = {"scenario_id": made["id"]}
+                run = (await client.post("/v1/scenarios/start_run", json=asked)).json()
+                path = f"/v1/scenarios/runs/{run['id']}/traces"
+                json_type = {"content-type": "application/json"}
+                with loop_probe() as probe:
+                    answer = await client.post(path, headers=json_type, content=pieces(body.encode()))
+                assert answer.status_code == 200, answer.text[:1000]
+                assert probe.slow == []
+                (kept,) = answer.json()["traces"]
+                assert kept["size_bytes"] > 8 * MEBIBYTE
+                content = await client.get(f"{path}/way.json")
+                assert content.json() == trajectory
+
+    asyncio.run(live())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchyard.errors import ScorerFailed
-from benchyard.scorers import context
+from benchyard.scorers import context, context_texts
 from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
 
 LIMIT = 128 * 1024
@@ -70,7 +70,7 @@ def test_long_statements_are_cut_to_what_fits(text: str, times: int, params: dic
         facts = shown["benchyard"]
         assert facts["problem_statement_truncated"] is True
         assert (text * times).startswith(facts["problem_statement"])
-        assert len(context.encoded(shown).encode()) > context.MOST_VARIABLE_BYTES - 10
+        assert len(context_texts.encoded(shown).encode()) > context_texts.MOST_VARIABLE_BYTES - 10
         assert {**shown, "benchyard": None} == {**params, "benchyard": None}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.models.attachments import PackedFile, packed
-from benchyard.scorers import catalog
+from benchyard.scorers import catalog, context
 from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
 from benchyard.scorers.polyglot import Answer, KnownTests
 from benchyard.testing.loop_probe import loop_probe
@@ -264,5 +264,34 @@ def test_what_is_expected_is_small_enough_to_be_checked(type: str) -> None:
         ):
             with pytest.raises(UsageError, match="64 KiB"):
                 catalog.parse(type, {"path": "answer", "expected": expected}, Context(call=workers.call))
+
+    live(scenario)
+
+
+@pytest.mark.parametrize("params", [{}, {"more": "x" * 60_000}])
+def test_a_long_problem_is_told_to_scorers_by_workers(params: dict[str, Any]) -> None:
+    """A megabyte of it, in which many letters are written in several."""
+    facts = {"problem_statement": 'é\n"\x01' * 260_000, "reference_output": "\ud800" * 500_000}
+
+    async def scenario(workers: Workers) -> None:
+        variables = await context.environment(PaperRoom({}), Context(facts, call=workers.call), params)
+        told = json.loads(variables["RL_SCORER_CONTEXT"])
+        assert told["benchyard"] == {"truncated": True}
+
+    live(scenario)
+
+
+@pytest.mark.parametrize("at_most", [40_000, 200_000])
+def test_what_grades_swe_bench_is_read_in_workers(at_most: int) -> None:
+    names = [f"tests/test_{at}.py::test_it" for at in range(at_most)]
+    spec = {"spec": {"PASS_TO_PASS": names}, "base_commit": "a" * 40, "pass_to_pass": names}
+    files = {"spec.json": json.dumps(spec).encode(), "eval.sh": b"", "run_script.sh": b""}
+    archive_of = attached({**files, "parser.py": b"", "tests.patch": b""})
+
+    async def scenario(workers: Workers) -> None:
+        for type, fields in (("swe_bench_scorer", {"base_commit": "a" * 40}), ("swe_bench_pro_scorer", {})):
+            scorer: Any = catalog.parse(type, fields, Context(attached=archive_of, call=workers.call))
+            with pytest.raises(ScorerFailed):
+                await scorer._graded()
 
     live(scenario)

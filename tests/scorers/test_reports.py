@@ -128,3 +128,34 @@ def test_a_reward_without_a_report_is_none_and_the_official_one_is_suspect() -> 
 )
 def test_a_script_names_the_report_it_has_made(script: str, place: str | None) -> None:
     assert reports.place_of(script) == place
+
+
+def ctrf(passed: int, failed: int, *statuses: str) -> str:
+    summary = {"tests": len(statuses), "passed": passed, "failed": failed}
+    tests = [{"name": f"{at}", "status": status} for at, status in enumerate(statuses)]
+    return json.dumps({"results": {"summary": summary, "tests": tests}})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (ctrf(1, 1, "passed", "failed"), "tells of 1 tests that did not pass"),
+        (ctrf(2, 0, "failed", "failed"), "tells of 2 tests that did not pass"),
+        (ctrf(1, 0, "passed", "other"), None),
+        (ctrf(3, -1, "passed", "passed"), "cannot be read"),
+        (JUNIT.replace('failures="0"', 'failures="-1"'), "cannot be read"),
+        (JUNIT.replace("<skipped/>", "<failure/>"), "tells of 1 tests that did not pass"),
+        (JUNIT.replace('tests="2"', 'tests="1e9"'), "cannot be read"),
+    ],
+)
+def test_a_full_score_with_tests_that_did_not_pass_is_suspect(content: str, told: str | None) -> None:
+    found = flaw(content)
+    assert (told is None and found is None) or (told is not None and told in str(found)), found
+
+
+def test_suites_within_suites_are_counted_once() -> None:
+    inner = JUNIT.split("?>")[1].replace("<testsuites>", "").replace("</testsuites>", "")
+    suite = f'<testsuite tests="2" skipped="1"><testsuite>{inner}</testsuite></testsuite>'
+    outer = f"<testsuites>{suite}</testsuites>"
+    assert flaw(outer) is None
+    assert flaw(f"<testsuites><testsuite>{inner}</testsuite>{inner}</testsuites>", wanted=4) is None

@@ -1,7 +1,6 @@
 """Answers: some paths of a frozen disk, carried over onto the state from which the work began."""
 
 import asyncio
-import json
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchyard.devboxes.box import report_lines
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.images.store import Image, ImageStore
 
@@ -89,8 +89,13 @@ async def _with_layer(
     async with store.scratch() as scratch:
         layer = scratch / "answer"
         report = await carry(layer)
-        told: dict[str, Any] = json.loads(await asyncio.to_thread(report.read_bytes))
+        told, refused = await asyncio.to_thread(_read, report)
         if told["exceeded"]:
             raise ScorerFailed(f"{told['exceeded']}: name fewer paths, or let the agent leave less there")
         await store.add_layer(onto, layer, image_id, move=True, kind=source.kind)
-    return Carried(told["entries"], told["bytes"], told["refused"], tuple(told["paths"]), told["home"])
+    return Carried(told["entries"], told["bytes"], refused, tuple(told["paths"]), told["home"])
+
+
+def _read(report: Path) -> tuple[dict[str, Any], list[str]]:
+    with report.open() as lines:
+        return report_lines.read(lines)

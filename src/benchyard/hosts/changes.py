@@ -1,14 +1,14 @@
 """What a devbox has changed on its disk since it was marked."""
 
 import asyncio
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchyard.devboxes.base import Rootfs, Trees
+from benchyard.devboxes.box import report_lines
 from benchyard.errors import Conflict, UsageError
 from benchyard.hosts.devbox import Devbox
 
@@ -106,7 +106,8 @@ async def _compared(
 
 
 def _read(report: Path) -> Changes:
-    found: dict[str, Any] = json.loads(report.read_bytes())
+    with report.open() as lines:
+        found, changes = report_lines.read(lines)
     return Changes(
-        tuple(Change(*each) for each in found["changes"]), found["total"], found["truncated"], found["exact"]
+        tuple(Change(*each) for each in changes), found["total"], found["truncated"], found["exact"]
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.scorers import answer_program, context, python_kit, pythons
+from benchyard.scorers import answer_program, context, context_texts, python_kit, pythons
 
 NAME = "graded"
 VARIABLE = "BENCHYARD_GRADED"
@@ -21,7 +21,7 @@ async def kit(kits: Kits) -> Kit:
 def program(interpreter: str, user: str, secrets: Iterable[str] = ()) -> bytes:
     """The command as a file: run by `interpreter`, for this user, without these variables of the grader."""
     text = Path(answer_program.__file__).read_text()
-    withheld = [*context.VARIABLES, context.FILE_VARIABLE, VARIABLE, *secrets]
+    withheld = [*context_texts.VARIABLES, context.FILE_VARIABLE, VARIABLE, *secrets]
     for line, value in ((_USER, f"USER = {json.dumps(user)}\n"), (_WITHHELD, f"WITHHELD = {withheld!r}\n")):
         if text.count(line) != 1:
             raise AssertionError(f"answer_program.py has no line {line!r}")

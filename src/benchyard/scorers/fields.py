@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from benchyard.scorers import context
+from benchyard.scorers import context_texts
 
 MOST_SCRIPT_BYTES = 1024**2
 MOST_PARAMS_BYTES = 64 * 1024
@@ -43,13 +43,13 @@ def _argument(value: str) -> str:
 
 
 def _params(value: dict[str, Any]) -> dict[str, Any]:
-    if context.FACTS in value:
+    if context_texts.FACTS in value:
         raise PydanticCustomError("taken", "must not have the key `benchyard`: facts of the run stand there")
     try:
-        size = len(context.encoded(value).encode())
+        is_small = context_texts.is_at_most(value, MOST_PARAMS_BYTES)
     except (ValueError, RecursionError) as error:
         raise PydanticCustomError("not_json", "must be what JSON can say, and not nested deeply") from error
-    if size > MOST_PARAMS_BYTES:
+    if not is_small:
         raise PydanticCustomError("too_large", "must be at most 64 KiB of JSON")
     return value
 

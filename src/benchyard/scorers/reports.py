@@ -43,6 +43,12 @@ async def checked(
         return judged(verdict, found, official=context.official)
     counted = CountedTests(tests=found.tests, skipped=found.skipped)
     reason = flaw(found, place) or miscount(counted, place, wanted, await context.counted())
+    if reason is None and verdict.score >= 1 and found.failed:
+        # What a task makes of tests that fail is its author's: the score stays.
+        told = (
+            f"the runner's report {place} tells of {found.failed} tests that did not pass, with a full score"
+        )
+        return replace(verdict, counted=counted, suspect=told)
     return judged(replace(verdict, counted=counted), reason, official=context.official)
 
 

@@ -1,7 +1,5 @@
 """SWE-bench: the answer's patch on a pristine checkout, the official script, graded by `swebench`."""
 
-import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -9,12 +7,11 @@ from pydantic import ValidationError
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.dependencies import SWEBENCH
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchTests
 from benchyard.scorers import git_answers, patch_chain, score, swebench_grading
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, Context, How, Ran, Room, Scorer, Verdict
-from benchyard.workers import archives
+from benchyard.workers import archives, json_files
 from benchyard.workers.workers import Call
 
 _MOST_LOG_BYTES = 64 * 1024**2
@@ -104,11 +101,12 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
     async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
             archive = await self.context.attached(ATTACHMENT)
-            return await asyncio.to_thread(_read, await archives.files_of(archive, self.context.call))
+            files = await archives.files_of(archive, self.context.call)
+            spec = await json_files.value_of(files[SPEC].content, self.context.call)
+            script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
+            return script, SweBenchTests.model_validate(spec)
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
-            raise ScorerFailed(
-                f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
-            ) from error
+            raise bad_attachment(error) from error
 
     async def _applied(self, room: Room, answer: Answer, tests: SweBenchTests) -> str:
         path = await room.keep("patch.diff", answer.patch)
@@ -118,6 +116,18 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         if not way:
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
         return way
+
+
+def bad_attachment(error: Exception) -> ScorerFailed:
+    """What is told of an attachment that cannot be read."""
+    why: object = error
+    if isinstance(error, ValidationError):
+        # Without what was there in its place, which may be long.
+        told = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        why = f"{'.'.join(map(str, told['loc']))}: {told['msg']}"[:_MOST_FACT]
+    return ScorerFailed(
+        f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {why}; import it again"
+    )
 
 
 def require_results(verdict: Verdict, ran: Ran, *, has_results: bool) -> None:
@@ -144,12 +154,6 @@ async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
         answer.facts["patch"] = "empty"
         answer.told.append("the answer changes nothing")
     return answer
-
-
-def _read(files: Mapping[str, PackedFile]) -> tuple[str, SweBenchTests]:
-    """The script of an attachment, and what grades the item (blocks)."""
-    script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
-    return script, SweBenchTests.model_validate_json(files[SPEC].content)
 
 
 async def flag(room: Room, answer: Answer, patch_file: str, tests: list[str], call: Call) -> None:

@@ -1,22 +1,19 @@
 """SWE-Bench Pro: the answer's patch on a pristine checkout, the item's own script and parser."""
 
-import asyncio
 import re
 import shlex
-from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from benchyard.errors import ScorerFailed, UsageError
+from benchyard.errors import UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
 from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
 from benchyard.scorers import git_answers, python_kit, pythons, score, swe_pro_results
 from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
-from benchyard.scorers.swe_bench import Answer, drawn_answer, flag, require_results
+from benchyard.scorers.swe_bench import Answer, bad_attachment, drawn_answer, flag, require_results
 from benchyard.scorers.swebench_grading import Grade
-from benchyard.workers import archives
+from benchyard.workers import archives, json_files
 from benchyard.workers.workers import Limits
 
 _MOST_LOG_BYTES = 64 * 1024**2
@@ -78,11 +75,12 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
     async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
             archive = await self.context.attached(ATTACHMENT)
-            return await asyncio.to_thread(_read, await archives.files_of(archive, self.context.call))
+            packed = await archives.files_of(archive, self.context.call)
+            files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
+            spec = await json_files.value_of(packed[SPEC].content, self.context.call)
+            return files, SweBenchProTests.model_validate(spec)
         except (UsageError, KeyError, ValidationError) as error:
-            raise ScorerFailed(
-                f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {error}; import it again"
-            ) from error
+            raise bad_attachment(error) from error
 
     async def _applied(self, room: Room, answer: Answer, spec: SweBenchProTests) -> None:
         """Apply the text parts of the patch; as in the official harness, tests run either way."""
@@ -176,9 +174,3 @@ def _export(line: str) -> str:
     if name and not rest[name.end() :].startswith("="):
         return f"export {name[0]}={shlex.quote(rest[name.end() :].strip())}"
     return f"export {rest}"
-
-
-def _read(packed: Mapping[str, PackedFile]) -> tuple[dict[str, bytes], SweBenchProTests]:
-    """The files of an attachment, and what grades the item (blocks)."""
-    files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
-    return files, SweBenchProTests.model_validate_json(packed[SPEC].content)

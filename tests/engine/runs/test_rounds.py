@@ -1,5 +1,6 @@
 """What a run scores after each of its rounds, and what comes next."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from benchyard.engine.runs.suspicions import with_suspicions
 from benchyard.models.runs import ContractResult, ScenarioRun
 from benchyard.models.scenarios import Scenario, of_round
 from benchyard.models.tampering import TamperReport
+from benchyard.workers.workers import call_once
 
 FUNCTION = {"name": "it", "weight": 1.0, "scorer": {"type": "command_scorer", "command": "true"}}
 
@@ -28,6 +30,11 @@ def a_scenario(**fields: Any) -> Scenario:
 
 def steps(*names: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"name": name, "problem_statement": f"Do {name}.", **fields} for name in names]
+
+
+def rounded(scenario: Scenario, run: ScenarioRun, result: ContractResult) -> Outcome:
+    """What the scoring of a round led to."""
+    return asyncio.run(after_round(scenario, run, Outcome(result, TamperReport()), call_once))
 
 
 class Rounds:
@@ -51,7 +58,7 @@ class Rounds:
         result = ContractResult.model_validate(
             {"score": score, "scoring_function_results": [{**given, **changes}], "rewards": rewards}
         )
-        outcome = after_round(self.scenario, run, Outcome(result, TamperReport()))
+        outcome = rounded(self.scenario, run, result)
         update = {"result": outcome.result, "next_round": outcome.next_round}
         self.run = run.model_copy(update=update)
         return outcome.result
@@ -85,7 +92,7 @@ def test_several_scorers_are_told_apart_and_those_that_are_content_say_nothing()
         for name, score in (("one", 0.0), ("two", 1.0), ("three", 0.5))
     ]
     result = ContractResult.model_validate({"score": 0.5, "scoring_function_results": told})
-    following = after_round(scenario, run, Outcome(result, TamperReport())).next_round
+    following = rounded(scenario, run, result).next_round
     assert following is not None
     assert "## one\n\nby one\n\n## three\n\nby three" in following.problem_statement
     assert "two" not in following.problem_statement

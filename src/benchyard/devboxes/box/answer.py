@@ -6,13 +6,13 @@ that stay among the paths are carried; the rest is left out, by name.
 """
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchyard.devboxes.box import report_lines
 from benchyard.devboxes.box.place import Place
 from benchyard.devboxes.box.stack import Shown, Stack, status_of
 from benchyard.devboxes.box.trees import (
@@ -26,6 +26,8 @@ from benchyard.devboxes.box.trees import (
 
 MOST_BYTES = 1024**3
 MOST_ENTRIES = 100_000
+REFUSED = "refused"
+"""The list of a report."""
 REPORT = ".report"
 """How the name of a report ends, beside that of its layer."""
 _MOST_REFUSED = 1000
@@ -77,7 +79,8 @@ def carry_paths(
 def write_report(target: str, told: dict[str, Any]) -> None:
     """Tell what was carried, in a new file beside the layer."""
     with os.fdopen(create_file(f"{target}{REPORT}", None), "w") as file:
-        json.dump(told, file)
+        facts = {name: value for name, value in told.items() if name != REFUSED}
+        report_lines.write(file, facts, REFUSED, told[REFUSED])
 
 
 def stays_inside(link: str, leads_to: str, paths: Sequence[str]) -> bool:
@@ -332,4 +335,4 @@ class Carrier:
         """What goes into the report."""
         more = self._left_out - len(self._refused)
         refused = [*self._refused, *([f"and {more} more"] if more else [])]
-        return {"entries": self._entries, "bytes": self._bytes, "refused": refused}
+        return {"entries": self._entries, "bytes": self._bytes, REFUSED: refused}

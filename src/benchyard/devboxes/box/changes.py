@@ -11,12 +11,14 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
-from benchyard.devboxes.box import stop
+from benchyard.devboxes.box import report_lines, stop
 from benchyard.devboxes.box.place import Place, walk
 from benchyard.devboxes.box.stack import Stack, status_of
 from benchyard.devboxes.box.trees import create_file, is_opaque, is_whiteout
 from benchyard.devboxes.box.weight import LIGHTEST, PLAIN, weight
 
+CHANGES = "changes"
+"""The list of a report."""
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
 MOST_OF_WORK = 2_000
@@ -149,8 +151,7 @@ def compare_tree(
         walk(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
     with os.fdopen(create_file(report, None), "w") as file:
-        # In one piece: `json.dump` writes each number by itself.
-        file.write(json.dumps(comparison.result()))
+        report_lines.write(file, comparison.facts(), CHANGES, comparison.changes())
 
 
 class _Comparison:
@@ -305,14 +306,13 @@ class _Comparison:
             self._count -= 1
             self._characters -= len(left_out[0])
 
-    def result(self) -> dict[str, Any]:
-        """What goes into the report."""
-        return {
-            "changes": sorted(each for listed in self._listed for each in listed),
-            "total": self._total,
-            "truncated": self._truncated,
-            "exact": self._whole,
-        }
+    def changes(self) -> list[Any]:
+        """What is different, in order."""
+        return sorted(each for listed in self._listed for each in listed)
+
+    def facts(self) -> dict[str, Any]:
+        """What else goes into the report."""
+        return {"total": self._total, "truncated": self._truncated, "exact": self._whole}
 
 
 def _kind(before: Entry | None, now: Entry, lower: os.stat_result | None) -> str | None:

@@ -1,6 +1,7 @@
 """What makes a trajectory one in ATIF; of the standard library alone, for workers too."""
 
 import json
+import marshal
 from typing import BinaryIO
 
 from benchyard.errors import UsageError
@@ -21,6 +22,16 @@ def check_atif(trajectory: object) -> None:
         raise UsageError("a trajectory has a schema_version such as ATIF-v1.4", field="trajectory")
     if not isinstance(trajectory.get("steps"), list):
         raise UsageError("a trajectory has a list of steps", field="trajectory")
+
+
+def written(content: BinaryIO) -> bytes:
+    """A trajectory that the server has in the interpreter's own form, as a text in JSON."""
+    value = marshal.load(content)  # noqa: S302  (the server's own)
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Half a character, which JSON can write and UTF-8 cannot.
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def is_atif(content: BinaryIO) -> bool:

@@ -1,6 +1,8 @@
 """What scorers said, as an agent may be told it: the same for the same mistakes, and not too long."""
 
+import marshal
 import re
+from typing import BinaryIO
 
 MOST_BYTES = 64 * 1024
 """Of what is told: its end, where test programs sum up."""
@@ -35,6 +37,15 @@ _CAPTURED = (
     (re.compile(r" {2}console\.\w{1,20}"), re.compile(r" {6}at |(?=\S)")),
 )
 _LEFT_OUT = "[what was printed is left out]"
+
+
+def said(content: BinaryIO) -> bytes:
+    """What several scorers said, for a worker: a working directory, and each one's name and output."""
+    folder, outputs = marshal.load(content)  # noqa: S302  (the server's own)
+    texts = [(name, report(cleaned(output, folder))) for name, output in outputs]
+    if len(texts) == 1:
+        return texts[0][1].encode(errors="replace")
+    return cleaned("\n\n".join(f"## {name}\n\n{text}" for name, text in texts)).encode(errors="replace")
 
 
 def report(output: str) -> str:

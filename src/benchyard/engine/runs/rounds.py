@@ -1,14 +1,16 @@
-"""Rounds: what a run scores after one of them, and what is to be done in the next. Pure."""
+"""Rounds: what a run scores after one of them, and what is to be done in the next."""
 
+import marshal
 from dataclasses import replace
 from statistics import fmean
 
-from benchyard.engine.runs.cleaning import cleaned, report
 from benchyard.engine.runs.outcomes import Outcome
 from benchyard.engine.runs.suspicions import with_suspicions
+from benchyard.errors import BenchyardError
 from benchyard.models.rounds import NextRound, RoundScore
 from benchyard.models.runs import ContractResult, ScenarioRun
 from benchyard.models.scenarios import Scenario, Step
+from benchyard.workers.workers import Call
 
 FULL = 1.0 - 1e-9
 """A weighted sum of full marks may miss 1 by what floats leave out."""
@@ -21,6 +23,7 @@ Mend what is wrong, in the same place.
 """
 """What is said between two tries, where a scenario has no words of its own."""
 _OUTPUT = "{output}"
+_SAID = "benchyard.engine.runs.cleaning:said"
 
 
 def first_round(scenario: Scenario) -> NextRound | None:
@@ -33,7 +36,7 @@ def first_round(scenario: Scenario) -> NextRound | None:
     return NextRound(number=1, problem_statement=scenario.input_context.problem_statement)
 
 
-def after_round(scenario: Scenario, run: ScenarioRun, outcome: Outcome) -> Outcome:
+async def after_round(scenario: Scenario, run: ScenarioRun, outcome: Outcome, call: Call) -> Outcome:
     """What the scoring of a round led to, with the score of all rounds until then, and what comes next."""
     if scenario.n_rounds == 1:
         return outcome
@@ -41,7 +44,7 @@ def after_round(scenario: Scenario, run: ScenarioRun, outcome: Outcome) -> Outco
     if any(each.state == "error" for each in result.scoring_function_results):
         # The same round may be scored again.
         return replace(outcome, result=result, next_round=run.next_round)
-    return replace(outcome, result=result, next_round=_following(scenario, result))
+    return replace(outcome, result=result, next_round=await _following(scenario, result, call))
 
 
 def joined(scenario: Scenario, run: ScenarioRun, result: ContractResult) -> ContractResult:
@@ -78,7 +81,7 @@ def _passes(rounds: list[RoundScore], tries: int) -> dict[str, float]:
     return {f"pass_{number}": scores[min(number, len(scores)) - 1] for number in range(1, tries + 1)}
 
 
-def _following(scenario: Scenario, result: ContractResult) -> NextRound | None:
+async def _following(scenario: Scenario, result: ContractResult, call: Call) -> NextRound | None:
     own = result.rounds[-1]
     if own.number >= scenario.n_rounds:
         return None
@@ -87,7 +90,8 @@ def _following(scenario: Scenario, result: ContractResult) -> NextRound | None:
         return _step(scenario.steps, own.number + 1) if is_reached else None
     if own.score >= FULL:
         return None
-    told = (scenario.retry_prompt or RETRY_PROMPT).replace(_OUTPUT, _said(scenario, result))
+    said = await _said(scenario, result, call)
+    told = (scenario.retry_prompt or RETRY_PROMPT).replace(_OUTPUT, said)
     return NextRound(number=own.number + 1, problem_statement=told)
 
 
@@ -109,12 +113,14 @@ def _reaches(own: RoundScore, wanted: float | dict[str, float] | None) -> bool:
     return own.score >= wanted
 
 
-def _said(scenario: Scenario, result: ContractResult) -> str:
+async def _said(scenario: Scenario, result: ContractResult, call: Call) -> str:
     """What the scorers said that were not content."""
     results = result.scoring_function_results
     wrong = [each for each in results if each.score < FULL] or results
-    texts = [report(cleaned(each.output, scenario.working_directory or "")) for each in wrong]
-    if len(texts) == 1:
-        return texts[0]
-    named = zip(wrong, texts, strict=True)
-    return cleaned("\n\n".join(f"## {each.scoring_function_name}\n\n{text}" for each, text in named))
+    outputs = [(each.scoring_function_name, each.output) for each in wrong]
+    content = marshal.dumps([scenario.working_directory or "", outputs])
+    try:
+        said: bytes = await call(_SAID, content)
+    except BenchyardError as error:
+        return f"[benchyard] what the graders printed cannot be told: {error}"
+    return said.decode(errors="replace")

@@ -307,7 +307,8 @@ class ScenarioRuns:
             graded = of_round(scenario, run.round)
             found = await attempt(partial(self._outcome, run, scenario), id)
             outcome = failed(run, graded, found) if isinstance(found, str) else found
-            change = partial(scored, run.scorings, after_round(scenario, run, outcome))
+            outcome = await after_round(scenario, run, outcome, self._tools.workers.call)
+            change = partial(scored, run.scorings, outcome)
             now = await until_kept(partial(self.board.change, id, change))
             await self._scoring.finals.settle(run, now)
             run = now

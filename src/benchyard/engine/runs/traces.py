@@ -1,11 +1,10 @@
 """Files that are uploaded with a run: anything at all, or a trajectory in ATIF."""
 
 import asyncio
-import json
+import marshal
 import os
 from collections.abc import AsyncIterator
-
-from pydantic_core import PydanticSerializationError, to_json
+from typing import Any
 
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.given_secrets import scrubber_of
@@ -16,9 +15,13 @@ from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
 from benchyard.models.runs import RUN_KEY, ScenarioRun, Trace, TraceKind, TraceRequest
 from benchyard.store.collection import Collection
+from benchyard.workers.workers import Limits
 
 MOST_TRACES = 100
 _IS_ATIF = "benchyard.engine.runs.atif:is_atif"
+_WRITTEN = "benchyard.engine.runs.atif:written"
+_LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
+_PIECE_BYTES = 256 * 1024
 _OBJECT_PREFIX = "obj_"
 
 
@@ -105,24 +108,23 @@ class Traces:
     async def _stored(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> str:
         check_atif(request.trajectory)
         scrubber = await scrubber_of(self._tools, run.devbox_id)
-        data = await asyncio.to_thread(scrubber.data, _encoded(request.trajectory))
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield data
-
         objects = self._tools.objects
         wanted = ObjectRequest(name=request.name, content_type="text", metadata={RUN_KEY: run.id})
         stored = await objects.create(asked.id, wanted, asked.request_hash)
         if stored.state == ObjectState.UPLOADING:
-            await objects.upload(stored.id, pieces())
+            await objects.upload(stored.id, scrubber.pieces(self._written(request.trajectory)))
             await objects.complete(stored.id)
         return stored.id
 
-
-def _encoded(trajectory: object) -> bytes:
-    try:
-        # Several times as fast as the standard library, for what clients may send.
-        return to_json(trajectory, inf_nan_mode="constants")
-    except PydanticSerializationError:
-        # Half a character, which JSON can write and UTF-8 cannot.
-        return json.dumps(trajectory).encode()
+    async def _written(self, trajectory: dict[str, Any] | None) -> AsyncIterator[bytes]:
+        """A trajectory as a text, which a worker writes: piece by piece."""
+        try:
+            content = await asyncio.to_thread(marshal.dumps, trajectory)
+            descriptor = await self._tools.workers.make_file(_WRITTEN, content, limits=_LIMITS)
+        except (ValueError, WorkerFailed) as error:
+            raise UsageError(
+                f"the trajectory cannot be kept: {error}; upload it as an object", field="trajectory"
+            ) from error
+        with os.fdopen(descriptor, "rb") as file:
+            while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+                yield piece

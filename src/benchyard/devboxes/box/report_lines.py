@@ -1,0 +1,31 @@
+"""Reports in JSON with a long list, one item to a line: a reader never parses more than a line at once.
+
+Names of files are in them, which an agent chose: one parse of all of them would hold all else up.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
+
+_BEGIN = "[\n"
+_END = "]}\n"
+
+
+def write(file: TextIO, facts: dict[str, Any], name: str, items: Iterable[Any]) -> None:
+    """Write facts, and a list under a name, as one object."""
+    file.write(f"{json.dumps(facts)[:-1]}, {json.dumps(name)}: {_BEGIN}")
+    # In large pieces: a file of its own may be slow to write to.
+    file.write(",\n".join(map(json.dumps, items)))
+    file.write(f"\n{_END}")
+
+
+def read(lines: Iterator[str]) -> tuple[dict[str, Any], list[Any]]:
+    """The facts and the list of what was written; raises ValueError for what is cut."""
+    facts: dict[str, Any] = json.loads(next(lines, "").removesuffix(_BEGIN) + "[]}")
+    items: list[Any] = []
+    for line in lines:
+        if line == _END:
+            return facts, items
+        if line != "\n":
+            items.append(json.loads(line.removesuffix("\n").removesuffix(",")))
+    raise ValueError("the report is cut")
