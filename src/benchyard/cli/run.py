@@ -12,6 +12,7 @@ import click
 from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.job_board import duration
 from benchyard.cli.job_logs import fetch_logs
+from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import benchmark_named, scenario_named
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
@@ -413,7 +414,7 @@ def _scenario_lines(detail: _Detail, names: _Names, wanted: Wanted, *, full: boo
             if result
             else None,
             "network": f"scorers {result.network}" if result and result.network else None,
-            "meanwhile": "; ".join(result.conditions) if result else None,
+            "meanwhile": "; ".join(conditions_once(result.conditions)) if result else None,
             "devbox": view.devbox_id,
             "started": when(view.start_time_ms),
             "took": duration(view.duration_ms),

@@ -9,6 +9,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_board import duration
+from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import job_named
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import clean, facts, output_option, show, show_many, table_lines, when, wire
@@ -335,7 +336,7 @@ def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) 
             **spending(trial.usage),
             "isolation": _isolation(trial),
             "network": _network(trial),
-            "meanwhile": "; ".join(trial.conditions),
+            "meanwhile": "; ".join(conditions_once(trial.conditions)),
             "rescoring": trial.rescore_note,
             "started": when(trial.start_time_ms),
             "took": duration(trial.duration_ms),
