@@ -7,8 +7,11 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi import Query as Parameter
 
+from benchyard.models.jobs import JOB_KEY
 from benchyard.models.pages import DEFAULT_LIMIT, MAX_LIMIT, Query
 
+OF_A_JOB = f"metadata.{JOB_KEY}"
+"""What the runs of jobs have, and others do not."""
 _METADATA = re.compile(r"metadata\[(?P<key>[^\]]+)\](?P<any>\[in\])?")
 
 

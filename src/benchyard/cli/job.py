@@ -9,6 +9,7 @@ from benchyard.cli.connect import connect
 from benchyard.cli.job_delete import delete, pin, rename, unpin
 from benchyard.cli.job_export import export
 from benchyard.cli.job_logs import logs
+from benchyard.cli.job_rescore import rescore
 from benchyard.cli.job_run import run
 from benchyard.cli.job_summary import summary
 from benchyard.cli.job_watch import show_end, watch, watched
@@ -51,7 +52,7 @@ def job() -> None:
     """
 
 
-for each in (run, watch, summary, logs, export, rename, delete, pin, unpin):
+for each in (run, watch, summary, logs, export, rescore, rename, delete, pin, unpin):
     job.add_command(each)
 
 
@@ -144,28 +145,6 @@ def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool,
         id = job_named(client, given).id
         view = client.jobs.retry(id, only, list(scenarios) or None)
         _follow(client, view, output, watch_it=watch_it)
-
-
-@job.command()
-@click.argument("given", metavar="ID|NAME")
-@click.option("--trial", "trials", multiple=True, metavar="ID", help="Only this trial; repeatable.")
-@output_option
-def rescore(given: str, trials: Sequence[str], output: str) -> None:
-    """Score what the agents left once more, with the scorers as they are now; the old scores are kept.
-
-    Names the trials whose final state is not kept any more.
-
-    \b
-      benchyard job rescore my-job
-      benchyard job rescore my-job --trial trl_2Kf...
-    """
-    with connect() as client:
-        view = client.jobs.rescore(job_named(client, given).id, list(trials) or None)
-    _show(view, output)
-    if output == "text" and view.rescoring is not None:
-        click.echo(f"to be scored again: {len(view.rescoring.trial_ids)}; `job summary` shows how far it is")
-        for id in view.rescoring.pruned:
-            click.echo(f"{clean(id)}: its final state is not kept any more")
 
 
 def _follow(client: Client, view: BenchmarkJobView, output: str, *, watch_it: bool) -> None:

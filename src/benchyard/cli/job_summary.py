@@ -1,6 +1,8 @@
 """`benchyard job summary`: what a job came to, agent by agent, and side by side."""
 
 import gc
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ _COST = "cost"
 _LEAST_TOLD_MS = 1000
 _MOST_CONDITIONS = 5
 _PARTS = ("cache", "reasoning")
+_LOAD = re.compile(r".*the machine's load was (?P<load>[0-9]{1,9}) on (?P<cores>[0-9]{1,9}) cores")
 _TOKENS = "tokens"
 
 
@@ -97,6 +100,7 @@ def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
     _print_agents(names, view.benchmark_outcomes)
     if extended:
         _print_scenarios(names, view.benchmark_outcomes)
+        _print_next(view, extended=True)
         return
     _print_reasons(view.benchmark_outcomes)
     _print_suspects(view.benchmark_outcomes)
@@ -229,11 +233,25 @@ def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
         click.echo(f"... and {len(found) - _MOST_REASONS} more that are suspect; -e shows all")
 
 
-def _print_next(view: BenchmarkJobView) -> None:
+def _print_next(view: BenchmarkJobView, *, extended: bool = False) -> None:
     """The commands that say more of what did not pass."""
     counts = [each.attempts for each in view.benchmark_outcomes]
     if any(each.not_passed or each.crashed or each.unscored for each in counts):
-        click.echo(f"\nwhy:  benchyard job summary {view.id} -e\nlogs: benchyard job logs {view.id}")
+        click.echo("" if extended else f"\nwhy:  benchyard job summary {view.id} -e")
+        if name := _worst_scenario(view.benchmark_outcomes):
+            click.echo(f"one:  benchyard trial show {view.id} {shlex.quote(clean(name))}")
+        click.echo(f"logs: benchyard job logs {view.id}")
+
+
+def _worst_scenario(outcomes: Sequence[BenchmarkOutcome]) -> str | None:
+    """The first scenario with an attempt that crashed, else that did not pass, else that is unscored."""
+    found: dict[str, str] = {}
+    for each in outcomes:
+        for row in each.scenario_outcomes:
+            for attempt in row.attempts:
+                if attempt.outcome and not attempt.is_superseded:
+                    found.setdefault(attempt.outcome, row.scenario_name)
+    return next((found[kind] for kind in ("crashed", "not_passed", "unscored") if kind in found), None)
 
 
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -272,7 +290,7 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
         notes = [each.scorer_note for each in counting if each.scorer_note and not each.answer_failure]
         why += notes[:1]
         lines = [line for each in counting for line in each.conditions]
-        why += list(dict.fromkeys(lines))[:_MOST_CONDITIONS]
+        why += conditions_once(lines)[:_MOST_CONDITIONS]
     return [
         clean(row.scenario_name),
         _kinds(row, counting),
@@ -281,6 +299,20 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
         duration(row.duration_ms if row.working_ms is None else row.working_ms),
         clean("; ".join(why)),
     ]
+
+
+def conditions_once(lines: Sequence[str]) -> list[str]:
+    """The conditions of several attempts, each once; the machine's load with the highest of its numbers."""
+    found: dict[str, str] = {}
+    loads: dict[str, int] = {}
+    for line in lines:
+        if load := _LOAD.fullmatch(line):
+            key = f"load on {load['cores']}"
+            loads[key] = max(loads.get(key, 0), int(load["load"]))
+            found[key] = f"the machine's load was up to {loads[key]} on {load['cores']} cores"
+        else:
+            found[line] = line
+    return list(found.values())
 
 
 def _kinds(row: ScenarioOutcome, counting: Sequence[AttemptOutcome]) -> str:

@@ -17,6 +17,10 @@ COMMANDS = {
     "scenario": Entry("benchyard.cli.scenario:scenario", "Write, keep and check what agents are run on."),
     "benchmark": Entry("benchyard.cli.benchmark:benchmark", "Write, keep and check sets of scenarios."),
     "job": Entry("benchyard.cli.job:job", "Run agents on benchmarks; `benchmark-job` is the same."),
+    "trial": Entry(
+        "benchyard.cli.trial:trial", "Look at one attempt of an agent: scorers, logs, trajectory."
+    ),
+    "run": Entry("benchyard.cli.run:run", "Look at runs that were made through the SDK."),
     "agent": Entry("benchyard.cli.agent:agent", "Register what is run on scenarios."),
     "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
     "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),

@@ -12,10 +12,12 @@ import click
 import yaml
 from pydantic import BaseModel
 
-from benchyard.cli.table import Narrow, Table, terminal_width
+from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrapped
 
 M = TypeVar("M", bound=BaseModel)
 
+LONGEST_LINE = 2000
+"""Of what came out of a devbox; the rest of a line is counted."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 output_option = click.option(
@@ -64,11 +66,27 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Na
         click.echo(f"left out, the terminal is too narrow: {', '.join(table.dropped)}", err=True)
 
 
+def table_lines(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Narrow | None = None
+) -> list[str]:
+    """The lines of a table that is a part of a longer text."""
+    table = Table(titles, list(rows), narrow or Narrow())
+    return table.lines(terminal_width() if sys.stdout.isatty() else None)
+
+
 def facts(pairs: Mapping[str, object]) -> str:
     """Lines of `name: value`, aligned; what is None or empty is left out."""
     kept = {name: clean(value) for name, value in pairs.items() if value not in (None, "", [], {})}
-    width = max((len(name) for name in kept), default=0) + 1
-    return "\n".join(f"{name + ':':<{width}} {value}" for name, value in kept.items())
+    indent = max((len(name) for name in kept), default=0) + 2
+    lines = []
+    for name, value in kept.items():
+        first, *rest = wrapped(value, _room(indent)) if sys.stdout.isatty() else [value]
+        lines += [f"{name + ':':<{indent}}{first}", *(" " * indent + line for line in rest)]
+    return "\n".join(lines)
+
+
+def _room(indent: int) -> int:
+    return max(LEAST_SENTENCE, terminal_width() - indent)
 
 
 def wire(view: BaseModel | Mapping[str, Any]) -> Any:
@@ -91,6 +109,17 @@ def clean(value: object) -> str:
     text = "" if value is None else str(value)
     # A line is one line, whatever was written in several.
     return "".join(char if char.isprintable() else "\ufffd" for char in re.sub(r"[\t\n]+", " ", text))
+
+
+def clean_lines(text: str, longest: int = LONGEST_LINE) -> list[str]:
+    """Lines of a text that cannot steer a terminal, none longer than this; blank ones at the end are gone."""
+    lines = text.rstrip().split("\n") if text.strip() else []
+    return [shorter(clean(line.removesuffix("\r").expandtabs(4)), longest) for line in lines]
+
+
+def shorter(line: str, longest: int) -> str:
+    """A line with its end left out where it is too long, and how much that is."""
+    return line if len(line) <= longest else f"{line[:longest]}... {len(line) - longest} more characters"
 
 
 def size(count: int | None) -> str:

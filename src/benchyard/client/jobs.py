@@ -113,6 +113,11 @@ class Jobs(Group[S]):
         listed = trials_of(id, query)
         yield from pages(Request("GET", listed.path, listed.query), "trials", TrialView, query.get("limit"))
 
+    @call
+    def trial(self, id: str) -> Steps[TrialView]:
+        """Look a trial up by its own id; raises NotFound."""
+        return (yield from fetch(Request("GET", at("/v1/trials/{}", id)), TrialView))
+
     @items
     def events(
         self, id: str, after: int = 0, patience: float = PATIENCE_SECONDS, told: Told = silent

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from benchyard.client import lifecycle, objects
+from benchyard.client.bodies import Progress, Target, silent
 from benchyard.client.core import TRANSFER_TIMEOUT, Request, Steps, at, fetch
 from benchyard.client.files import download
 from benchyard.client.listing import Listed, listing
@@ -16,7 +17,13 @@ from benchyard.errors import Conflict
 from benchyard.models.objects import ObjectRequest
 from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayView
-from benchyard.models.runs import RescoreRequest, RunState, RunWaitRequest, ScenarioRunView
+from benchyard.models.runs import (
+    RescoreRequest,
+    RunExecutionListView,
+    RunState,
+    RunWaitRequest,
+    ScenarioRunView,
+)
 
 Trajectory = Mapping[str, Any]
 Place = str | os.PathLike[str]
@@ -93,6 +100,21 @@ class ScenarioRuns(Group[S]):
     def download_logs(self, id: str, path: Place) -> Steps[int]:
         """Write its logs to a file, as a zip without folders; returns the size."""
         return (yield from download_logs(id, path))
+
+    @call
+    def executions(
+        self, id: str, *, lines: int = 40, limit: int = 10, of_agent: bool = False
+    ) -> Steps[RunExecutionListView]:
+        """The last commands in its devbox and the last lines of each, without secrets.
+
+        With `of_agent` only those that are the agent of a trial at work, one for each round.
+        """
+        return (yield from executions(id, lines, limit, of_agent=of_agent))
+
+    @call
+    def download_trace(self, id: str, name: str, target: Target, progress: Progress = silent) -> Steps[int]:
+        """Write one of its traces to a file; returns the size."""
+        return (yield from download_trace(id, name, target, progress))
 
     @call
     def open_gateway(self, id: str, **fields: Unpack[RunGatewayFields]) -> Steps[RunGatewayView]:
@@ -209,6 +231,19 @@ def download_logs(id: str, path: Place) -> Steps[int]:
     """Fetch the logs of a run."""
     request = Request("POST", at("/v1/scenarios/runs/{}/download_logs", id), timeout=TRANSFER_TIMEOUT)
     return (yield from download(request, Path(path)))
+
+
+def executions(id: str, lines: int, limit: int, *, of_agent: bool) -> Steps[RunExecutionListView]:
+    """List the last commands of a run."""
+    query = {"lines": lines, "limit": limit, "of_agent": of_agent}
+    request = Request("GET", at("/v1/scenarios/runs/{}/executions", id), query)
+    return (yield from fetch(request, RunExecutionListView))
+
+
+def download_trace(id: str, name: str, target: Target, progress: Progress = silent) -> Steps[int]:
+    """Fetch a trace of a run."""
+    path = at("/v1/scenarios/runs/{}/traces/{}", id, name)
+    return (yield from download(Request("GET", path, timeout=TRANSFER_TIMEOUT), target, progress))
 
 
 def upload_trace(

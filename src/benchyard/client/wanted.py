@@ -217,6 +217,8 @@ class RunPageFields(NamedPageFields, total=False):
     benchmark_run_id: str
     scenario_id: str
     state: str
+    own: bool
+    """Only those that belong to no job and no benchmark run."""
 
 
 class StatePageFields(PageFields, total=False):
@@ -230,6 +232,8 @@ class BenchmarkRunPageFields(NamedPageFields, total=False):
 
     benchmark_id: str
     state: str
+    own: bool
+    """Only those that belong to no job."""
 
 
 class JobFields(TypedDict, total=False):
@@ -254,6 +258,8 @@ class TrialFields(TypedDict, total=False):
     status: str
     agent: int
     """The number of the agent in the job, from 0."""
+    scenario_id: str
+    scenario_name: str
 
 
 def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:

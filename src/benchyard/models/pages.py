@@ -29,6 +29,8 @@ class Query:
     search: str | None = None
     """A whole id, or a part of a name."""
     include_total_count: bool = True
+    without: Sequence[str] = ()
+    """Keys, as those of `where`, that a record must not have."""
 
 
 @dataclass(frozen=True)

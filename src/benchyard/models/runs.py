@@ -359,6 +359,29 @@ class RunListView(Model):
     total_count: int | None = None
 
 
+class RunExecution(Model):
+    """One command in the devbox of a run, with the end of what it printed."""
+
+    execution_id: str
+    status: Literal["queued", "running", "completed"]
+    exit_status: int | None = None
+    start_time_ms: int
+    end_time_ms: int | None = None
+    stdout: str
+    stdout_bytes: int
+    """Of all that it printed."""
+    stderr: str
+    stderr_bytes: int
+    hint: str | None = None
+
+
+class RunExecutionListView(Model):
+    """The last commands in the devbox of a run, oldest first."""
+
+    executions: list[RunExecution]
+    total_count: int
+
+
 class BenchmarkRun(Record):
     """A benchmark run as it is kept."""
 

@@ -261,6 +261,22 @@ class TrialView(Model):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
+    def outcome(self) -> AttemptKind | None:
+        """What became of it in one word; None until it has ended. A suspect score is as it was given."""
+        if self.state not in ENDED_TRIALS:
+            return None
+        if self.state is TrialState.COMPLETED and self.score is not None:
+            return "passed" if self.score >= NEARLY_PASSED else "not_passed"
+        is_own = self.failure is not None and self.failure.kind in AGENTS_OWN
+        return "crashed" if is_own and self.state is not TrialState.COMPLETED else "unscored"
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it has a score above 0 that may not be earned."""
+        return self.state is TrialState.COMPLETED and bool(self.suspicions) and bool(self.score)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def duration_ms(self) -> int | None:
         """How long it took; None until it has ended."""
         if self.start_time_ms is None or self.end_time_ms is None:

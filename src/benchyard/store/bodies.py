@@ -61,7 +61,7 @@ def _metadata_value_postgres(element: _MetadataValue, compiler: SQLCompiler, **o
 @compiles(_BodyField, "sqlite")
 def _body_field_sqlite(element: _BodyField, compiler: SQLCompiler, **options: Any) -> str:
     body, field = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"(SELECT f.value FROM json_each({body}) AS f WHERE f.key = {field})"  # noqa: S608  (compiled clauses)
+    return f"(SELECT CAST(f.value AS TEXT) FROM json_each({body}) AS f WHERE f.key = {field})"  # noqa: S608  (compiled clauses)
 
 
 @compiles(_BodyField, "postgresql")

@@ -135,6 +135,7 @@ class Collection(Generic[T]):
         if not 1 <= query.limit <= MAX_LIMIT:
             raise UsageError(f"limit must be between 1 and {MAX_LIMIT}", field="limit")
         wanted = self._conditions(query.where)
+        wanted += [self._column(key).is_(None) for key in query.without]
         if query.search:
             wanted.append(self._search(query.search))
         return await self._database.read(lambda connection: self._page(connection, query, wanted))

@@ -150,9 +150,18 @@ async def list_trials(
     query: PageQuery,
     status: TrialState | None = None,
     agent: Annotated[int | None, Parameter(ge=0, le=MOST_AGENTS)] = None,
+    scenario_id: str | None = None,
+    scenario_name: str | None = None,
 ) -> TrialListView:
     """List the trials of a job (an extension), newest first; `agent` counts from 0."""
-    wanted = narrowed(query, parent=id, status=status, agent=None if agent is None else str(agent))
+    wanted = narrowed(
+        query,
+        parent=id,
+        status=status,
+        agent=None if agent is None else str(agent),
+        scenario_id=scenario_id,
+        name=scenario_name,
+    )
     page = await services.engine.jobs.page(id, wanted)
     trials = [each.view() for each in page.items]
     return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)

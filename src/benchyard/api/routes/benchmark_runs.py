@@ -9,7 +9,7 @@ from benchyard.api.archives import ZIP, archive_response
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.pages import OF_A_JOB, NamedQuery, PageQuery, narrowed
 from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
@@ -46,9 +46,12 @@ async def list_runs(
     query: NamedQuery,
     benchmark_id: str | None = None,
     state: BenchmarkRunState | None = None,
+    *,
+    own: bool = False,
 ) -> BenchmarkRunListView:
-    """List benchmark runs, newest first."""
-    return await _page(services, narrowed(query, parent=benchmark_id, status=state))
+    """List benchmark runs, newest first; `own` is an extension: without those of jobs."""
+    wanted = narrowed(query, parent=benchmark_id, status=state)
+    return await _page(services, replace(wanted, without=(OF_A_JOB,)) if own else wanted)
 
 
 @router.get("/v1/benchmarks/{id}/runs", response_model_exclude_none=True)

@@ -1,6 +1,10 @@
 """Scenario runs: start, look up, list, score, complete, cancel, read the logs, add traces."""
 
+from dataclasses import replace
+from typing import Annotated
+
 from fastapi import APIRouter, Request
+from fastapi import Query as Parameter
 from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.archives import ZIP, archive_response
@@ -8,7 +12,7 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.holding import bytes_stream, held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.links import outside_url
-from benchyard.api.pages import NamedQuery, narrowed
+from benchyard.api.pages import OF_A_JOB, NamedQuery, narrowed
 from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.objects import OBJECT_PREFIX
@@ -17,6 +21,7 @@ from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
 from benchyard.models.runs import (
     RescoreRequest,
+    RunExecutionListView,
     RunListView,
     RunState,
     RunWaitRequest,
@@ -45,9 +50,12 @@ async def list_runs(
     benchmark_run_id: str | None = None,
     scenario_id: str | None = None,
     state: RunState | None = None,
+    *,
+    own: bool = False,
 ) -> RunListView:
-    """List scenario runs, newest first."""
+    """List scenario runs, newest first; `own` is an extension: without those of jobs and benchmark runs."""
     wanted = narrowed(query, parent=benchmark_run_id, scenario_id=scenario_id, status=state)
+    wanted = replace(wanted, without=(OF_A_JOB, "parent")) if own else wanted
     page = await services.engine.scenario_runs.records.page(wanted)
     runs = [run.view() for run in page.items]
     return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)
@@ -105,6 +113,23 @@ async def download_logs(id: str, services: ServicesDep) -> Response:
     """Get the logs of a run as a zip without folders."""
     run = await services.engine.scenario_runs.get(id)
     return await archive_response(services, services.engine.run_logs.packed([run]), ZIP)
+
+
+@router.get("/runs/{id}/executions", response_model_exclude_none=True)
+async def list_executions(
+    id: str,
+    services: ServicesDep,
+    lines: Annotated[int, Parameter(ge=0, le=1000)] = 40,
+    limit: Annotated[int, Parameter(ge=1, le=100)] = 10,
+    *,
+    of_agent: bool = False,
+) -> RunExecutionListView:
+    """List the last commands of a run and the end of what they printed (an extension), without secrets.
+
+    With `of_agent` only those that are the agent of a trial at work, one for each round.
+    """
+    run = await services.engine.scenario_runs.get(id)
+    return await services.engine.run_logs.executions(run, lines=lines, limit=limit, of_agent=of_agent)
 
 
 @router.post("/runs/{id}/open_gateway", response_model_exclude_none=True)

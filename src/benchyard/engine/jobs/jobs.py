@@ -217,6 +217,10 @@ class Jobs:
             return trials
         return [each if each.has_ended else canceled(each, _NEVER) for each in trials]
 
+    async def trial(self, id: str) -> Trial:
+        """One trial of any job, by its id; raises NotFound."""
+        return await self._ledger.trials.get(id)
+
     async def page(self, id: str, query: Query) -> Page[Trial]:
         """One page of the trials of a job, newest first."""
         await self.records.get(id)

@@ -17,13 +17,17 @@ from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, NotFound
 from benchyard.hosts.host import ExecutionState
 from benchyard.models.executions import LogLine
-from benchyard.models.runs import ScenarioRun, Trace
+from benchyard.models.runs import RunExecution, RunExecutionListView, ScenarioRun, Trace
 
 MOST_STREAM_BYTES = 10 * 1024**2
 """Of one command's output; its end is kept."""
 MOST_BYTES = 512 * 1024**2
 """Of one zip before it is packed; what is left out is named in it."""
+MOST_END_BYTES = 64 * 1024
+"""Of the end of one command's output, where only its last lines are asked for."""
 _PIECE = 1024**2
+_OF_AGENT = re.compile(r"agent(-\d+)?")
+"""The executions that are a trial's agent at work, one for each round."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -46,6 +50,29 @@ class RunLogs:
                 for run in runs:
                     await self._pack(run, writer)
             yield Packed(Path(file.name))
+
+    async def executions(
+        self, run: ScenarioRun, *, lines: int, limit: int, of_agent: bool
+    ) -> RunExecutionListView:
+        """The last commands in the devbox of a run and the end of what each printed, without secrets."""
+        scrubber = await scrubber_of(self._tools, run.devbox_id)
+        try:
+            found = await self._tools.host.executions(run.devbox_id)
+        except NotFound:
+            # Outputs of devboxes that ended long ago are not kept.
+            found = []
+        states = [each for each in found if not of_agent or _OF_AGENT.fullmatch(each.id)]
+        shown = []
+        for state in states[-limit:]:
+            ends = {
+                stream: _last_lines(await self._output(state, stream, size, scrubber, MOST_END_BYTES), lines)
+                for stream, size in (("stdout", state.stdout_bytes), ("stderr", state.stderr_bytes))
+            }
+            fields = {name: getattr(state, name) for name in ("status", "exit_status", "hint")}
+            fields |= {"execution_id": state.id, "start_time_ms": state.start_ms, "end_time_ms": state.end_ms}
+            sizes = {"stdout_bytes": state.stdout_bytes, "stderr_bytes": state.stderr_bytes}
+            shown.append(RunExecution.model_validate(fields | ends | sizes))
+        return RunExecutionListView(executions=shown, total_count=len(states))
 
     async def _pack(self, run: ScenarioRun, writer: "_Writer") -> None:
         scenario = await self._runs.scenario(run)
@@ -76,13 +103,20 @@ class RunLogs:
             await self._trace(run, trace, writer, scrubber)
         await writer.finish(run)
 
-    async def _output(self, state: ExecutionState, stream: str, size: int, scrubber: Scrubber) -> bytes:
-        start = max(0, size - MOST_STREAM_BYTES)
+    async def _output(
+        self,
+        state: ExecutionState,
+        stream: str,
+        size: int,
+        scrubber: Scrubber,
+        most: int = MOST_STREAM_BYTES,
+    ) -> bytes:
+        start = max(0, size - most)
         # From a little before: a secret may begin there.
         first = max(0, start - scrubber.longest)
         pieces = self._tools.host.output(state.devbox_id, state.id, stream, first, follow=False)
         data = b"".join([piece async for piece in pieces])
-        return (await asyncio.to_thread(scrubber.data, data, start - first))[:MOST_STREAM_BYTES]
+        return (await asyncio.to_thread(scrubber.data, data, start - first))[:most]
 
     async def _trace(self, run: ScenarioRun, trace: Trace, writer: "_Writer", scrubber: Scrubber) -> None:
         try:
@@ -136,6 +170,11 @@ class _Writer:
             text = "\n".join(self.left_out)
             await asyncio.to_thread(self._archive.writestr, _flat(run, "left-out.txt"), text)
             self.left_out = []
+
+
+def _last_lines(data: bytes, count: int) -> str:
+    lines = data.decode(errors="replace").splitlines(keepends=True)
+    return "".join(lines[-count:]) if count else ""
 
 
 def _flat(run: ScenarioRun, name: str) -> str:
