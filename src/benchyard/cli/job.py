@@ -7,10 +7,11 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_export import export
+from benchyard.cli.job_gate import SUSPECT, UNFINISHED, exit_statuses, require_good
 from benchyard.cli.job_logs import logs
 from benchyard.cli.job_run import run
 from benchyard.cli.job_summary import summary
-from benchyard.cli.job_watch import show_end, watch, watched
+from benchyard.cli.job_watch import require_scores, show_end, watch, watched
 from benchyard.cli.names import job_named
 from benchyard.cli.options import FloatRange
 from benchyard.cli.render import age, clean, output_option, show, show_many
@@ -98,11 +99,16 @@ def cancel(given: str, output: str) -> None:
     _show(view, output)
 
 
+_AGAIN_STATUSES = exit_statuses(
+    0, UNFINISHED, 2, 4, 5, SUSPECT, 130, note=", with --watch; else 0 once it goes on"
+)
+
+
 def _watch_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--watch", "watch_it", is_flag=True, help="Watch it until it has ended.")(command)
 
 
-@job.command()
+@job.command(epilog=_AGAIN_STATUSES)
 @click.argument("given", metavar="ID|NAME")
 @_watch_option
 @output_option
@@ -117,7 +123,7 @@ def resume(given: str, watch_it: bool, output: str) -> None:
         _follow(client, view, output, watch_it=watch_it)
 
 
-@job.command()
+@job.command(epilog=_AGAIN_STATUSES)
 @click.argument("given", metavar="ID|NAME")
 @click.option(
     "--only",
@@ -169,7 +175,10 @@ def rescore(given: str, trials: Sequence[str], output: str) -> None:
 
 def _follow(client: Client, view: BenchmarkJobView, output: str, *, watch_it: bool) -> None:
     if watch_it:
-        show_end(watched(client, view, output), output)
+        view = watched(client, view, output)
+        show_end(view, output)
+        require_good(view, None)
+        require_scores(view)
     else:
         _show(view, output)
 

@@ -39,7 +39,7 @@ from benchyard.models.scenarios import Scenario
 from benchyard.workers.workers import Call, Limits
 
 _MATCHING = "benchyard.models.conditions:matching"
-_PATTERN_LIMITS = Limits(seconds=5)
+_PATTERN_LIMITS = Limits(seconds=2)
 _MOST_AT_ONCE = 10_000
 """Ids in one query; Postgres takes 65,535."""
 
