@@ -130,11 +130,157 @@ def test_a_threshold_and_a_file_for_ci(benchyard: CommandLine) -> None:
     assert ElementTree.parse("bad.xml").getroot().get("failures") == "1"
 
 
-def test_a_filter_that_is_given_twice_is_refused(benchyard: CommandLine) -> None:
-    words = ("job", "run", "--agent", "nop", "--benchmark", "quickstart")
-    ended = benchyard(*words, "--filter", "name=*answer", "--filter", "name=*bug")
+def planned(benchyard: CommandLine, *arguments: str) -> dict[str, Any]:
+    """What oracle would run of quickstart, as the command line shows it."""
+    words = ("job", "run", "--agent", "oracle", "--benchmark", "quickstart", "--dry-run", "-o", "json")
+    found: dict[str, Any] = json.loads(benchyard.ok(*words, *arguments))
+    return found
+
+
+def test_a_dry_run_counts_and_starts_nothing(
+    benchyard: CommandLine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-a-real-key")
+    before = {each.id for each in client.jobs.list(limit=100)}
+    secrets_before = {each.name for each in client.secrets.list()}
+    said = benchyard.ok(
+        *("job", "run", "--agent", "oracle", "--agent", "claude-code:claude-sonnet-4-5", "--agent", "nop"),
+        *("--benchmark", "quickstart", "--n-attempts", "4", "--n-concurrent-trials", "7", "--dry-run"),
+        *(
+            "--timeout",
+            "90",
+            "--timeout-multiplier",
+            "2",
+            "--job-budget",
+            "usd=5",
+            "--trial-budget",
+            "tokens=9",
+        ),
+    )
+    assert "12 scenarios x 3 agents x 4 attempts = 144 trials" in said
+    assert "at the same time: 7 trials" in said
+    assert "job budget:       $5" in said
+    assert "trial budget:     9 tokens" in said
+    assert "oracle, 3m00s for each scenario" in said
+    assert "unknown: no earlier job tells what claude-code@" in said
+    assert FIX in said
+    plan = planned(benchyard, "--limit", "3")
+    assert (plan["n_trials"], len(plan["scenarios"]), plan["missing_images"]) == (3, 3, [])
+    assert "n_trials: 12" in benchyard.ok(
+        "job", "run", "--agent", "nop", "--benchmark", "quickstart", "--dry-run", "-o", "yaml"
+    )
+    assert {each.id for each in client.jobs.list(limit=100)} == before
+    assert {each.name for each in client.secrets.list()} == secrets_before
+    assert not Path("config").exists(), "what was sent where is not remembered of a dry run"
+    refused = benchyard("job", "run", "--agent", "codex:gpt-5", "--benchmark", "quickstart", "--dry-run")
+    assert (refused.status, "OPENAI_API_KEY" in refused.err) == (2, True)
+
+
+def test_a_part_is_chosen_by_conditions_and_globs(benchyard: CommandLine) -> None:
+    def chosen(*arguments: str) -> list[str]:
+        names = [each["name"] for each in planned(benchyard, *arguments)["scenarios"]]
+        return sorted(name.removeprefix("quickstart/") for name in names)
+
+    fixes = ["fix-a-bug", "fix-the-permissions"]
+    assert chosen("--filter", "name=*answer", "--filter", "name=*bug") == ["find-the-answer", "fix-a-bug"]
+    assert chosen("--filter", "name=fix-*", "name!=*bug") == ["fix-the-permissions"]
+    assert chosen("--filter", "name~=^fix-") == fixes
+    assert chosen("--filter", "name~=^fix- or name=*answer", "name!~bug$") == [
+        "find-the-answer",
+        "fix-the-permissions",
+    ]
+    assert chosen("--include", "fix-*", "--include", "undo-*", "--exclude", "*bug") == [
+        "fix-the-permissions",
+        "undo-a-change",
+    ]
+    Path("job.yaml").write_text("filter: ['name~=^fix-']\nexclude: [fix-a-bug]\n")
+    assert chosen("-f", "job.yaml") == ["fix-the-permissions"]
+    for arguments, told in {
+        ("--filter", "name=fix-a-bgu"): "did you mean 'quickstart/fix-a-bug'?",
+        ("--include", "find-teh-answer"): "did you mean 'quickstart/find-the-answer'?",
+        ("--filter", "kind=nonsense"): "kind is ",
+        ("--filter", "name~=("): "is no regular expression",
+        ("--filter", "name"): "is no condition",
+        ("--filter", r"name~=^(\w|[a-z]|[^A-Z])+!$"): "takes too long here; write a simpler one",
+    }.items():
+        ended = benchyard(
+            "job", "run", "--agent", "oracle", "--benchmark", "quickstart", "--dry-run", *arguments
+        )
+        assert (ended.status, told in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        *(("--n-attempts", value) for value in ("0", "-1", "1001", "x", "1.5")),
+        *(("--n-concurrent-trials", value) for value in ("0", "10001")),
+        *(("--timeout", value) for value in ("0", "-3", "nan", "inf", "1e99")),
+        *(("--timeout-multiplier", value) for value in ("0", "nan", "1001")),
+        *(("--limit", value) for value in ("0", "9" * 30)),
+        *(("--sample", value) for value in ("0", "9" * 30)),
+        ("--seed", "9" * 30),
+        *(("--fail-under", value) for value in ("-0.1", "1.1", "nan")),
+        *(("--trial-budget", value) for value in ("usd=-1", "usd=nan", "tokens=1.5", "tokens=x")),
+        *(("--job-budget", value) for value in ("usd=-1", "requests=-1", "money=1")),
+        ("--max-unscored", "nan"),
+        ("--env-vars", "1A=x"),
+    ],
+)
+def test_numbers_are_refused_in_the_words_of_their_flag(
+    benchyard: CommandLine, flag: str, value: str
+) -> None:
+    ended = benchyard("job", "run", "--agent", "nop", "--benchmark", "quickstart", flag, value)
     assert ended.status == 2
-    assert "each key can be given once" in ended.err
+    assert flag in ended.err
+    assert "spec." not in ended.err
+    assert "agent_configs" not in ended.err
+
+
+def test_an_install_is_told_and_counted_apart(benchyard: CommandLine, client: Client) -> None:
+    name = f"agent-{secrets.token_hex(4)}"
+    Path("own").mkdir()
+    Path("own/run.sh").write_text("exit 0\n")
+    register = ("agent", "register", name, "--object", "own", "--version", "1", "--run")
+    benchyard.ok(*register, "sh {agent_dir}/run.sh {effort}")
+    assert "kwargs:  effort" in benchyard.ok("agent", "show", name)
+    words = ("--agent", name, "--agent-kwargs", "effort=low", "--scenarios", ANSWER)
+    assert f"{name}@1 has to be installed first, from object" in benchyard.ok(
+        "job", "run", *words, "--dry-run"
+    )
+    ended = benchyard("job", "run", *words, "-n", name, "--watch")
+    assert ended.status == 0, ended.err
+    assert f"benchyard: {name}@1 has to be installed first, from object" in ended.err
+    assert "benchyard: 1 scenario x 1 agent x 1 attempt = 1 trial" in ended.err
+    lines = [line for line in ended.out.splitlines() if f"{name}@1 from object" in line]
+    assert [line.split(" ", 1)[1].partition(f" {name}")[0] for line in lines] == ["installing", "installed"]
+    assert all(line[:4].isdigit() and line.split()[0].endswith("Z") for line in lines)
+    view = json.loads(benchyard.ok("job", "summary", name, "-o", "json"))
+    (installed,) = view["preparations"]
+    assert (installed["kind"], installed["name"], installed["source"]) == ("install", f"{name}@1", "object")
+    assert view["times"]["preparing_ms"] >= 0
+    told = [each.preparation for each in client.jobs.events(view["id"]) if each.preparation]
+    assert [each.end_time_ms is None for each in told] == [True, False]
+    assert benchyard.ok("agent", "install", name) == f"{name}@1  was installed already\n"
+
+
+def test_agents_are_installed_ahead(benchyard: CommandLine) -> None:
+    name = f"agent-{secrets.token_hex(4)}"
+    Path("own").mkdir()
+    Path("own/run.sh").write_text("exit 0\n")
+    for version, setup in (("1", "true"), ("2", "echo no such thing; exit 7")):
+        source = ("--object", "own", "--version", version, "--setup", setup, "--run", "true")
+        benchyard.ok("agent", "register", name, *source)
+    (first, second) = json.loads(benchyard.ok("agent", "install", f"{name}@1", "oracle", "-o", "json"))
+    assert (first["version"], first["source"], first["was_installed"]) == ("1", "object", False)
+    assert second == {"name": "oracle", "was_installed": True, "duration_ms": 0}
+    assert benchyard.ok("agent", "install", f"{name}@1").endswith("was installed already\n")
+    broken = benchyard("agent", "install", name)
+    assert (broken.status != 0, "no such thing" in broken.err) == (True, True)
+    unknown = benchyard("agent", "install", "opencod")
+    assert (unknown.status, "did you mean 'opencode'?" in unknown.err) == (4, True)
+    unknown = benchyard("agent", "install", f"{name}@3")
+    assert (unknown.status, "there are: 2, 1" in unknown.err) == (2, True)
 
 
 def test_attempts_and_the_same_again(benchyard: CommandLine, client: Client) -> None:
@@ -149,7 +295,7 @@ def test_attempts_and_the_same_again(benchyard: CommandLine, client: Client) -> 
     assert "@1 1.000  @2 1.000" in benchyard.ok("job", "summary", name)
     again = started(benchyard, "--like", name, "--n-attempts", "1", "-n", new_name())
     assert again["job_spec"]["scenario_ids"] == view.job_spec.scenario_ids
-    assert again["n_trials"] == 1
+    assert (again["n_trials"], again["job_source"]["benchmark_name"]) == (1, "quickstart")
     assert client.jobs.wait(again["id"], PATIENCE_SECONDS).benchmark_outcomes[0].mean_score == 1.0
     benchyard.ok("job", "logs", name, "-o", "logs")
     assert sorted(path.name for path in Path("logs/oracle/quickstart_find-the-answer").iterdir()) == [

@@ -8,14 +8,15 @@ import click
 from benchyard.cli.connect import connect
 from benchyard.cli.job_delete import delete, pin, rename, unpin
 from benchyard.cli.job_export import export
+from benchyard.cli.job_gate import SUSPECT, UNFINISHED, exit_statuses, require_good
 from benchyard.cli.job_logs import logs
 from benchyard.cli.job_rescore import rescore
 from benchyard.cli.job_run import run
 from benchyard.cli.job_summary import summary
-from benchyard.cli.job_watch import show_end, watch, watched
+from benchyard.cli.job_watch import require_scores, show_end, watch, watched
 from benchyard.cli.names import job_named
 from benchyard.cli.options import FloatRange
-from benchyard.cli.render import age, clean, output_option, show, show_many
+from benchyard.cli.render import age, output_option, show, show_many
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
@@ -100,11 +101,16 @@ def cancel(given: str, output: str) -> None:
     _show(view, output)
 
 
+_AGAIN_STATUSES = exit_statuses(
+    0, UNFINISHED, 2, 4, 5, SUSPECT, 130, note=", with --watch; else 0 once it goes on"
+)
+
+
 def _watch_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--watch", "watch_it", is_flag=True, help="Watch it until it has ended.")(command)
 
 
-@job.command()
+@job.command(epilog=_AGAIN_STATUSES)
 @click.argument("given", metavar="ID|NAME")
 @_watch_option
 @output_option
@@ -119,7 +125,7 @@ def resume(given: str, watch_it: bool, output: str) -> None:
         _follow(client, view, output, watch_it=watch_it)
 
 
-@job.command()
+@job.command(epilog=_AGAIN_STATUSES)
 @click.argument("given", metavar="ID|NAME")
 @click.option(
     "--only",
@@ -149,7 +155,10 @@ def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool,
 
 def _follow(client: Client, view: BenchmarkJobView, output: str, *, watch_it: bool) -> None:
     if watch_it:
-        show_end(watched(client, view, output), output)
+        view = watched(client, view, output)
+        show_end(view, output)
+        require_good(view, None)
+        require_scores(view)
     else:
         _show(view, output)
 

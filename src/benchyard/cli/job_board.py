@@ -17,6 +17,7 @@ from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, PASSED, SuspectRul
 
 BUSY = (TrialState.PROVISIONING, TrialState.SETTING_UP, TrialState.RUNNING, TrialState.SCORING)
 REMEMBERED = 100
+_PARTS = ("cache", "reasoning")
 _LEAST_LEFT_MS = 1000
 _NEARLY = PASSED - 1e-9
 
@@ -188,12 +189,21 @@ def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -
 def used(usage: Iterable[Mapping[str, float]]) -> list[str]:
     """Tokens and cost of trials, in words; the cost only where it is known of every trial that had any."""
     asked = [each for each in usage if each]
-    tokens = sum(each.get("input_tokens", 0) + each.get("output_tokens", 0) for each in asked)
-    found = [f"{int(tokens):,} tokens"] if tokens else []
-    spenders = [each for each in asked if each.get("model_calls") or "cost_usd" in each]
-    if spenders and all("cost_usd" in each for each in spenders):
-        found.append(f"${sum(each['cost_usd'] for each in spenders):.2f}")
-    return found
+    tokens = sum(amount(each, "tokens") or 0 for each in asked)
+    costs = [amount(each, "cost") for each in asked]
+    known = [cost for cost in costs if cost is not None]
+    found = [f"{tokens:,.0f} tokens"] if tokens else []
+    return [*found, f"${sum(known):.4f}"] if known and len(known) == len(costs) else found
+
+
+def amount(usage: Mapping[str, float], kind: str) -> float | None:
+    """All that is known of `cost` or `tokens`; those from a cache and of thoughts are among the others."""
+    found = [
+        each
+        for name, each in usage.items()
+        if kind in name.lower() and not any(part in name.lower() for part in _PARTS)
+    ]
+    return sum(found) if found else None
 
 
 def time_left(view: BenchmarkJobView, trials: Sequence[TrialView], now_ms: int) -> int | None:

@@ -17,8 +17,28 @@ SUSPECT = 21
 """The exit status where a score is suspect that must not be."""
 UNSCORED = 22
 """The exit status where more trials have no score than are allowed."""
+UNFINISHED = 1
+"""The exit status of a job that ended, but was not completed, or has an agent without any score."""
+STATUSES = {
+    0: "the job was completed, every agent has a score, and all gates passed",
+    UNFINISHED: "it was not completed, or an agent has no score at all",
+    2: "a mistake in the flags; nothing was started",
+    4: "there is no job, benchmark or scenario of that name",
+    5: "what is asked for does not fit the job as it is now",
+    BELOW: "--fail-under: a mean is below, or nothing was scored",
+    SUSPECT: "--suspect fail: a score is suspect",
+    UNSCORED: "--fail-under: more trials are unscored than --max-unscored allows",
+    130: "Ctrl-C; the job goes on",
+}
+"""What commands that wait for a job end with. Where several gates fail, the first of 20, 22, 21 counts."""
 RULES: Sequence[SuspectRule] = ("keep", "zero", "fail")
 _MOST_TOLD = 10
+
+
+def exit_statuses(*shown: int, note: str = "", **told: str) -> str:
+    """The end of a command's help: what it ends with; `told` has other words for a status, as `s0`."""
+    rows = [f"  {status:<4} {told.get(f's{status}', STATUSES[status])}" for status in shown]
+    return "\b\n" + "\n".join([f"Exit status{note}:", *rows])
 
 
 def fail_under_option(end: str) -> Callable[[Any], Any]:

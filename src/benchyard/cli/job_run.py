@@ -8,7 +8,17 @@ import click
 
 from benchyard.cli import job_spec
 from benchyard.cli.connect import connect
-from benchyard.cli.job_gate import fail_under_option, max_unscored_option, require_good, suspect_option
+from benchyard.cli.job_gate import (
+    BELOW,
+    SUSPECT,
+    UNFINISHED,
+    UNSCORED,
+    exit_statuses,
+    fail_under_option,
+    max_unscored_option,
+    require_good,
+    suspect_option,
+)
 from benchyard.cli.job_plan import announce, described
 from benchyard.cli.job_secrets import with_known_keys, with_pending_keys
 from benchyard.cli.job_spec import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, Short
@@ -25,7 +35,6 @@ from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.orchestration import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS
 from benchyard.reports.junit import junit
 
-UNFINISHED = 1
 _SCENARIO_PREFIX = "scn_"
 
 _PAIRS = {
@@ -38,7 +47,13 @@ _PAIRS = {
 _LISTS = ("agents", "scenarios", "filter", "include", "exclude")
 
 
-@click.command(cls=SeveralCommand)
+@click.command(
+    cls=SeveralCommand,
+    epilog=exit_statuses(
+        *(0, UNFINISHED, 2, 4, BELOW, SUSPECT, UNSCORED, 130),
+        note=", where it waits; else 0 at once",
+    ),
+)
 @click.option(
     "--agent",
     "agents",

@@ -10,7 +10,17 @@ from contextlib import contextmanager
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.job_gate import fail_under_option, max_unscored_option, require_good, suspect_option
+from benchyard.cli.job_board import amount
+from benchyard.cli.job_gate import (
+    BELOW,
+    SUSPECT,
+    UNSCORED,
+    exit_statuses,
+    fail_under_option,
+    max_unscored_option,
+    require_good,
+    suspect_option,
+)
 from benchyard.cli.names import job_named
 from benchyard.cli.render import clean, duration, facts, output_option, print_table, show, when
 from benchyard.cli.table import Narrow
@@ -29,12 +39,11 @@ SHOWN_DIFFERENCES = 20
 _COST = "cost"
 _LEAST_TOLD_MS = 1000
 _MOST_CONDITIONS = 5
-_PARTS = ("cache", "reasoning")
 _LOAD = re.compile(r".*the machine's load was (?P<load>[0-9]{1,9}) on (?P<cores>[0-9]{1,9}) cores")
 _TOKENS = "tokens"
 
 
-@click.command()
+@click.command(epilog=exit_statuses(0, 2, 4, BELOW, SUSPECT, UNSCORED, s0="all gates passed"))
 @click.argument("given", metavar="ID|NAME")
 @click.option("-e", "--extended", is_flag=True, help="Each scenario, too.")
 @fail_under_option("End")
@@ -390,12 +399,7 @@ def _score(score: float | None) -> str:
 
 
 def _amount(outcome: BenchmarkOutcome, kind: str) -> str:
-    """All that is known of cost, or of tokens; those from a cache and of thoughts are among the others."""
-    found = [
-        amount
-        for name, amount in outcome.usage.items()
-        if kind in name.lower() and not any(part in name.lower() for part in _PARTS)
-    ]
-    if not found:
+    found = amount(outcome.usage, kind)
+    if found is None:
         return ""
-    return f"${sum(found):.4f}" if kind == _COST else f"{sum(found):,.0f}"
+    return f"${found:.4f}" if kind == _COST else f"{found:,.0f}"

@@ -14,6 +14,11 @@ from rich.live import Live
 from benchyard.cli.connect import connect
 from benchyard.cli.job_board import Board
 from benchyard.cli.job_gate import (
+    BELOW,
+    SUSPECT,
+    UNFINISHED,
+    UNSCORED,
+    exit_statuses,
     fail_under_option,
     max_unscored_option,
     require_good,
@@ -29,11 +34,12 @@ from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState
 from benchyard.models.trials import SuspectRule
 
 REFRESH_PER_SECOND = 4
-UNFINISHED = 1
-"""The exit status of a job that ended, but was not completed, or has an agent without any score."""
 
 
-@click.command()
+WATCH_STATUSES = exit_statuses(0, UNFINISHED, 2, 4, BELOW, SUSPECT, UNSCORED, 130)
+
+
+@click.command(epilog=WATCH_STATUSES)
 @click.argument("given", metavar="ID|NAME")
 @fail_under_option("End")
 @max_unscored_option()
@@ -48,9 +54,9 @@ def watch(
 ) -> None:
     """Watch a job until it has ended, then show its summary; Ctrl-C leaves it running.
 
-    On a terminal it fills the screen. Elsewhere, and where TERM is `dumb`, there is one line for each change.
-    With -o json or yaml the progress goes to standard error. Ends with 1 if the job was
-    not completed, or an agent has no score at all.
+    On a terminal it fills the screen: trials, tokens, cost, and how long the rest may take, judged by what
+    has ended. Elsewhere, and where TERM is `dumb`, there is one line with its time for each change, and one
+    now and then while nothing changes. With -o json or yaml the progress goes to standard error.
 
     \b
       benchyard job watch my-job

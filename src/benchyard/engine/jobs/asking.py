@@ -41,7 +41,7 @@ from benchyard.scorers import catalog as scorer_catalog
 from benchyard.workers.workers import Call, Limits
 
 _MATCHING = "benchyard.models.conditions:matching"
-_PATTERN_LIMITS = Limits(seconds=5)
+_PATTERN_LIMITS = Limits(seconds=2)
 _MOST_AT_ONCE = 10_000
 """Ids in one query; Postgres takes 65,535."""
 
