@@ -5,6 +5,7 @@ import fcntl
 import gc
 import json
 import os
+import shlex
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -46,7 +47,7 @@ from benchyard.images.build import Builder
 from benchyard.images.builders.choose import Wanted, open_builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
-from benchyard.settings import Settings
+from benchyard.settings import Settings, default_data_folder
 from benchyard.store.claims import claimed
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
@@ -273,6 +274,12 @@ def _announced(services: Services, door: _Door) -> Iterator[None]:
         told["ssh_port"] = services.ssh.port
     write_private(note, json.dumps(told))
     print(f"benchyard: listening on {door.url}", flush=True)  # noqa: T201  (the line that callers wait for)
+    data = services.settings.data
+    print(  # noqa: T201  (for whoever started it)
+        f"benchyard: the key is in {data / 'api-key'}; to use this server in another terminal, type\n"
+        f'  eval "$(benchyard server env{_data_option(data)})"',
+        flush=True,
+    )
     if door.tls and door.tls.certificate.advice:
         print(door.tls.certificate.advice, flush=True)  # noqa: T201  (for whoever started it)
     try:
@@ -289,7 +296,8 @@ def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
     except OSError as error:
         raise UsageError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
-            "choose another --port or --host"
+            "choose another --port or --host, or, if your own server has it (`benchyard server status`), "
+            "stop that with `benchyard server stop`"
         ) from error
     with bound:
         yield bound
@@ -301,10 +309,26 @@ def _only_server(data: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Conflict(
-                f"another server uses {data}; stop it, or give this one a folder of its own with --data"
-            ) from error
+            raise Conflict(f"another server uses {data}{_told_of(data)}") from error
         yield
+
+
+def _told_of(data: Path) -> str:
+    """Which server holds a data folder, as far as its note says, and what to do."""
+    try:
+        note = json.loads((data / "server.json").read_text())
+        which = f": it runs at {note['url']} (process {note['pid']})."
+    except (OSError, ValueError, KeyError, TypeError):
+        which = "."
+    return (
+        f"{which} `benchyard server stop{_data_option(data)}` stops it and leaves its devboxes running; then "
+        "start this one again, or give this one a folder of its own with --data"
+    )
+
+
+def _data_option(data: Path) -> str:
+    """What `benchyard server` has to be told to mean the server of this data folder."""
+    return "" if data == default_data_folder().absolute() else f" --data {shlex.quote(str(data))}"
 
 
 def _make_private(data: Path) -> None:

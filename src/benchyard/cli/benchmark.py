@@ -16,7 +16,7 @@ from benchyard.benchmarks.writing import Contents, slug
 from benchyard.cli import exporting, importing, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.definition_delete import delete_benchmark, rename
-from benchyard.cli.names import benchmark_named
+from benchyard.cli.names import benchmark_named, check_is_there
 from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
 from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
@@ -279,6 +279,7 @@ def validate(
 
 
 def _wanted(client: Client, given: str) -> list[validating.Wanted]:
+    check_is_there(given)
     if not (Path(given) / NAME).exists():
         view = benchmark_named(client, given)
         return [validating.Wanted(each) for each in client.benchmarks.definitions(view.id, limit=100)]

@@ -4,13 +4,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.core import Server
-from benchyard.client.local import start
-from benchyard.client.locate import configured_server, running_server
+from benchyard.client.local import own_url, start
+from benchyard.client.locate import configured_server, running_server, stored_key
 from benchyard.settings import default_data_folder
 
 PATIENCE_SECONDS = 2.0
@@ -29,9 +30,9 @@ def connect_async() -> AsyncClient:
 def find_or_start(environ: Mapping[str, str]) -> Server:
     """The server to use; starts one on loopback where none is configured and none runs, and says so."""
     configured = configured_server(environ)
-    if configured is not None:
-        return configured
     data = default_data_folder(environ).absolute()
+    if configured is not None and not _was_started_here(configured, data):
+        return configured
     running = running_server(data)
     if running is not None:
         return running
@@ -42,6 +43,11 @@ def find_or_start(environ: Mapping[str, str]) -> Server:
         err=True,
     )
     return server
+
+
+def _was_started_here(server: Server, data: Path) -> bool:
+    """Whether `benchyard server env` named this server, which can be started again where it was."""
+    return server.url == own_url(data) and server.key == stored_key(data)
 
 
 class _Patience:

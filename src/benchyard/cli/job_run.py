@@ -1,6 +1,8 @@
 """`benchyard job run`: ask for a job, and if wanted wait for what it comes to."""
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ _PAIRS = {
     "job_budget": "--job-budget",
 }
 _LISTS = ("agents", "scenarios", "filter", "include", "exclude")
+_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 
 
 @click.command(
@@ -168,6 +171,7 @@ def run(
     if junit_file is not None and not junit_file.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {junit_file.parent} for --junit; make it first")
     short = _short(given)
+    _warn_of_open_secrets(short.env_vars or {})
     with connect() as client:
         body = _body(client, short, file, like)
         if dry_run:
@@ -194,6 +198,17 @@ def run(
     show_end(view, output)
     require_good(view, fail_under, max_unscored=max_unscored)
     require_scores(view)
+
+
+def _warn_of_open_secrets(variables: Mapping[str, str]) -> None:
+    for name in variables:
+        if _SECRET_NAME.search(name):
+            click.echo(
+                f"benchyard: warning: --env-vars {name}: everybody who sees the job can read this "
+                f"value; keep it with `benchyard secret set {name}` and give it with "
+                f"`--secrets {name}={name}`",
+                err=True,
+            )
 
 
 def _short(given: dict[str, Any]) -> Short:

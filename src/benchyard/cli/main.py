@@ -32,7 +32,7 @@ COMMANDS = {
     "object": Entry("benchyard.cli.object:object_", "Store files on the server."),
     "key": Entry("benchyard.cli.key:key", "Make and revoke API keys."),
     "serve": Entry("benchyard.cli.serve:serve", "Run a server in the foreground."),
-    "server": Entry("benchyard.cli.server:server", "Look after a server: status, disk, backup, stop."),
+    "server": Entry("benchyard.cli.server:server", "Look after a server: status, env, disk, backup, stop."),
     "doctor": Entry(
         "benchyard.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
     ),
@@ -88,6 +88,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.format_message())
+        return 0
     except click.ClickException as error:
         error.show()
         return error.exit_code

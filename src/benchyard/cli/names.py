@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import click
@@ -27,6 +28,13 @@ class _Identified(Protocol):
 
 
 Thing = TypeVar("Thing", bound=_Identified)
+
+
+def check_is_there(given: str) -> None:
+    """Raise UsageError for what can only be a path, and is not there; a name is somebody else's to find."""
+    is_path = given.endswith("/") or given.startswith(("./", "../", "/", "~"))
+    if is_path and not Path(given).expanduser().exists():
+        raise UsageError(f"there is no folder {given}; give one that is there, or an id or a name")
 
 
 def devbox_named(client: Client, given: str) -> DevboxView:

@@ -13,7 +13,7 @@ from benchyard.benchmarks.writing import dumped, slug
 from benchyard.cli import exporting, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.definition_delete import delete_scenario
-from benchyard.cli.names import scenario_named, snapshot_named
+from benchyard.cli.names import check_is_there, scenario_named, snapshot_named
 from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
 from benchyard.cli.pushing import push_scenario
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
@@ -244,6 +244,7 @@ def _wanted(client: Client, given: str) -> validating.Wanted:
     path = Path(given)
     if (path / NAME).exists():
         return validating.wanted_draft(client, scenario_folder.read(path))
+    check_is_there(given)
     if path.is_dir() and "/" in given:
         raise UsageError(f"{given} has no {NAME}; `benchyard scenario new` makes a folder that has one")
     return validating.Wanted(scenario_named(client, given))

@@ -7,6 +7,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.render import age, output_option, show, show_many
+from benchyard.engine.scrubbing import LEAST_CHARACTERS
 from benchyard.errors import UsageError
 from benchyard.models.secrets import SecretView
 
@@ -47,6 +48,12 @@ def set_(name: str, value: str | None, from_stdin: bool, output: str) -> None:
     with connect() as client:
         view = client.secrets.set(name, given)
     show(view, output, f"{view.name}  {view.id}")
+    if len(given.strip()) < LEAST_CHARACTERS:
+        click.echo(
+            f"benchyard: warning: {view.name} has fewer than {LEAST_CHARACTERS} characters; values that "
+            "short are not masked where an agent prints them, in logs, results and exports",
+            err=True,
+        )
 
 
 @secret.command("list")

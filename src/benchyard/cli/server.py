@@ -1,17 +1,20 @@
 """`benchyard server`: look at or stop the server of this user."""
 
 import os
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from benchyard.cli.confirmation import yes_option
+from benchyard.cli.connect import find_or_start
 from benchyard.cli.render import facts, output_option, show
 from benchyard.cli.server_backup import backup, restore
 from benchyard.cli.server_care import disk, gc, tell_jobs
 from benchyard.cli.server_unit import unit
 from benchyard.client import local
-from benchyard.client.locate import configured_server, recorded_pid, running_server
+from benchyard.client.locate import PAIRS, configured_server, recorded_pid, running_server
 from benchyard.errors import ServerUnreachable
 from benchyard.settings import default_data_folder
 
@@ -29,6 +32,7 @@ def server() -> None:
     \b
       benchyard server status
       benchyard server disk
+      eval "$(benchyard server env)"
       benchyard server stop
     """
 
@@ -59,6 +63,42 @@ def status(data: Path | None, output: str) -> None:
     show({name: value for name, value in found.items() if value is not None}, output, facts(found))
     if running is None:
         raise click.exceptions.Exit(ServerUnreachable.exit_code)
+
+
+@server.command()
+@click.option(
+    "--shell",
+    type=click.Choice(["sh", "fish"]),
+    default="sh",
+    show_default=True,
+    help="The shell to write for; sh is for bash and zsh too.",
+)
+@data_option
+@output_option
+def env(shell: str, data: Path | None, output: str) -> None:
+    """Print the variables that lead SDKs and other programs to the server: its URL and key.
+
+    They are those of this SDK and of the official Runloop SDK (1.32). A server is started if none runs.
+    Anyone who sees this output can use the server.
+
+    \b
+      eval "$(benchyard server env)"
+      benchyard server env --shell fish | source
+    """
+    environ: Mapping[str, str] = os.environ
+    if data is not None:
+        configured = {name for pair in PAIRS for name in pair}
+        environ = {name: value for name, value in os.environ.items() if name not in configured}
+        environ = {**environ, "BENCHYARD_DATA": str(data.absolute())}
+    found = find_or_start(environ)
+    variables = {
+        name: value for pair in PAIRS for name, value in zip(pair, (found.url, found.key), strict=True)
+    }
+    form = "set -gx {} {};" if shell == "fish" else "export {}={}"
+    lines = [form.format(name, shlex.quote(value)) for name, value in variables.items()]
+    if found.trusted:
+        lines.append(f"# clients must trust its certificate: {found.trusted}")
+    show(variables, output, "\n".join(lines))
 
 
 @server.command()

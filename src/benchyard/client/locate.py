@@ -61,12 +61,20 @@ def recorded_server(data: Path) -> Server | None:
     try:
         note = json.loads((data / "server.json").read_text())
         url, trusted = note["url"], note.get("trusted")
-        key = (data / "api-key").read_text().strip()
+        key = stored_key(data)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(url, str) or not key:
         return None
     return Server(url, key, Path(trusted) if isinstance(trusted, str) else None)
+
+
+def stored_key(data: Path) -> str | None:
+    """The first key of the server on a data folder."""
+    try:
+        return (data / "api-key").read_text().strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 def recorded_pid(data: Path) -> int | None:

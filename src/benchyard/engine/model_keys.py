@@ -1,6 +1,6 @@
 """Which model an agent asks, where that is, and with whose key: known before anything is started."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ class ModelKeys:
         provider = choice.provider
         variables = agent.keys.get(provider) or self._upstreams.variables(provider)
         environment = config.agent_environment or AgentEnvironment()
-        _refuse_open_keys(agent, variables, environment)
+        _refuse_open_keys(agent.name, {*key_variables(agent), *variables}, environment)
         found = await self._key(variables, environment.secrets or {})
         if found is None and self._upstreams.needs_key(provider):
             names = " or ".join(variables)
@@ -55,6 +55,11 @@ class ModelKeys:
             )
         self._upstreams.make(provider, None, None, config.base_url)
         return Route(provider, choice.model, *(found or (variables[0], None)))
+
+    def refuse_open_keys(self, agent: str, environment: AgentEnvironment | None) -> None:
+        """Raise UsageError for a key of a model provider among the plain variables of an agent."""
+        variables = {name for each in self._upstreams.names for name in self._upstreams.variables(each)}
+        _refuse_open_keys(agent, variables | {OAUTH_VARIABLE}, environment or AgentEnvironment())
 
     async def upstream(self, route: Route, config: AgentConfig) -> Upstream:
         """Where a route leads, with the key; raises NotFound if the key is gone."""
@@ -147,12 +152,12 @@ def other_secrets(
     return {variable: name for variable, name in secrets.items() if variable not in hidden}
 
 
-def _refuse_open_keys(agent: Agent[Any], variables: tuple[str, ...], environment: AgentEnvironment) -> None:
-    given = {*key_variables(agent), *variables} & set(environment.environment_variables or {})
+def _refuse_open_keys(agent: str, variables: Collection[str], environment: AgentEnvironment) -> None:
+    given = set(variables) & set(environment.environment_variables or {})
     if given:
         name = min(given)
         raise UsageError(
-            f"{name} is a key: as a plain variable everybody could read it. Keep it with "
-            f"`benchyard secret set {name}`, and it is used without {agent.name} ever seeing it",
+            f"{name} is a key: as a plain variable of {agent}, everybody who sees the job could read it. "
+            f"Keep it with `benchyard secret set {name}` and give it with `--secrets {name}={name}`",
             field="agent_environment.environment_variables",
         )

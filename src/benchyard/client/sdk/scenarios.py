@@ -63,9 +63,21 @@ class ScenarioBuilder(Group[S], Recipe):
         Recipe.__init__(self, name)
 
     @call
-    def push(self) -> Steps[Scenario[S]]:
-        """Make the scenario; raises UsageError while something is missing."""
-        view = yield from scenarios.create(self.build())
+    def push(self, *, update: bool = False) -> Steps[Scenario[S]]:
+        """Make the scenario; raises UsageError while something is missing.
+
+        Each call makes one more, as in the original; with `update`, the newest scenario of this name is
+        changed instead, where there is one.
+        """
+        fields = self.build()
+        if update:
+            query: ScenarioPageFields = {"name": self.name}
+            named = yield from everything(Listed("/v1/scenarios", "scenarios", ScenarioView, query))
+            known = next((each for each in named if each.name == self.name), None)
+            if known is not None:
+                changed = yield from scenarios.update(known.id, ScenarioChanges(**fields))
+                return Scenario(self.session, changed.id)
+        view = yield from scenarios.create(fields)
         return Scenario(self.session, view.id)
 
 

@@ -118,6 +118,7 @@ class Asking:
     async def _choice(self, config: AgentConfig) -> tuple[AgentChoice, Route | None]:
         given = config.name, config.agent_id, config.version, config.kwargs or {}
         choice = await self._agents.resolve(*given)
+        self._keys.refuse_open_keys(choice.name, config.agent_environment)
         agent = await self._agents.check(choice, config.model_name)
         return choice, await self._keys.route(agent, config) if agent is not None else None
 
