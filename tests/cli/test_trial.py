@@ -96,6 +96,15 @@ def test_a_list_of_trials_is_filtered(benchyard: CommandLine, job: BenchmarkJobV
     assert (unknown.status, "oracle, nop, command" in unknown.err) == (4, True)
 
 
+def test_the_server_lists_the_trials_of_one_agent_and_one_scenario(
+    client: Client, job: BenchmarkJobView
+) -> None:
+    assert {each.agent for each in client.jobs.trials(job.id, agent=2)} == {2}
+    assert len(list(client.jobs.trials(job.id, agent=0, scenario_name=FIX))) == 2
+    (first, *_) = client.jobs.trials(job.id)
+    assert client.jobs.trial(first.id) == first
+
+
 def test_the_worst_trial_is_shown_and_the_others_are_named(
     benchyard: CommandLine, job: BenchmarkJobView
 ) -> None:
