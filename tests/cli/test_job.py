@@ -405,7 +405,7 @@ def test_rescore(benchyard: CommandLine, client: Client) -> None:
     made = started(benchyard, "--agent", "oracle", "--scenarios", ANSWER)
     client.jobs.wait(made["id"], PATIENCE_SECONDS)
     (trial,) = client.jobs.trials(made["id"])
-    said = benchyard.ok("job", "rescore", made["id"], "--trial", trial.id)
+    said = benchyard.ok("job", "rescore", made["id"], "--trial", trial.id, "--no-wait")
     assert "to be scored again: 1;" in said
     deadline = time.monotonic() + PATIENCE_SECONDS
     while client.jobs.get(made["id"]).rescoring_state != "completed":

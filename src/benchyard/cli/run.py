@@ -292,10 +292,12 @@ class _Names:
         return self._name(id, self._client.scenarios.retrieve)
 
     def benchmark(self, id: str) -> str:
-        """The name of a benchmark; its id where it is gone."""
+        """The name of a benchmark; its id where it is gone. A job over single scenarios has none."""
         return self._name(id, self._client.benchmarks.retrieve)
 
     def _name(self, id: str, look_up: Callable[[str], Any]) -> str:
+        if not id:
+            return "(single scenarios)"
         if id not in self._known:
             try:
                 self._known[id] = look_up(id).name

@@ -85,7 +85,7 @@ def list_(
         output,
         _columns(labels, kept),
         none=f"no trials{' that are ' + only if only else ''}; `benchyard job summary {job.id}` counts all",
-        narrow=Narrow(shorten=["SCENARIO", "AGENT"], drop=["DURATION", "ID", "ATTEMPT", "WHY", "AGENT"]),
+        narrow=Narrow(shorten=["SCENARIO", "AGENT"], drop=["DURATION", "ID", "SCORE", "WHY", "ATTEMPT"]),
     )
 
 
