@@ -55,6 +55,7 @@ def ended(*trials: Trial, state: JobState = JobState.COMPLETED, agents: int = 1)
 
 GOOD = (trial(1.0), trial(1.0, scenario=1))
 PARTLY = (trial(1.0), trial(failure="scorer", scenario=1))
+ONE_OF_TWO = (trial(1.0), trial(failure="scorer", agent=1))
 SUSPECT = (trial(1.0, suspicions=["scorers opened what was changed"]),)
 
 
@@ -65,10 +66,7 @@ SUSPECT = (trial(1.0, suspicions=["scorers opened what was changed"]),)
         *(((*words, "--fail-under", "1"), ended(*GOOD), 0) for words in (RUN, WATCH, SUMMARY)),
         *((words, ended(*GOOD, state=JobState.CANCELLED), 1) for words in (RUN, WATCH, RETRY)),
         *((words, ended(trial(failure="scorer")), 1) for words in (RUN, WATCH, RETRY)),
-        *(
-            (words, ended(trial(1.0), trial(failure="scorer", agent=1), agents=2), 1)
-            for words in (RUN, WATCH)
-        ),
+        *((words, ended(*ONE_OF_TWO, agents=2), 1) for words in (RUN, WATCH)),
         *((words, ended(*PARTLY), 0) for words in (RUN, WATCH, SUMMARY, RETRY)),
         (SUMMARY, ended(*GOOD, state=JobState.CANCELLED), 0),
         *(((*words, "--fail-under", "2"), ended(*GOOD), 2) for words in (RUN, WATCH, SUMMARY)),

@@ -1,6 +1,8 @@
 """`benchyard job watch` in front of a person: a real terminal, a real server that is restarted."""
 
+import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchyard.cli.job_board import Board, tally
+from benchyard.cli.job_board import Board, tally, time_left
 from benchyard.cli.render import duration
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView, JobEvent
+from benchyard.models.trials import TrialView
 from benchyard.testing.server import RunningServer
 from tests.cli.screen import Screen
 from tests.cli.test_job import WAITS, running_trial
@@ -169,6 +172,66 @@ def test_a_board_marks_what_is_suspect() -> None:
     assert "1/3  2 waiting, 1 passed, 1 suspect, mean 1.000" in captured.get()
     assert forged.trial is not None
     assert tally([forged.trial], 3, "zero") == "2 waiting, 1 suspect, mean 0.000"
+
+
+def drawn(one: Board) -> str:
+    console = Console(width=120, height=20, color_system=None)
+    with console.capture() as captured:
+        console.print(one)
+    return captured.get()
+
+
+def test_a_board_shows_installs_builds_and_what_was_used() -> None:
+    one = board(scenarios=3)
+    now = int(time.time() * 1000)
+    install = {"name": "opencode@1.18.33", "source": "npm", "start_time_ms": now - 37 * 60_000}
+    begun = {"seq": 1, "time_ms": now, "type": "job", "preparation": install}
+    told = JobEvent.model_validate(begun)
+    assert one.note(told)
+    assert one.line_of(told) == "installing opencode@1.18.33 from npm"
+    assert re.search(r"37m\d\ds  installing opencode@1.18.33 from npm", drawn(one))
+    assert re.fullmatch(r"installing opencode@1.18.33 from npm, 37m\d\ds so far", one.present())
+    over = JobEvent.model_validate({**begun, "preparation": {**install, "end_time_ms": now}})
+    one.note(over)
+    assert one.line_of(over) == "installed opencode@1.18.33 from npm in 37m00s"
+    assert "installing" not in drawn(one)
+    building = event(2, state="provisioning", activity="building env from python:3.12")
+    assert one.note(building)
+    assert one.line_of(building) == "agent-0  one  provisioning  building env from python:3.12"
+    assert "building env from python:3.12" in drawn(one)
+    assert one.note(event(3, state="provisioning"))
+    usage = {"input_tokens": 1000.0, "cached_tokens": 900.0, "output_tokens": 234.0, "cost_usd": 0.25}
+    one.note(event(4, id="trl_1", retry=0, state="failed", usage=usage, is_superseded=True))
+    one.note(event(5, id="trl_2", retry=1, state="completed", score=1.0, usage=usage))
+    assert "1 of 3 trials  2,468 tokens  $0.5000" in drawn(one)
+    one.note(event(6, id="trl_3", scenario_id="scn_2", state="completed", usage={"input_tokens": 1.0}))
+    assert "$" not in drawn(one), "a sum without what is not known would be taken for the whole"
+
+
+def test_the_clock_of_a_board_never_goes_back() -> None:
+    now = int(time.time() * 1000)
+    one = board()
+    one.refresh(one.view.model_copy(update={"create_time_ms": now - 37 * 60_000}))
+    assert re.search(r"  37m\d\ds  ", drawn(one))
+    one.refresh(one.view.model_copy(update={"start_time_ms": now, "create_time_ms": now}))
+    assert re.search(r"  37m\d\ds  ", drawn(one))
+
+
+def test_time_left_is_judged_by_what_has_ended_and_by_nothing_else() -> None:
+    view = board(agents=2, scenarios=4).view
+
+    def some(agent: int, scenario: int, state: str, start: int, end: int | None = None) -> TrialView:
+        place = {"agent": agent, "scenario_id": f"scn_{scenario}", "state": state}
+        return TrialView.model_validate({**trial(), **place, "start_time_ms": start, "end_time_ms": end})
+
+    first = [some(0, 0, "completed", 1, 10_001), some(0, 1, "running", 10_001)]
+    assert time_left(view, first, 12_001) is None, "of the second agent nothing is known"
+    both = [*first, some(1, 0, "completed", 1, 20_001), some(1, 1, "running", 10_001)]
+    # 8 s and two times 10 s of the one, 18 s and two times 20 s of the other, two at the same time.
+    assert time_left(view, both, 12_001) == (8000 + 20_000 + 18_000 + 40_000) / 2
+    assert time_left(view, both[:1] + both[2:3], 12_001) is None, "nothing runs"
+    ended = [some(agent, at, "completed", 1, 10_001) for agent in (0, 1) for at in range(4)]
+    assert time_left(view, ended, 12_001) is None
 
 
 @pytest.mark.parametrize(

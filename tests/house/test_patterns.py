@@ -58,6 +58,8 @@ DYNAMIC: dict[str, list[Any]] = {
 """Patterns that are put together while the program runs, as they may come out; others must be added here."""
 ELSEWHERE = {"engine/pty.py", "scorers/parsers.py"}
 """Where the pattern is given by another module, in which it is found."""
+IN_WORKERS = {"models/conditions.py"}
+"""Where the pattern is a client's: only a worker with a time limit looks for it, or the client itself."""
 OWN_TEXT = {
     "benchyard.images.host_files._SETTING": "files of the server's own machine",
     "benchyard.images.builders.disk._UPPER": "the kernel's list of mounts",
@@ -365,7 +367,7 @@ def test_patterns_that_are_put_together_are_known() -> None:
         for text, _, _, _ in inline(module)
         if text is None
     }
-    assert found - ELSEWHERE == DYNAMIC.keys(), "add an example of the pattern to DYNAMIC"
+    assert found - ELSEWHERE - IN_WORKERS == DYNAMIC.keys(), "add an example of the pattern to DYNAMIC"
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -16,6 +16,7 @@ from benchyard.cli.devbox_ssh import ssh, ssh_config, ssh_proxy
 from benchyard.cli.devbox_tunnel import tunnel
 from benchyard.cli.names import devbox_named
 from benchyard.cli.options import checked_input
+from benchyard.cli.progress import patience
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
@@ -153,7 +154,9 @@ def suspend(id: str, output: str) -> None:
       benchyard devbox suspend box
     """
     with connect() as client:
-        _show_status(client.devboxes.suspend(devbox_named(client, id).id), output)
+        with patience(f"suspending {id}"):
+            view = client.devboxes.suspend(devbox_named(client, id).id)
+        _show_status(view, output)
 
 
 @devbox.command("resume")
@@ -166,7 +169,9 @@ def resume(id: str, output: str) -> None:
       benchyard devbox resume box
     """
     with connect() as client:
-        _show_status(client.devboxes.resume(devbox_named(client, id).id), output)
+        with patience(f"resuming {id}"):
+            view = client.devboxes.resume(devbox_named(client, id).id)
+        _show_status(view, output)
 
 
 @devbox.command("shutdown")

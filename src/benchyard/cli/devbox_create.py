@@ -9,6 +9,7 @@ import click
 from benchyard.cli.connect import connect
 from benchyard.cli.names import policy_named, snapshot_named
 from benchyard.cli.options import checked_input, local_remote, name_values
+from benchyard.cli.progress import patience
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
 from benchyard.client.lifecycle import await_running
@@ -172,7 +173,8 @@ def _user(given: str | None) -> UserParameters | None:
 def _filled(client: Client, made: DevboxView, files: Sequence[tuple[Path, str]]) -> DevboxView:
     """Wait until it runs and copy the files in; one that is given up on the way is not left behind."""
     try:
-        running = client.session.run(await_running(made, None))
+        with patience(f"starting {made.id}: its image or agents may have to be made first"):
+            running = client.session.run(await_running(made, None))
         for local, remote in files:
             client.files.upload(made.id, remote, local)
     except StartFailed as error:

@@ -22,6 +22,7 @@ from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.benchmarks.writing import slug
 from benchyard.cli.datasets import Bar, cache_folder
 from benchyard.cli.names import one_named
+from benchyard.cli.progress import patience
 from benchyard.cli.pushing import Pushed, push_over, push_set
 from benchyard.cli.render import clean
 from benchyard.cli.settling import first_named, settled
@@ -103,7 +104,8 @@ def imported(client: Client, wish: Wish) -> Imported:
     """Have the server hold a benchmark; what is broken in it is told, and the rest goes on."""
     with tempfile.TemporaryDirectory(prefix="benchyard-import-") as work, _found(wish, Path(work)) as found:
         items = found.items if wish.limit is None else islice(found.items, wish.limit)
-        pushed, broken = _push_all(client, found.request.name, _with_network(items, wish), wish)
+        with patience(f"importing {found.request.name}"):
+            pushed, broken = _push_all(client, found.request.name, _with_network(items, wish), wish)
         if not pushed:
             told = (
                 "; ".join(f"{each.name}: {each.reason}" for each in broken[:3]) or "there was nothing in it"

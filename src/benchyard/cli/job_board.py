@@ -66,6 +66,9 @@ class Board:
             self._ended.append(trial)
         return is_news
 
+    def _total(self) -> int:
+        return len(self.labels) * len(self.view.job_spec.scenario_ids) * _attempts(self.view)
+
     def label(self, agent: int) -> str:
         """What an agent is called."""
         return self.labels[agent] if 0 <= agent < len(self.labels) else f"agent {agent}"
@@ -91,7 +94,7 @@ class Board:
         busy = [each for each in trials if each.state in BUSY]
         done = sum(each.state in ENDED_TRIALS for each in trials)
         left = time_left(self.view, trials, now)
-        parts = [f"{done} of {self.view.n_trials} trials ended, {len(busy)} under way", *used(usage)]
+        parts = [f"{done} of {self._total()} trials ended, {len(busy)} under way", *used(usage)]
         if longest := min(busy, key=lambda each: each.start_time_ms or now, default=None):
             length = duration(max(0, now - (longest.start_time_ms or now)))
             parts.append(f"the longest: {named(longest)}  {told(longest)}  {length}")
@@ -138,7 +141,7 @@ class Board:
         done = sum(each.state in ENDED_TRIALS for each in trials)
         left = time_left(self.view, trials, int(time.time() * 1000))
         parts = [
-            f"{done} of {self.view.n_trials} trials",
+            f"{done} of {self._total()} trials",
             *used(usage),
             *([f"about {duration(left)} left"] if left is not None else []),
         ]

@@ -14,6 +14,7 @@ import click
 
 from benchyard.cli.connect import connect_async
 from benchyard.cli.job_logs import AT_ONCE, INCOMPLETE, fetch_logs, found_job
+from benchyard.cli.progress import patience
 from benchyard.cli.pulling import check_free
 from benchyard.cli.render import clean
 from benchyard.client.client import AsyncClient
@@ -58,7 +59,9 @@ async def _export(given: str, folder: Path, *, force: bool) -> None:
         trials = [each async for each in client.jobs.trials(view.id)]
         counted = [each for each in trials if not each.is_superseded]
         names = harbor_jobs.trial_names(counted)
-        failed = await _write_trials(client, view, counted, {id: target / name for id, name in names.items()})
+        places = {id: target / name for id, name in names.items()}
+        with patience(f"writing {len(counted)} trials to {target}"):
+            failed = await _write_trials(client, view, counted, places)
     _write_json(target / "config.json", harbor_jobs.job_config(view))
     _write_json(target / "lock.json", harbor_jobs.job_lock(view, counted))
     _write_json(target / "result.json", harbor_jobs.job_result(view, counted, names))

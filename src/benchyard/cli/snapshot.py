@@ -8,7 +8,7 @@ import click
 from benchyard.cli.connect import connect
 from benchyard.cli.names import devbox_named, snapshot_named
 from benchyard.cli.options import checked_input, name_values
-from benchyard.cli.progress import Meter
+from benchyard.cli.progress import Meter, patience
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
 from benchyard.cli.transfer import exported, imported_in_place
@@ -55,7 +55,7 @@ def create(devbox: str, name: str | None, message: str | None, metadata: Sequenc
     labels = name_values(metadata, "--metadata") or None
     with checked_input():
         request = SnapshotRequest(name=name, commit_message=message, metadata=labels)
-    with connect() as client:
+    with connect() as client, patience(f"keeping the disk of {devbox}"):
         made = client.snapshots.create(devbox_named(client, devbox).id, request)
     show(made, output, f"{made.id}  {size(made.size_bytes)}".rstrip())
 
