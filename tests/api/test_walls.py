@@ -6,6 +6,7 @@ import httpx
 
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import create, good
+from tests.api.scenarios import scenario, start
 
 REACH = """python3 - <<'END'
 import socket
@@ -54,3 +55,14 @@ def test_the_first_lookup_that_fails_is_told_in_the_log(server: RunningServer) -
             assert len(told) == 1
         finally:
             good(devbox.post("shutdown"))
+
+
+def test_a_run_notes_that_its_work_wanted_a_network(server: RunningServer) -> None:
+    headers = {"Authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60, trust_env=False) as api:
+        run = start(api, scenario(api)["id"])
+        run.devbox.run(LOOKUP)
+        told = [note for note in run.scored()["tamper_report"]["notes"] if "no network" in note]
+        assert len(told) == 1
+        assert "network policy" in told[0]
+        run.end()

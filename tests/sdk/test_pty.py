@@ -97,7 +97,7 @@ def test_whoever_comes_back_finds_the_shell(terminal: Terminal) -> None:
         socket.send(b"exit 7\n")
         with pytest.raises(ConnectionClosed):
             until(socket, b"more than there is")
-        assert (socket.close_code, socket.close_reason) == (1000, "exit 7")
+        assert (socket.close_code, socket.close_reason) == (4000, "exit 7")
 
 
 def test_a_closed_session_begins_anew(terminal: Terminal) -> None:

@@ -60,7 +60,7 @@ class TamperReport(Model):
     unknown: list[str] = Field(default_factory=list)
     """What else could not be found out and might speak against the score."""
     notes: list[str] = Field(default_factory=list)
-    """What else the reader has to know: which lists were cut, and of which moment they are."""
+    """What else the reader has to know: which lists were cut, when they were made, a missing network."""
 
 
 class CountedTests(Model):

@@ -187,6 +187,7 @@ class Scoring:
         if is_running:
             await collect(self._tools, case)
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=is_running)
+        await desk.findings.look_at_network(self._tools, devbox.id)
         if devbox.status is DevboxStatus.SUSPENDED and TRIAL_KEY in case.run.metadata:
             await desk.findings.take(self._tools, devbox.id, case.image_id)
         else:
@@ -311,6 +312,7 @@ class Scoring:
         await self._tools.host.rooms.kill_commands(devbox.id, (entrypoint_id(devbox), PTY_PREFIX))
         await clear_rooms(self._tools, devbox.id)
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
+        await desk.findings.look_at_network(self._tools, devbox.id)
         await desk.findings.look_at_disk(self._tools, devbox.id)
         async with (
             desk.findings.watch_disk(self._tools, devbox.id),

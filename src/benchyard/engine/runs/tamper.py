@@ -12,6 +12,7 @@ from benchyard.devboxes.box.weight import is_of_system, weight
 from benchyard.engine.boot import SCORING_KIND
 from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, Conflict, NotFound
+from benchyard.hosts import hints
 from benchyard.hosts.answers import Carried
 from benchyard.hosts.changes import Change, Changes
 from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
@@ -23,6 +24,10 @@ MOST_WATCHED = 6000
 
 Folders that links lead to are watched beside these (`opens.MOST_FOLDERS`).
 """
+NO_NETWORK_NOTE = (
+    "a program looked a name up or called an address outside, and the devbox had no network: if the work "
+    "needs it, give the scenario a network policy"
+)
 _MOST_ASIDE = 16
 _SETS_ID = 0o6000
 _REPOSITORY = ".git"
@@ -183,6 +188,7 @@ class Findings:
             Change(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
             for each in report.changed_outside
         )
+        self.notes += [note for note in report.notes if note == NO_NETWORK_NOTE]
         total = report.changed_outside_total
         self.changes = self.outside = Changes(found, total, total > len(found), exact=True)
 
@@ -198,6 +204,12 @@ class Findings:
             return
         self.processes = [LeftProcess(pid=each.pid, user=each.user, command=each.command) for each in found]
         self.processes_total = found.total
+
+    async def look_at_network(self, tools: Tools, devbox_id: str) -> None:
+        """Note it if programs tried to leave a devbox without a network: something may be missing."""
+        told = {each.hint for each in await tools.host.executions(devbox_id)}
+        if told & {hints.NO_NETWORK, hints.REACHED_OUT}:
+            self.notes.append(NO_NETWORK_NOTE)
 
     def _is_graded(self, path: str) -> bool:
         """Whether scorers get a path as the work left it, and not as it was at the start."""
