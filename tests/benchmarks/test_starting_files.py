@@ -1,56 +1,47 @@
-"""Files that launch commands carry: written by a real shell, read back, and never mistaken."""
+"""Files that are there from the start are written by the host, as their commands would write them."""
 
-import subprocess
-from pathlib import Path
+import httpx
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from benchyard.benchmarks.starting_files import StartingFile, command
+from benchyard.testing.server import RunningServer
+from tests.api.devbox import create, good
 
-from benchyard.benchmarks.starting_files import MOST_BYTES, StartingFile, command, parsed
-from benchyard.errors import TooLarge
-
-PATHS = st.lists(
-    st.text(
-        st.characters(exclude_characters="/\0", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20
-    ),
-    min_size=1,
-    max_size=3,
-).map("/".join)
+FOLDER = "/home/user/work"
 
 
-@given(PATHS, st.binary(max_size=300), st.sampled_from([0o644, 0o755]), st.sampled_from([None, "/srv/a b"]))
-def test_a_command_is_read_back(path: str, content: bytes, mode: int, directory: str | None) -> None:
-    file = StartingFile(path, content, mode)
-    assert parsed(command(file, directory), directory) == file
+def client_of(server: RunningServer) -> httpx.Client:
+    """A client with the first key."""
+    headers = {"authorization": f"Bearer {server.key}"}
+    return httpx.Client(base_url=server.url, headers=headers, timeout=60)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "deep/er/it's $HOME `x`.txt", "-n", 'ü "q"'])
-@pytest.mark.parametrize("content", [b"", b"\0\xff\n", b"x" * 10_000, b"END\n"])
-def test_a_shell_writes_it(tmp_path: Path, name: str, content: bytes) -> None:
-    text = command(StartingFile(name, content, 0o755), str(tmp_path))
-    subprocess.run(["sh", "-c", text], check=True, cwd="/")
-    assert (tmp_path / name).read_bytes() == content
-    assert (tmp_path / name).stat().st_mode & 0o777 == 0o755
+def test_files_are_as_their_commands_would_leave_them(server: RunningServer) -> None:
+    files = [
+        StartingFile("plain", b"a\0b\n"),
+        StartingFile("deep/program", b"#!/bin/sh\necho ran\n", 0o755),
+        StartingFile("open", b"x", 0o666),
+        StartingFile("link", b"through\n"),
+    ]
+    commands = [f"mkdir -p {FOLDER} && cd {FOLDER} && echo long before > target && ln -s target link"]
+    commands += [command(each, FOLDER) for each in files]
+    with client_of(server) as client:
+        devbox = create(client, launch_parameters={"launch_commands": commands})
+        shown = f"cd {FOLDER} && stat -c '%n %a %U' plain deep/program open target && od -An -c plain"
+        printed = devbox.run(f"{shown} && deep/program && cat link")["stdout"]
+        logs = good(devbox.get("logs"))["logs"]
+        devbox.post("shutdown")
+    modes = ["plain 644 user", "deep/program 755 user", "open 666 user", "target 644 user"]
+    assert printed.splitlines()[:4] == modes
+    assert printed.endswith("\nran\nthrough\n")
+    # What the host's way to a file does not give is left to the command.
+    assert [each["cmd"] for each in logs if "base64" in (each.get("cmd") or "")] == [commands[3]]
+    assert f"wrote {FOLDER}/plain" in [each.get("message") for each in logs]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "make prepare",
-        command(StartingFile("a", b"x"), None) + "\n",
-        command(StartingFile("a", b"x"), None).replace("p=a;", "p=a b;"),
-        command(StartingFile("a", b"x"), None).replace("p=a;", "p=$(id);"),
-        command(StartingFile("a", b"x"), None).replace("p=a;", "p='a;"),
-        command(StartingFile("a", b"x"), None).replace("eA==", "eA="),
-        command(StartingFile("a", b"x"), None).replace("eA==", "e\nA=="),
-        "echo hello; " + command(StartingFile("a", b"x"), None),
-    ],
-)
-def test_other_commands_are_left_alone(text: str) -> None:
-    assert parsed(text, None) is None
-
-
-def test_a_file_that_is_too_large_is_refused_with_what_to_do() -> None:
-    with pytest.raises(TooLarge, match="dockerfile"):
-        command(StartingFile("a", b"x" * (MOST_BYTES + 1)), None)
+def test_a_file_that_cannot_be_written_fails_as_its_command_does(server: RunningServer) -> None:
+    commands = [command(StartingFile("/etc/passwd/file", b"x"), None)]
+    body = {"launch_parameters": {"launch_commands": commands}}
+    with client_of(server) as client:
+        made = good(client.post("/v1/devboxes/create_and_await_running", json=body))
+    assert (made["status"], made["failure_reason"]) == ("failure", "execution_failed")
+    assert "File exists" in made["state_transitions"][-1]["detail"]

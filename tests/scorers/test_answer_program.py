@@ -45,7 +45,7 @@ def test_one_command_passes_on_what_it_reads_prints_and_how_it_ends(tmp_path: Pa
 
 
 def test_cases_are_run_one_by_one_each_with_its_own_arguments_and_input(tmp_path: Path) -> None:
-    cases = [
+    cases: list[dict[str, Any]] = [
         {"arguments": ["cat; echo $$ >&2; exit 3"], "stdin": "héllo" * 100_000},
         {"arguments": ["echo $$ >&2; true"], "stdin": "never read" * 100_000},
         {"arguments": ["echo $$ >&2; kill -9 $$"]},

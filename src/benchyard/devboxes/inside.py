@@ -33,6 +33,17 @@ class Processes(list[Process]):
         self.total = len(self) if total is None else total
 
 
+@dataclass(frozen=True)
+class Folder:
+    """A folder that a devbox is to have, which all may read."""
+
+    path: str
+    owner: str | None = None
+    """None is root."""
+    only_new: bool = False
+    """Leave one that is there as it is."""
+
+
 class Watch(ABC):
     """Some files of a devbox that are watched."""
 
@@ -66,6 +77,20 @@ class Inside:
         `OUT_OF_REACH` say; raises DevboxError where it cannot be, NotSupported by drivers with neither.
         """
         raise NotSupported(f"this driver cannot refuse tracing in {devbox_id}; use the native driver")
+
+    async def make_folders(self, devbox_id: str, folders: Sequence[Folder]) -> bool:
+        """Make folders, and those above them, by no program of the devbox; False where that cannot be."""
+        return False
+
+    async def files(
+        self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
+    ) -> list[str] | None:
+        """The paths of plain files below a folder, from there on, as a user sees them; so many at most.
+
+        Only those that were changed later than the file `newer_than`. No program of the devbox is run; None
+        where that cannot be.
+        """
+        return None
 
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
         """A descriptor of a socket that listens on the devbox's loopback, and its port; the caller closes it.

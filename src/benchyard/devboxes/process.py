@@ -17,7 +17,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ from benchyard.devboxes.base import (
     read_status,
 )
 from benchyard.devboxes.box import landlock, seccomp
+from benchyard.devboxes.inside import Folder
 from benchyard.devboxes.parts import cgroups, keeper, roll
 from benchyard.devboxes.parts.asking import AskingInside
 from benchyard.devboxes.parts.rooted import open_below
@@ -274,6 +275,15 @@ class ProcessDriver(Driver):
 
 class _FolderInside(AskingInside):
     """Of a devbox whose root is a folder."""
+
+    async def make_folders(self, devbox_id: str, folders: Sequence[Folder]) -> bool:
+        # Whoever would make them has the machine's root.
+        return False
+
+    async def files(
+        self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
+    ) -> list[str] | None:
+        return None
 
     async def root(self, devbox_id: str) -> int:
         return os.open(self._get(devbox_id).spec.changes, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,12 +1,18 @@
 """From a record to a running devbox: start it, fill it, prepare it, hand it over."""
 
+import os
+import posixpath
+import stat
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from benchyard.benchmarks import starting_files
 from benchyard.devboxes.base import Capability, Limits, Shown
+from benchyard.devboxes.inside import Folder
 from benchyard.engine import egress, services
 from benchyard.engine.agents.commands import put_into_path
+from benchyard.engine.descriptors import write_content
 from benchyard.engine.doors import open_doors, with_open_doors
 from benchyard.engine.given_secrets import note_given
 from benchyard.engine.homes import home_of
@@ -19,7 +25,16 @@ from benchyard.engine.step_setup import prepare_step
 from benchyard.engine.supplies import Supplies
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, BuildFailed, InstallFailed, StoreError, from_os
+from benchyard.errors import (
+    BenchyardError,
+    BuildFailed,
+    DevboxError,
+    InstallFailed,
+    NotFound,
+    StoreError,
+    UsageError,
+    from_os,
+)
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
 
@@ -148,6 +163,8 @@ async def _working_directory(tools: Tools, devbox: Devbox, request: StartRequest
     path = devbox.purpose.working_directory if devbox.purpose else None
     if path is None or devbox.boot:
         return None
+    if await tools.host.rooms.make_folders(devbox.id, [Folder(path, owner=request.user, only_new=True)]):
+        return None
     capabilities, _ = tools.host.report()
     owner = f"{request.user}:" if Capability.USERS in capabilities else ""
     script = '[ -d "$1" ] || { mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }; }'
@@ -179,11 +196,31 @@ async def _remember_start(tools: Tools, devbox: Devbox, user: str) -> None:
 
 async def _launch(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:
     for index, command in enumerate(devbox.launch_parameters.launch_commands or []):
+        if await _write_file(tools, devbox, command):
+            continue
         step = ExecRequest(id=launch_id(devbox, index), command=command)
         failure = await run_step(tools, devbox.id, step)
         if _tolerated(tools, devbox, failure and f"launch command {failure}"):
             return f"launch command {failure}"
     return None
+
+
+async def _write_file(tools: Tools, devbox: Devbox, command: str) -> bool:
+    """Do what a launch command does that writes a file and nothing else; False where it has to be run."""
+    file = starting_files.parsed(command, None)
+    if file is None or not posixpath.isabs(file.path):
+        return False
+    try:
+        descriptor = await tools.host.open_write(devbox.id, file.path, mode=file.mode)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != file.mode:
+            os.close(descriptor)
+            return False
+        await write_content(descriptor, file.path, file.content)
+    except (UsageError, NotFound, DevboxError) as error:
+        tools.note(devbox.id, "setup_commands", f"{file.path} is left to a command: {error.message}")
+        return False
+    tools.note(devbox.id, "setup_commands", f"wrote {file.path}")
+    return True
 
 
 async def _first_step(tools: Tools, devbox: Devbox, request: StartRequest) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -9,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchyard.devboxes.base import Capability, Driver, Kill, OpenFile
-from benchyard.devboxes.inside import Processes
-from benchyard.errors import Conflict, NotFound, NotSupported, StillWaiting
+from benchyard.devboxes.inside import Folder, Processes
+from benchyard.errors import Conflict, DevboxError, NotFound, NotSupported, StillWaiting
 from benchyard.hosts import answers, changes, resting
 from benchyard.hosts.answers import Carried
 from benchyard.hosts.changes import Changes
@@ -20,6 +21,8 @@ from benchyard.images.store import Image, ImageStore
 
 _PATIENCE_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -225,6 +228,26 @@ class Rooms:
         marker = f"{folder}/.benchyard-{secrets.token_hex(8)}"
         request = OpenFile(marker, "root", write=True, fresh=True, emptied_for=owner)
         os.close(await self._ties.driver.open_file(devbox_id, request))
+
+    async def make_folders(self, devbox_id: str, folders: Sequence[Folder]) -> bool:
+        """Make folders of a running devbox without a program of it; False where they could not be."""
+        self._ties.devbox(devbox_id).require_running()
+        try:
+            return await self._ties.driver.inside.make_folders(devbox_id, folders)
+        except (DevboxError, StillWaiting) as error:
+            _log.info("folders of devbox %s are left to its shell: %s", devbox_id, error)
+            return False
+
+    async def files(
+        self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
+    ) -> list[str] | None:
+        """The plain files below a folder of a running devbox, see `Inside.files`; None where not known."""
+        self._ties.devbox(devbox_id).require_running()
+        try:
+            return await self._ties.driver.inside.files(devbox_id, folder, user, newer_than, most)
+        except (DevboxError, StillWaiting) as error:
+            _log.info("files of devbox %s are left to its shell: %s", devbox_id, error)
+            return None
 
     async def answer_image(
         self, source_image_id: str, paths: Sequence[str], pristine_image_id: str, new_image_id: str

@@ -1,6 +1,10 @@
 """What every driver owes to whoever asks what goes on in a devbox: processes, and files that are opened."""
 
+import pytest
+
 from benchyard.devboxes.base import Capability, Process
+from benchyard.devboxes.inside import Folder
+from benchyard.errors import DevboxError
 from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
 
 _DAEMON = "(setsid sh -c \"trap '' TERM INT HUP; sleep {0}; true\" >/dev/null 2>&1 </dev/null &) ; "
@@ -62,6 +66,30 @@ class InsideContract(Makes):
         await eventually(lambda: bool(processes_with(f"sleep\0{marker}")), "its start")
         (process,) = _with(await yard.driver.inside.processes(devbox), f"-c sleep {marker}")
         assert len(process.command) == 200
+
+    @contract(Capability.USERS)
+    async def test_folders_are_made_without_a_program_of_the_devbox(self, yard: Yard) -> None:
+        devbox, inside = await yard.devbox(), yard.driver.inside
+        await yard.text(devbox, "mkdir -p /t/old; chmod 700 /t/old; chown 1234 /t/old; echo x > /t/file")
+        kept = Folder("/t/old", "4321", only_new=True)
+        for _ in range(2):
+            assert await inside.make_folders(devbox, [Folder("/t/a/b", "1234"), Folder("/t/c"), kept])
+        told = await yard.text(devbox, "stat -c '%n %a %u' /t/a /t/a/b /t/c /t/old")
+        assert told.splitlines() == ["/t/a 755 0", "/t/a/b 755 1234", "/t/c 755 0", "/t/old 700 1234"]
+        with pytest.raises(DevboxError):
+            await inside.make_folders(devbox, [Folder("/t/file/below")])
+
+    @contract(Capability.USERS)
+    async def test_files_are_listed_as_a_user_sees_them(self, yard: Yard) -> None:
+        devbox, inside = await yard.devbox(), yard.driver.inside
+        make = "mkdir -p /t/a/d/e; cd /t/a; echo 1 > one; echo 2 > d/e/two; ln -s one link; mkfifo f"
+        await yard.text(devbox, f"{make}; touch -d '1 hour ago' one /t/mark && echo > $(printf 'b\\377d')")
+        assert sorted(await inside.files(devbox, "/t/a", "1234", None, 200) or []) == ["d/e/two", "one"]
+        assert await inside.files(devbox, "/t/a", "1234", "/t/mark", 200) == ["d/e/two"]
+        assert len(await inside.files(devbox, "/t/a", "1234", None, 1) or []) == 1
+        await yard.text(devbox, "chmod 700 /t/a")
+        with pytest.raises(DevboxError):
+            await inside.files(devbox, "/t/a", "1234", None, 200)
 
     @contract()
     async def test_a_crowd_of_processes_is_listed_whole(self, yard: Yard) -> None:

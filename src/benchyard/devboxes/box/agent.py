@@ -14,7 +14,7 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from benchyard.devboxes.box import connecting, opening, processes, roster, supervisor, wire
+from benchyard.devboxes.box import connecting, folders, opening, processes, roster, supervisor, wire
 from benchyard.devboxes.box.custody import GRACE_SECONDS, Custody
 from benchyard.devboxes.box.doors import Doors
 from benchyard.devboxes.box.freezer import Freezer
@@ -172,7 +172,7 @@ class Agent:
             self._execute(message, descriptors)
         elif operation == "control":
             self._forward(connection, message)
-        elif operation in ("open", "processes"):
+        elif operation in ("open", "processes", "folders", "files"):
             self._look(connection, message)
         elif operation in ("connect", "listen", "network", "root"):
             self._connect(connection, message)
@@ -425,7 +425,7 @@ class Agent:
         return found
 
     def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Open a file, or list what runs, in a child, which answers with a descriptor itself."""
+        """Open a file, see to folders, or list what runs, in a child, which answers itself."""
         try:
             seen = self._seen() if message["op"] == "processes" else []
             pid = os.fork()
@@ -441,6 +441,8 @@ class Agent:
         self._let_go()
         if message["op"] == "processes":
             roster.answer(connection, message, seen)
+        if message["op"] != "open":
+            folders.answer(connection, message, can_change_user=self.can_change_user)
         opening.answer(connection, message, can_change_user=self.can_change_user)
 
 

@@ -4,9 +4,10 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from benchyard.devboxes.inside import MOST_PROCESSES, MOST_WATCHED, Inside, Process, Processes, Watch
+from benchyard.devboxes.inside import MOST_PROCESSES, MOST_WATCHED, Folder, Inside, Process, Processes, Watch
 from benchyard.devboxes.parts import connecting
 from benchyard.devboxes.parts.running import Running
 from benchyard.devboxes.parts.watching import Watcher
@@ -39,6 +40,20 @@ class AskingInside(Inside):
     async def set_tracing(self, devbox_id: str, *, allowed: bool) -> None:
         await self._ask(devbox_id, {"op": "tracing", "allowed": allowed})
 
+    async def make_folders(self, devbox_id: str, folders: Sequence[Folder]) -> bool:
+        await self._ask(devbox_id, {"op": "folders", "folders": [asdict(each) for each in folders]})
+        return True
+
+    async def files(
+        self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
+    ) -> list[str] | None:
+        request = {"op": "files", "folder": folder, "user": user, "newer_than": newer_than, "most": most}
+        (sheet,) = await self._ask(devbox_id, request)
+        with os.fdopen(sheet, "rb") as file:
+            file.seek(0)
+            found: list[str] = json.loads(file.read(_MOST_BYTES))
+        return found
+
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
         return await connecting.listen(self._get(devbox_id).ask, devbox_id, port)
 
@@ -65,5 +80,5 @@ class AskingInside(Inside):
             raise StillWaiting(message) from error
         if not reply["ok"]:
             reason = reply.get("text", "something in it forks faster than it can be killed")
-            raise DevboxError(f"what runs in devbox {devbox_id} could not be seen to: {reason}")
+            raise DevboxError(f"what is in devbox {devbox_id} could not be seen to: {reason}")
         return descriptors

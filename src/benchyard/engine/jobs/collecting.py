@@ -20,6 +20,7 @@ _OBJECT_PREFIX = "obj_"
 _LIST_EXECUTION = "agent-logs"
 _LIST = 'cd -- "$1" && shift && find . -type f "$@" | head -n 200'
 _LIST_SECONDS = 30.0
+_MOST_LISTED = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,15 @@ async def _paths(way: Way) -> list[str]:
     tools, devbox_id = way.desk.tools, way.the_devbox.id
     folder = way.task().logs_folder
     # Of a later round, what it changed: the prompt was written when it began.
-    newer = ("-newer", way.task().prompt_file) if way.round > 1 else ()
+    prompt = way.task().prompt_file if way.round > 1 else None
+    try:
+        names = await tools.host.rooms.files(devbox_id, folder, way.user, prompt, _MOST_LISTED)
+    except BenchyardError as error:
+        _log.warning("trial %s: the agent's logs are not kept: %s", way.trial.id, error)
+        return []
+    if names is not None:
+        return _in_order({f"{folder}/{name}" for name in names})
+    newer = ("-newer", prompt) if prompt else ()
     argv = ("/bin/sh", "-c", _LIST, "sh", folder, *newer)
     request = ExecRequest(
         id=way.numbered(_LIST_EXECUTION),
@@ -58,7 +67,10 @@ async def _paths(way: Way) -> list[str]:
     except BenchyardError as error:
         _log.warning("trial %s: the agent's logs are not kept: %s", way.trial.id, error)
         return []
-    found = {f"{folder}/{line[2:]}" for line in text.splitlines() if line.startswith("./")}
+    return _in_order({f"{folder}/{line[2:]}" for line in text.splitlines() if line.startswith("./")})
+
+
+def _in_order(found: set[str]) -> list[str]:
     return sorted(found, key=lambda path: (path != TRAJECTORY, path))
 
 

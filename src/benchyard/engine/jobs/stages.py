@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
+from benchyard.devboxes.inside import Folder
 from benchyard.engine.descriptors import write_content
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.disk_space import is_short
@@ -178,11 +179,14 @@ async def set_up(way: Way, launch: Launch) -> None:
 
 
 async def _make_folders(way: Way) -> None:
-    task = way.task()
+    task, devbox_id = way.task(), way.the_devbox.id
+    wanted = [Folder(PROMPT_FILE.rpartition("/")[0]), Folder(task.logs_folder, owner=way.user)]
+    if await way.desk.tools.host.rooms.make_folders(devbox_id, wanted):
+        return
     folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, way.user)
     argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
     request = ExecRequest(id=way.numbered(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
-    if failure := await run_step(way.desk.tools, way.the_devbox.id, request):
+    if failure := await run_step(way.desk.tools, devbox_id, request):
         raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
 
 
