@@ -168,5 +168,3 @@ def _is_word(text: str) -> bool:
 
 _SPECIAL: Mapping[str, Sequence[str]] = {"file": (), "public": (), "origin": ("blueprint", "image")}
 """Kinds that are no noun -> the nouns they are made of."""
-
-

@@ -87,7 +87,8 @@ class Noun(click.Group):
         noun = self.name or ""
         verb = aliases.verb_of(noun, cmd_name) if cmd_name not in self.commands else cmd_name
         if (noun, cmd_name) in aliases.ELSEWHERE and verb not in self.commands:
-            raise click.UsageError(f"there is no `{noun} {cmd_name}`: {aliases.ELSEWHERE[noun, cmd_name]}", ctx)
+            instead = aliases.ELSEWHERE[noun, cmd_name]
+            raise click.UsageError(f"there is no `{noun} {cmd_name}`: {instead}", ctx)
         return self.commands.get(verb or cmd_name)
 
 

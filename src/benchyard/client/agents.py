@@ -45,7 +45,7 @@ class Agents(Group[S]):
     @call
     def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
         """How many live devboxes show an agent, by its name."""
-        return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))
+        return (yield from devbox_counts())
 
 
 def create(fields: AgentFields) -> Steps[AgentView]:
@@ -61,3 +61,8 @@ def retrieve(id: str) -> Steps[AgentView]:
 def delete(id: str) -> Steps[None]:
     """Forget an agent."""
     yield from send(Request("POST", at(PATH + "/{}/delete", id)))
+
+
+def devbox_counts() -> Steps[AgentDevboxCountsView]:
+    """How many live devboxes show an agent, by its name."""
+    return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))

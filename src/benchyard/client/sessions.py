@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
@@ -53,6 +54,21 @@ class SyncSession:
                     return result
         raise AssertionError("an operation ends with its result")
 
+    def spawn(self, steps: Steps[None]) -> "Spawned":
+        """Carry out an operation beside whatever follows."""
+        spawned = Spawned()
+
+        def carry_out() -> None:
+            try:
+                self.run(steps)
+            except BaseException as error:  # noqa: BLE001 (told to whoever asks how it ended)
+                spawned.error = error
+            finally:
+                spawned.is_done = True
+
+        threading.Thread(target=carry_out, daemon=True).start()
+        return spawned
+
     def flow(self, flow: Flow[T]) -> Iterator[T]:
         """Carry out an operation and yield its items as they come."""
         with closing(self._drive(flow)) as events:
@@ -97,6 +113,21 @@ class AsyncSession:
                     return result
         raise AssertionError("an operation ends with its result")
 
+    def spawn(self, steps: Steps[None]) -> "Spawned":
+        """Carry out an operation beside whatever follows."""
+        spawned = Spawned()
+
+        async def carry_out() -> None:
+            try:
+                await self.run(steps)
+            except BaseException as error:  # noqa: BLE001 (told to whoever asks how it ended)
+                spawned.error = error
+            finally:
+                spawned.is_done = True
+
+        spawned.task = asyncio.get_running_loop().create_task(carry_out())
+        return spawned
+
     async def flow(self, flow: Flow[T]) -> AsyncIterator[T]:
         """Carry out an operation and yield its items as they come."""
         async with aclosing(self._drive(flow)) as events:
@@ -123,6 +154,16 @@ class AsyncSession:
 
 
 Session = SyncSession | AsyncSession
+
+
+@dataclass
+class Spawned:
+    """An operation that is carried out beside others."""
+
+    is_done: bool = False
+    error: BaseException | None = None
+    task: "asyncio.Task[None] | None" = None
+    """Held here: an event loop forgets tasks that nobody holds."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +305,7 @@ def _arguments(server: Server, request: Request) -> _Arguments:
 
 def _headers(server: Server, request: Request) -> dict[str, str]:
     headers = {"accept-encoding": "identity", "user-agent": "benchyard"}
+    headers |= {name.lower(): value for name, value in request.headers.items()}
     if not request.is_signed:
         headers["authorization"] = f"Bearer {server.key}"
     if request.id is not None:
