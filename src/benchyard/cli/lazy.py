@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         if given in aliases.ABSENT:
             raise click.UsageError(aliases.ABSENT[given], ctx)
         noun = aliases.noun_of(given, self.list_commands(ctx))
-        found = self.get_command(ctx, noun) if noun in self._entries else None
+        found = self.get_command(ctx, noun) if noun is not None and noun in self._entries else None
         return found if isinstance(found, click.Group) else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
