@@ -58,15 +58,20 @@ class SyncSession:
         """Carry out an operation beside whatever follows."""
         spawned = Spawned()
 
-        def carry_out() -> None:
-            try:
-                self.run(steps)
-            except BaseException as error:  # noqa: BLE001 (told to whoever asks how it ended)
-                spawned.error = error
-            finally:
-                spawned.is_done = True
+        async def carry_out() -> None:
+            self.run(steps)
 
-        threading.Thread(target=carry_out, daemon=True).start()
+        def in_thread() -> None:
+            # A loop of its own, because a task keeps whatever error ends it.
+            loop = asyncio.new_event_loop()
+            try:
+                task = loop.create_task(carry_out())
+                task.add_done_callback(spawned.end)
+                loop.run_until_complete(asyncio.wait([task]))
+            finally:
+                loop.close()
+
+        threading.Thread(target=in_thread, daemon=True).start()
         return spawned
 
     def flow(self, flow: Flow[T]) -> Iterator[T]:
@@ -116,16 +121,8 @@ class AsyncSession:
     def spawn(self, steps: Steps[None]) -> "Spawned":
         """Carry out an operation beside whatever follows."""
         spawned = Spawned()
-
-        async def carry_out() -> None:
-            try:
-                await self.run(steps)
-            except BaseException as error:  # noqa: BLE001 (told to whoever asks how it ended)
-                spawned.error = error
-            finally:
-                spawned.is_done = True
-
-        spawned.task = asyncio.get_running_loop().create_task(carry_out())
+        spawned.task = asyncio.get_running_loop().create_task(self.run(steps))
+        spawned.task.add_done_callback(spawned.end)
         return spawned
 
     async def flow(self, flow: Flow[T]) -> AsyncIterator[T]:
@@ -164,6 +161,11 @@ class Spawned:
     error: BaseException | None = None
     task: "asyncio.Task[None] | None" = None
     """Held here: an event loop forgets tasks that nobody holds."""
+
+    def end(self, task: "asyncio.Task[None]") -> None:
+        """Note how it ended."""
+        self.error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self.is_done = True
 
 
 @dataclass(frozen=True)
