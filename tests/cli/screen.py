@@ -9,7 +9,7 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,14 +19,20 @@ PATIENCE_SECONDS = 90.0
 class Screen:
     """`benchyard` on a terminal; use as a context manager."""
 
-    def __init__(self, arguments: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        environment: Mapping[str, str],
+        program: Sequence[str] = (sys.executable, "-m", "benchyard.cli.main"),
+    ) -> None:
         self._arguments = arguments
+        self._program = program
         self._environment = {**os.environ, "TERM": "xterm", **environment}
         self.shown = b""
         self.exit_status: int | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "benchyard.cli.main", *self._arguments]
+        command = [*self._program, *self._arguments]
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.execve(command[0], command, self._environment)

@@ -171,7 +171,9 @@ def test_a_devbox_keeps_files_and_its_disk(yard: Benchyard, tmp_path: Path) -> N
         assert box.file.download("small") == b"bytes"
         box.keep_alive()
         snapshot = box.snapshot_disk(name="kept", metadata={"a": "b"})
-        assert (snapshot.name, snapshot.metadata) == ("kept", {"a": "b"})
+        kept = snapshot.get_info().snapshot
+        assert kept is not None
+        assert (kept.name, kept.metadata) == ("kept", {"a": "b"})
         assert box.id in [each.id for each in yard.devbox.list(status="running")]
     with yard.devbox.create_from_snapshot(snapshot.id, name="again", timeout=PATIENCE_SECONDS) as again:
         assert again.read("notes/a.txt") == "grüße"

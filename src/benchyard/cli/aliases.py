@@ -51,7 +51,7 @@ _PRUNE = "`benchyard {} list` shows them, and `benchyard {} delete ID...` takes 
 
 ELSEWHERE = {
     ("agent", "create"): "register one with `benchyard agent register NAME --npm|--pip|--git|--object ...`",
-    ("blueprint", "create"): "build one with `benchyard blueprint build [FOLDER] --name NAME [--run COMMAND]`",
+    ("blueprint", "create"): "build one with `benchyard blueprint build [FOLDER] --name NAME [--run ...]`",
     ("blueprint", "from-dockerfile"): "build one with `benchyard blueprint build FOLDER --name NAME`",
     ("blueprint", "prune"): _PRUNE.format("blueprint", "blueprint"),
     ("devbox", "download"): _DOWNLOAD,

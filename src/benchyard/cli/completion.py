@@ -184,8 +184,8 @@ class Fish(_Named, FishComplete):
 SHELLS: Mapping[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
 
 PLACES = {
-    "bash": 'echo \'eval "$(benchyard completion bash)"\' >> ~/.bashrc',
-    "zsh": 'echo \'eval "$(benchyard completion zsh)"\' >> ~/.zshrc',
+    "bash": "echo 'eval \"$(benchyard completion bash)\"' >> ~/.bashrc",
+    "zsh": "echo 'eval \"$(benchyard completion zsh)\"' >> ~/.zshrc",
     "fish": "benchyard completion fish > ~/.config/fish/completions/benchyard.fish",
 }
 
@@ -195,8 +195,8 @@ PLACES = {
 def completion(shell: str) -> None:
     """Print a script that completes commands, flags and names in a shell.
 
-    Names (of jobs, benchmarks, scenarios, agents, devboxes and so on) are asked of the server that commands would
-    use; none is started for it.
+    Names (of jobs, benchmarks, scenarios, agents, devboxes and so on) are asked of the server that commands
+    would use; none is started for it.
 
     \b
     For every new shell:

@@ -153,7 +153,7 @@ def _labels(http: httpx.Client) -> Iterator[str]:
 
 
 def _page(http: httpx.Client, source: Source, incomplete: str) -> list[dict[str, Any]]:
-    query = {"limit": PAGE, **({"search": incomplete} if incomplete else {})}
+    query: dict[str, str | int] = {"limit": PAGE, **({"search": incomplete} if incomplete else {})}
     try:
         answer = http.get(httpx.URL(source.path).copy_merge_params(query))
         listed = answer.json()[source.key] if answer.status_code == httpx.codes.OK else []
@@ -168,5 +168,3 @@ def _is_word(text: str) -> bool:
 
 _SPECIAL: Mapping[str, Sequence[str]] = {"file": (), "public": (), "origin": ("blueprint", "image")}
 """Kinds that are no noun -> the nouns they are made of."""
-
-

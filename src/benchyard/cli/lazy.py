@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         if given in aliases.ABSENT:
             raise click.UsageError(aliases.ABSENT[given], ctx)
         noun = aliases.noun_of(given, self.list_commands(ctx))
-        found = self.get_command(ctx, noun) if noun in self._entries else None
+        found = self.get_command(ctx, noun) if noun is not None and noun in self._entries else None
         return found if isinstance(found, click.Group) else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -87,7 +87,8 @@ class Noun(click.Group):
         noun = self.name or ""
         verb = aliases.verb_of(noun, cmd_name) if cmd_name not in self.commands else cmd_name
         if (noun, cmd_name) in aliases.ELSEWHERE and verb not in self.commands:
-            raise click.UsageError(f"there is no `{noun} {cmd_name}`: {aliases.ELSEWHERE[noun, cmd_name]}", ctx)
+            instead = aliases.ELSEWHERE[noun, cmd_name]
+            raise click.UsageError(f"there is no `{noun} {cmd_name}`: {instead}", ctx)
         return self.commands.get(verb or cmd_name)
 
 

@@ -51,7 +51,7 @@ class Agents(Group[S]):
     @call
     def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
         """How many live devboxes show an agent, by its name."""
-        return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))
+        return (yield from devbox_counts())
 
 
 def create(fields: AgentFields) -> Steps[AgentView]:
@@ -73,3 +73,8 @@ def install(name: str, version: str | None = None) -> Steps[AgentInstallView]:
 def delete(id: str) -> Steps[None]:
     """Forget an agent."""
     yield from send(Request("POST", at(PATH + "/{}/delete", id)))
+
+
+def devbox_counts() -> Steps[AgentDevboxCountsView]:
+    """How many live devboxes show an agent, by its name."""
+    return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))

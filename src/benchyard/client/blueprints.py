@@ -49,27 +49,17 @@ class Blueprints(Group[S]):
     @call
     def create(self, request: BlueprintRequest) -> Steps[BlueprintView]:
         """Begin to build one."""
-        return (yield from fetch(Request("POST", "/v1/blueprints", json=request), BlueprintView))
+        return (yield from create(request))
 
     @call
     def get(self, id: str) -> Steps[BlueprintView]:
         """Look one up; raises NotFound."""
-        return (yield from _get(id))
+        return (yield from get(id))
 
     @call
     def wait(self, id: str, timeout: float | None = None) -> Steps[BlueprintView]:
         """Wait until it is built; raises BuildFailed, or StillWaiting when the time is over."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        delay = FIRST_LOOK_SECONDS
-        while (view := (yield from _get(id))).status in UNFINISHED:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise StillWaiting(f"blueprint {id} is still {view.status}")
-            yield from pause(delay)
-            delay = min(delay * 2, LATER_LOOKS_SECONDS)
-        if view.status is BlueprintStatus.FAILED:
-            message = f"blueprint {id} was not built: {view.error_message or view.failure_reason}"
-            raise BuildFailed(message, view.failure_reason or "build_failed")
-        return view
+        return (yield from await_built(id, timeout))
 
     @items
     def list(
@@ -88,7 +78,7 @@ class Blueprints(Group[S]):
     @call
     def logs(self, id: str) -> Steps[Lines]:
         """The log of its build so far."""
-        return (yield from fetch(Request("GET", at("/v1/blueprints/{}/logs", id)), BuildLogView)).logs
+        return (yield from logs(id)).logs
 
     @items
     def follow(self, id: str, offset: int = 0) -> Flow[BuildLogUpdate]:
@@ -98,10 +88,41 @@ class Blueprints(Group[S]):
     @call
     def delete(self, id: str) -> Steps[None]:
         """Remove one; devboxes that stand on it go on."""
-        yield from send(Request("POST", at("/v1/blueprints/{}/delete", id)))
+        yield from delete(id)
 
 
-def _get(id: str) -> Steps[BlueprintView]:
+def create(request: BlueprintRequest) -> Steps[BlueprintView]:
+    """Begin to build a blueprint."""
+    return (yield from fetch(Request("POST", "/v1/blueprints", json=request), BlueprintView))
+
+
+def await_built(id: str, timeout: float | None) -> Steps[BlueprintView]:
+    """Wait until a blueprint is built; raises BuildFailed, or StillWaiting when the time is over."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    delay = FIRST_LOOK_SECONDS
+    while (view := (yield from get(id))).status in UNFINISHED:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise StillWaiting(f"blueprint {id} is still {view.status}")
+        yield from pause(delay)
+        delay = min(delay * 2, LATER_LOOKS_SECONDS)
+    if view.status is BlueprintStatus.FAILED:
+        message = f"blueprint {id} was not built: {view.error_message or view.failure_reason}"
+        raise BuildFailed(message, view.failure_reason or "build_failed")
+    return view
+
+
+def logs(id: str) -> Steps[BuildLogView]:
+    """The log of a build so far."""
+    return (yield from fetch(Request("GET", at("/v1/blueprints/{}/logs", id)), BuildLogView))
+
+
+def delete(id: str) -> Steps[None]:
+    """Remove a blueprint."""
+    yield from send(Request("POST", at("/v1/blueprints/{}/delete", id)))
+
+
+def get(id: str) -> Steps[BlueprintView]:
+    """Look a blueprint up."""
     return (yield from fetch(Request("GET", at("/v1/blueprints/{}", id)), BlueprintView))
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import TypedDict, Unpack
 
 from benchyard.client import executions
-from benchyard.client.core import Steps
+from benchyard.client.core import Steps, pause
+from benchyard.client.sessions import Spawned
 from benchyard.client.verbs import Group, S, call
 from benchyard.errors import StillWaiting
 from benchyard.models.executions import ExecuteRequest, ExecutionView, StreamName
@@ -16,18 +17,27 @@ Heard = Callable[[str], None]
 LOOK_SECONDS = 0.25
 """How long output waits at most before it is told."""
 
+LISTENER_SECONDS = 0.02
 
-class ExecOptions(TypedDict, total=False):
-    """How a command is run to its end."""
+
+class StartOptions(TypedDict, total=False):
+    """How a command is started, and who is told what it prints."""
 
     shell_name: str | None
     """A shell that keeps directory and environment from command to command."""
-    timeout: float | None
-    """How many seconds to wait; the command goes on all the same."""
+    attach_stdin: bool | None
+    """Whether text can be sent to it while it runs."""
     stdout: Heard | None
     stderr: Heard | None
     output: Heard | None
     """Told both."""
+
+
+class ExecOptions(StartOptions, total=False):
+    """How a command is run to its end."""
+
+    timeout: float | None
+    """How many seconds to wait; the command goes on all the same."""
 
 
 class CommandResult(Group[S]):
@@ -69,10 +79,11 @@ class CommandResult(Group[S]):
 class Execution(Group[S]):
     """A command that was started."""
 
-    def __init__(self, session: S, view: ExecutionView) -> None:
+    def __init__(self, session: S, view: ExecutionView, listener: Spawned | None = None) -> None:
         super().__init__(session)
         self.devbox_id = view.devbox_id
         self.execution_id = view.execution_id
+        self._listener = listener
 
     def __repr__(self) -> str:
         return f"<Execution {self.execution_id}>"
@@ -84,8 +95,12 @@ class Execution(Group[S]):
 
     @call
     def result(self, timeout: float | None = None) -> Steps[CommandResult[S]]:
-        """Wait for its end; raises StillWaiting after the timeout."""
+        """Wait for its end, and until its output was told; raises StillWaiting after the timeout."""
         view = yield from executions.wait_for(self.devbox_id, self.execution_id, timeout)
+        while self._listener is not None and not self._listener.is_done:
+            yield from pause(LISTENER_SECONDS)
+        if self._listener is not None and self._listener.error is not None:
+            raise self._listener.error
         return CommandResult(self.session, view)
 
     @call
@@ -107,22 +122,26 @@ class Commands(Group[S]):
         """Run a command to its end, as long as it takes; callbacks are told its output meanwhile."""
         shell = options.get("shell_name") or self._shell_name
         timeout = options.get("timeout")
-        if not any(options.get(name) for name in ("stdout", "stderr", "output")):
+        if not _is_heard(options) and not options.get("attach_stdin"):
             view = yield from executions.finish(self._devbox_id, command, shell, timeout)
             return CommandResult(self.session, view)
-        request = ExecuteRequest(command=command, shell_name=shell)
-        begun = yield from executions.start(self._devbox_id, request)
-        return CommandResult(self.session, (yield from _told(begun, options)))
+        begun = yield from self._begun(command, options)
+        return CommandResult(self.session, (yield from _told(begun, options, timeout)))
 
     @call
-    def exec_async(
-        self, command: str, *, shell_name: str | None = None, attach_stdin: bool | None = None
-    ) -> Steps[Execution[S]]:
-        """Start a command and return at once."""
+    def exec_async(self, command: str, **options: Unpack[StartOptions]) -> Steps[Execution[S]]:
+        """Start a command and return at once; callbacks are told its output as it comes."""
+        begun = yield from self._begun(command, options)
+        listener = self.session.spawn(_listened(begun, options)) if _is_heard(options) else None
+        return Execution(self.session, begun, listener)
+
+    def _begun(self, command: str, options: StartOptions) -> Steps[ExecutionView]:
         request = ExecuteRequest(
-            command=command, shell_name=shell_name or self._shell_name, attach_stdin=attach_stdin
+            command=command,
+            shell_name=options.get("shell_name") or self._shell_name,
+            attach_stdin=options.get("attach_stdin"),
         )
-        return Execution(self.session, (yield from executions.start(self._devbox_id, request)))
+        return (yield from executions.start(self._devbox_id, request))
 
 
 class _Ear:
@@ -144,16 +163,23 @@ class _Ear:
             heard(text)
 
 
-def _ears(options: ExecOptions) -> Iterator[_Ear]:
+def _is_heard(options: StartOptions) -> bool:
+    return any(options.get(name) for name in ("stdout", "stderr", "output"))
+
+
+def _ears(options: StartOptions) -> Iterator[_Ear]:
     both = options.get("output")
     yield _Ear("stdout", [each for each in (options.get("stdout"), both) if each])
     yield _Ear("stderr", [each for each in (options.get("stderr"), both) if each])
 
 
-def _told(begun: ExecutionView, options: ExecOptions) -> Steps[ExecutionView]:
+def _listened(begun: ExecutionView, options: StartOptions) -> Steps[None]:
+    yield from _told(begun, options, None)
+
+
+def _told(begun: ExecutionView, options: StartOptions, timeout: float | None) -> Steps[ExecutionView]:
     """Wait for the end of a command, telling in between what it prints."""
     ears = list(_ears(options))
-    timeout = options.get("timeout")
     waited = 0.0
     while True:
         try:

@@ -69,6 +69,8 @@ class Request:
     long_poll: bool = False
     """Then 408 and a read timeout mean "not yet" and are not retried here."""
     id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers, but for what the client itself sets."""
 
     def with_id(self) -> "Request":
         """The same request with an id, so that the server can tell a retry from a second request."""

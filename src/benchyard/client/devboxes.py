@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchyard.client import lifecycle
-from benchyard.client.core import Flow, Request, Steps, at, fetch, send
+from benchyard.client.core import Flow, Request, Steps, at, fetch
 from benchyard.client.devbox import Opening
 from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
@@ -66,13 +66,13 @@ class Devboxes(Group[S]):
     @call
     def suspend(self, id: str) -> Steps[DevboxView]:
         """Stop all its processes, keep its disk, and wait until that is done."""
-        yield from send(Request("POST", at("/v1/devboxes/{}/suspend", id)))
+        yield from lifecycle.suspend(id)
         return (yield from lifecycle.reach(id, DevboxStatus.SUSPENDED))
 
     @call
     def resume(self, id: str) -> Steps[DevboxView]:
         """Start a suspended one again and wait until it runs."""
-        yield from send(Request("POST", at("/v1/devboxes/{}/resume", id)))
+        yield from lifecycle.resume(id)
         return (yield from lifecycle.reach(id, DevboxStatus.RUNNING))
 
     @call

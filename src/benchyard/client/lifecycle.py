@@ -48,9 +48,9 @@ def reach_running(id: str, timeout: float | None) -> Steps[DevboxView]:
     return view
 
 
-def reach(id: str, status: DevboxStatus) -> Steps[DevboxView]:
+def reach(id: str, status: DevboxStatus, timeout: float | None = None) -> Steps[DevboxView]:
     """Wait for a status; raises DevboxGone if the devbox ended instead."""
-    view = yield from wait_for(id, (status, *ENDED), None)
+    view = yield from wait_for(id, (status, *ENDED), timeout)
     if view.status != status:
         raise DevboxGone(f"devbox {id} is {view.status.value} instead of {status.value}: {why_ended(view)}")
     return view
@@ -65,6 +65,16 @@ def wait_for(id: str, statuses: Sequence[DevboxStatus], timeout: float | None) -
         return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), DevboxView))
 
     return (yield from insist(ask, timeout))
+
+
+def suspend(id: str) -> Steps[DevboxView]:
+    """Begin to suspend a devbox."""
+    return (yield from fetch(Request("POST", at("/v1/devboxes/{}/suspend", id)), DevboxView))
+
+
+def resume(id: str) -> Steps[DevboxView]:
+    """Begin to resume a suspended devbox."""
+    return (yield from fetch(Request("POST", at("/v1/devboxes/{}/resume", id)), DevboxView))
 
 
 def shutdown(id: str, *, force: bool = False) -> Steps[DevboxView]:

@@ -1,13 +1,16 @@
 """Listings by the page: iterable over all pages, subscriptable on the present one."""
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
 from benchyard.client.core import Request, Steps, send
 from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.signatures import described, signature_of
 from benchyard.client.verbs import Group
 from benchyard.errors import BenchyardError, UsageError
 
@@ -169,6 +172,10 @@ class listing(Generic[Owner, P, M]):
         self.describe = describe
         self.__doc__ = describe.__doc__
 
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        return signature_of(self.describe).replace(return_annotation=inspect.Signature.empty)
+
     @overload
     def __get__(self, group: None, owner: type) -> Self: ...
     @overload
@@ -185,5 +192,4 @@ class listing(Generic[Owner, P, M]):
                 return Page(group.session, listed, group.session.run(sheet(listed)))
             return Listing(group.session, listed)
 
-        method.__doc__ = self.__doc__
-        return method
+        return described(method, self.describe, self.__signature__)

@@ -13,5 +13,10 @@ class Logs(Group[S]):
         self, devbox_id: str, execution_id: str | None = None, shell_name: str | None = None
     ) -> Steps[list[LogLine]]:
         """All lines, oldest first, or those of one execution or shell."""
-        query = {"execution_id": execution_id, "shell_name": shell_name}
-        return (yield from fetch(Request("GET", at("/v1/devboxes/{}/logs", devbox_id), query), LogsView)).logs
+        return (yield from lines(devbox_id, execution_id, shell_name)).logs
+
+
+def lines(devbox_id: str, execution_id: str | None, shell_name: str | None) -> Steps[LogsView]:
+    """The log of a devbox, or of one execution or shell in it."""
+    query = {"execution_id": execution_id, "shell_name": shell_name}
+    return (yield from fetch(Request("GET", at("/v1/devboxes/{}/logs", devbox_id), query), LogsView))

@@ -28,14 +28,12 @@ class Objects(Group[S]):
     @call
     def download(self, id: str, target: Target, progress: Progress = silent) -> Steps[int]:
         """Fetch one; a path is made only when all of it came. Returns the size."""
-        link = yield from fetch(Request("GET", at("/v1/objects/{}/download", id)), ObjectDownloadView)
-        request = Request("GET", link.download_url, timeout=TRANSFER_TIMEOUT)
-        return (yield from download(request, target, progress))
+        return (yield from fetch_content(id, target, progress=progress))
 
     @call
     def get(self, id: str) -> Steps[ObjectView]:
         """Look one up; raises NotFound."""
-        return (yield from fetch(Request("GET", at("/v1/objects/{}", id)), ObjectView))
+        return (yield from get(id))
 
     @items
     def list(
@@ -55,7 +53,7 @@ class Objects(Group[S]):
     @call
     def delete(self, id: str) -> Steps[ObjectView]:
         """Remove one."""
-        return (yield from fetch(Request("POST", at("/v1/objects/{}/delete", id)), ObjectView))
+        return (yield from delete(id))
 
 
 def through_object(
@@ -75,9 +73,49 @@ def through_object(
 
 def upload(source: Source, request: ObjectRequest, progress: Progress = silent) -> Steps[ObjectView]:
     """Make the object, put its bytes behind the signed link, and complete it."""
-    made = yield from fetch(Request("POST", "/v1/objects", json=request), ObjectView)
+    made = yield from create(request)
+    yield from put(made, source, progress)
+    return (yield from complete(made.id))
+
+
+def create(request: ObjectRequest) -> Steps[ObjectView]:
+    """Make an object; its bytes follow."""
+    return (yield from fetch(Request("POST", "/v1/objects", json=request), ObjectView))
+
+
+def put(made: ObjectView, source: Source, progress: Progress = silent) -> Steps[None]:
+    """Put the bytes of a new object behind its signed link."""
     if made.upload_url is None:
         raise BenchyardError(f"the server gave no link to upload object {made.id} to")
     body = body_from(source, progress)
     yield from send(Request("PUT", made.upload_url, body=body, timeout=TRANSFER_TIMEOUT))
-    return (yield from fetch(Request("POST", at("/v1/objects/{}/complete", made.id)), ObjectView))
+
+
+def complete(id: str) -> Steps[ObjectView]:
+    """Say that all bytes of an object are there."""
+    return (yield from fetch(Request("POST", at("/v1/objects/{}/complete", id)), ObjectView))
+
+
+def get(id: str) -> Steps[ObjectView]:
+    """Look an object up."""
+    return (yield from fetch(Request("GET", at("/v1/objects/{}", id)), ObjectView))
+
+
+def delete(id: str) -> Steps[ObjectView]:
+    """Remove an object."""
+    return (yield from fetch(Request("POST", at("/v1/objects/{}/delete", id)), ObjectView))
+
+
+def download_link(id: str, duration_seconds: int | None = None) -> Steps[ObjectDownloadView]:
+    """A signed link to an object's bytes."""
+    query = {"duration_seconds": duration_seconds}
+    return (yield from fetch(Request("GET", at("/v1/objects/{}/download", id), query), ObjectDownloadView))
+
+
+def fetch_content(
+    id: str, target: Target, duration_seconds: int | None = None, progress: Progress = silent
+) -> Steps[int]:
+    """Fetch the bytes of an object; returns their number."""
+    link = yield from download_link(id, duration_seconds)
+    request = Request("GET", link.download_url, timeout=TRANSFER_TIMEOUT)
+    return (yield from download(request, target, progress))

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
@@ -53,6 +54,26 @@ class SyncSession:
                     return result
         raise AssertionError("an operation ends with its result")
 
+    def spawn(self, steps: Steps[None]) -> "Spawned":
+        """Carry out an operation beside whatever follows."""
+        spawned = Spawned()
+
+        async def carry_out() -> None:
+            self.run(steps)
+
+        def in_thread() -> None:
+            # A loop of its own, because a task keeps whatever error ends it.
+            loop = asyncio.new_event_loop()
+            try:
+                task = loop.create_task(carry_out())
+                task.add_done_callback(spawned.end)
+                loop.run_until_complete(asyncio.wait([task]))
+            finally:
+                loop.close()
+
+        threading.Thread(target=in_thread, daemon=True).start()
+        return spawned
+
     def flow(self, flow: Flow[T]) -> Iterator[T]:
         """Carry out an operation and yield its items as they come."""
         with closing(self._drive(flow)) as events:
@@ -97,6 +118,13 @@ class AsyncSession:
                     return result
         raise AssertionError("an operation ends with its result")
 
+    def spawn(self, steps: Steps[None]) -> "Spawned":
+        """Carry out an operation beside whatever follows."""
+        spawned = Spawned()
+        spawned.task = asyncio.get_running_loop().create_task(self.run(steps))
+        spawned.task.add_done_callback(spawned.end)
+        return spawned
+
     async def flow(self, flow: Flow[T]) -> AsyncIterator[T]:
         """Carry out an operation and yield its items as they come."""
         async with aclosing(self._drive(flow)) as events:
@@ -123,6 +151,21 @@ class AsyncSession:
 
 
 Session = SyncSession | AsyncSession
+
+
+@dataclass
+class Spawned:
+    """An operation that is carried out beside others."""
+
+    is_done: bool = False
+    error: BaseException | None = None
+    task: "asyncio.Task[None] | None" = None
+    """Held here: an event loop forgets tasks that nobody holds."""
+
+    def end(self, task: "asyncio.Task[None]") -> None:
+        """Note how it ended."""
+        self.error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self.is_done = True
 
 
 @dataclass(frozen=True)
@@ -264,6 +307,7 @@ def _arguments(server: Server, request: Request) -> _Arguments:
 
 def _headers(server: Server, request: Request) -> dict[str, str]:
     headers = {"accept-encoding": "identity", "user-agent": "benchyard"}
+    headers |= {name.lower(): value for name, value in request.headers.items()}
     if not request.is_signed:
         headers["authorization"] = f"Bearer {server.key}"
     if request.id is not None:

@@ -1,12 +1,14 @@
 """Disk snapshots: make, find and remove them."""
 
+import time
+
 from benchyard.client.bodies import Progress, Sized, Source, Target, silent
 from benchyard.client.core import Flow, Request, Steps, at, fetch, pause, send
 from benchyard.client.files import download
 from benchyard.client.objects import through_object
 from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
-from benchyard.errors import DevboxError
+from benchyard.errors import DevboxError, StillWaiting
 from benchyard.models.snapshots import (
     SnapshotImportRequest,
     SnapshotRequest,
@@ -31,7 +33,7 @@ class Snapshots(Group[S]):
     @call
     def status(self, id: str) -> Steps[SnapshotStatusView]:
         """How far one is; raises NotFound."""
-        return (yield from _status(id))
+        return (yield from status(id))
 
     @items
     def list(self, devbox_id: str | None = None, limit: int | None = None) -> Flow[SnapshotView]:
@@ -42,11 +44,7 @@ class Snapshots(Group[S]):
     @call
     def update(self, id: str, change: SnapshotRequest) -> Steps[SnapshotView]:
         """Change its name, message or metadata."""
-        return (
-            yield from fetch(
-                Request("POST", at("/v1/devboxes/disk_snapshots/{}", id), json=change), SnapshotView
-            )
-        )
+        return (yield from update(id, change))
 
     @call
     def export(
@@ -84,14 +82,30 @@ class Snapshots(Group[S]):
     @call
     def delete(self, id: str) -> Steps[None]:
         """Remove it; raises Conflict while it is being made."""
-        yield from send(Request("POST", at("/v1/devboxes/disk_snapshots/{}/delete", id)))
+        yield from delete(id)
+
+
+def begin(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
+    """Begin a snapshot."""
+    path = at("/v1/devboxes/{}/snapshot_disk_async", devbox_id)
+    return (yield from fetch(Request("POST", path, json=request), SnapshotView))
 
 
 def create(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
     """Begin a snapshot and look until it is complete."""
-    path = at("/v1/devboxes/{}/snapshot_disk_async", devbox_id)
-    view = yield from fetch(Request("POST", path, json=request), SnapshotView)
-    return (yield from _await_complete(view.id))
+    view = yield from begin(devbox_id, request)
+    return (yield from await_complete(view.id))
+
+
+def update(id: str, change: SnapshotRequest) -> Steps[SnapshotView]:
+    """Change a snapshot's name, message or metadata."""
+    path = at("/v1/devboxes/disk_snapshots/{}", id)
+    return (yield from fetch(Request("POST", path, json=change), SnapshotView))
+
+
+def delete(id: str) -> Steps[None]:
+    """Remove a snapshot."""
+    yield from send(Request("POST", at("/v1/devboxes/disk_snapshots/{}/delete", id)))
 
 
 def _import(request: SnapshotImportRequest) -> Steps[SnapshotView]:
@@ -99,19 +113,24 @@ def _import(request: SnapshotImportRequest) -> Steps[SnapshotView]:
     return (yield from fetch(Request("POST", path, json=request, timeout=LONG), SnapshotView))
 
 
-def _status(id: str) -> Steps[SnapshotStatusView]:
+def status(id: str) -> Steps[SnapshotStatusView]:
+    """How far a snapshot is."""
     return (
         yield from fetch(Request("GET", at("/v1/devboxes/disk_snapshots/{}/status", id)), SnapshotStatusView)
     )
 
 
-def _await_complete(id: str) -> Steps[SnapshotView]:
+def await_complete(id: str, timeout: float | None = None) -> Steps[SnapshotView]:
+    """Look until a snapshot is complete; raises StillWaiting after the timeout."""
+    deadline = None if timeout is None else time.monotonic() + timeout
     delay = FIRST_LOOK_SECONDS
     while True:
-        view = yield from _status(id)
+        view = yield from status(id)
         if view.status == SnapshotStatus.COMPLETE and view.snapshot is not None:
             return view.snapshot
         if view.status != SnapshotStatus.IN_PROGRESS:
             raise DevboxError(f"snapshot {id} was not made: {view.error_message or view.status.value}")
+        if deadline is not None and time.monotonic() >= deadline:
+            raise StillWaiting(f"snapshot {id} is still being made")
         yield from pause(delay)
         delay = min(delay * 2, LATER_LOOKS_SECONDS)

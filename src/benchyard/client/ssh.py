@@ -11,6 +11,9 @@ class Ssh(Group[S]):
     @call
     def create_key(self, devbox_id: str) -> Steps[SshKeyView]:
         """Make a key of a devbox; its private half is told this once."""
-        return (
-            yield from fetch(Request("POST", at("/v1/devboxes/{}/create_ssh_key", devbox_id)), SshKeyView)
-        )
+        return (yield from create_key(devbox_id))
+
+
+def create_key(devbox_id: str) -> Steps[SshKeyView]:
+    """Make a key of a devbox."""
+    return (yield from fetch(Request("POST", at("/v1/devboxes/{}/create_ssh_key", devbox_id)), SshKeyView))

@@ -1,10 +1,14 @@
 """Turns an operation written once into a method that blocks on one client and is awaited on the other."""
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from benchyard.client import request_options
 from benchyard.client.core import Flow, Steps
 from benchyard.client.sessions import AsyncSession, Session, SyncSession
+from benchyard.client.signatures import described, signature_of
 
 S = TypeVar("S", bound=Session)
 P = ParamSpec("P")
@@ -26,6 +30,10 @@ class call(Generic[Owner, P, T]):
         self.steps = steps
         self.__doc__ = steps.__doc__
 
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        return signature_of(self.steps)
+
     @overload
     def __get__(self, group: None, owner: type) -> Self: ...
     @overload
@@ -37,10 +45,11 @@ class call(Generic[Owner, P, T]):
             return self
 
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return group.session.run(self.steps(group, *args, **kwargs))
+            options = request_options.taken(kwargs, self.__signature__.parameters)
+            steps = self.steps(group, *args, **kwargs)
+            return group.session.run(request_options.applied(steps, options) if options else steps)
 
-        method.__doc__ = self.__doc__
-        return method
+        return described(method, self.steps, self.__signature__)
 
 
 class items(Generic[Owner, P, T]):
@@ -49,6 +58,10 @@ class items(Generic[Owner, P, T]):
     def __init__(self, flow: Callable[Concatenate[Owner, P], Flow[T]]) -> None:
         self.flow = flow
         self.__doc__ = flow.__doc__
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        return signature_of(self.flow).replace(return_annotation=inspect.Signature.empty)
 
     @overload
     def __get__(self, group: None, owner: type) -> Self: ...
@@ -63,5 +76,4 @@ class items(Generic[Owner, P, T]):
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
             return group.session.flow(self.flow(group, *args, **kwargs))
 
-        method.__doc__ = self.__doc__
-        return method
+        return described(method, self.flow, self.__signature__)

@@ -4,8 +4,9 @@ Values are models or plain dictionaries of the same shape; what is wrong with th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Required, TypedDict
+from typing import Any, Required, TypedDict, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchyard.errors import UsageError
@@ -13,6 +14,8 @@ from benchyard.models.agents import AgentSource
 from benchyard.models.budgets import Budget
 from benchyard.models.gateway_configs import AuthMechanism, CustomHeader
 from benchyard.models.jobs import Spec
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.objects import ContentType
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import (
     CollectCommand,
@@ -26,6 +29,7 @@ from benchyard.models.scenarios import (
     ValidationType,
 )
 
+M = TypeVar("M", bound=BaseModel)
 Loose = Mapping[str, Any]
 """A dictionary in the place of a model."""
 
@@ -269,3 +273,108 @@ def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     except PydanticSerializationError as error:
         raise UsageError(f"a value cannot be sent: {error}") from error
     return made
+
+
+class DevboxExtras(TypedDict, total=False):
+    """What a new devbox may have, wherever it comes from."""
+
+    name: str | None
+    metadata: Mapping[str, str] | None
+    launch_parameters: LaunchParameters | Loose | None
+    environment_variables: Mapping[str, str] | None
+    secrets: Mapping[str, str] | None
+    entrypoint: str | None
+    mounts: list[Any] | None
+    file_mounts: Mapping[str, str] | None
+    code_mounts: list[Any] | None
+    gateways: Mapping[str, Any] | None
+    """Variable prefix -> a gateway config and the secret it is used with."""
+    mcp: Mapping[str, Any] | None
+    """Refused by the server: MCP configs are not there."""
+    tunnel: Loose | None
+
+
+class DevboxFields(DevboxExtras, total=False):
+    """A new devbox."""
+
+    blueprint_id: str | None
+    blueprint_name: str | None
+    snapshot_id: str | None
+
+
+class DevboxPageFields(PageFields, total=False):
+    """Which devboxes."""
+
+    status: str
+
+
+class BlueprintFields(TypedDict, total=False):
+    """A new blueprint."""
+
+    name: Required[str]
+    base_blueprint_id: str | None
+    base_blueprint_name: str | None
+    build_args: Mapping[str, str] | None
+    build_context: Loose | None
+    """`storage_object.as_build_context()`: an archive that the Dockerfile copies from."""
+    code_mounts: Sequence[Any] | None
+    dockerfile: str | None
+    file_mounts: Mapping[str, str] | None
+    launch_parameters: LaunchParameters | Loose | None
+    metadata: Mapping[str, str] | None
+    network_policy_id: str | None
+    secrets: Mapping[str, str] | None
+    services: Sequence[Any] | None
+    system_setup_commands: Sequence[str] | None
+
+
+class BlueprintPageFields(PageFields, total=False):
+    """Which blueprints."""
+
+    name: str
+    status: str
+
+
+class SnapshotFields(TypedDict, total=False):
+    """What a snapshot says about itself."""
+
+    name: str | None
+    commit_message: str | None
+    metadata: Mapping[str, str] | None
+
+
+class SnapshotPageFields(PageFields, total=False):
+    """Which snapshots."""
+
+    devbox_id: str
+    source_blueprint_id: str
+    metadata_key: str
+    metadata_key_in: str
+
+
+class ObjectFields(TypedDict, total=False):
+    """A new object."""
+
+    name: Required[str]
+    content_type: Required[ContentType]
+    metadata: Mapping[str, str] | None
+    ttl_ms: int | None
+
+
+class ObjectPageFields(PageFields, total=False):
+    """Which objects."""
+
+    name: str
+    content_type: str
+    search: str
+    state: str
+
+
+def request_of(kind: type[M], fields: Mapping[str, Any]) -> M:
+    """A request made of fields; raises UsageError, which names the field that does not fit."""
+    try:
+        return kind.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{place}: {first['msg']}", field=place) from error

@@ -1,5 +1,6 @@
 """What all models share: the rules of the wire, and what the store needs of a record."""
 
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
@@ -32,11 +33,55 @@ Metadata = Annotated[dict[ShortText, Annotated[str, Field(max_length=65536)]], F
 """Labels that users put on things."""
 
 
+MOST_SHOWN = 12
+"""How many fields of a model its `repr` has."""
+LONGEST_SHOWN = 60
+UNSHOWN = frozenset({"reference_output"})
+
+
+class Brief(str):
+    """A text that is its own `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _brief(value: Any) -> str:
+    """A value in one short line."""
+    if isinstance(value, BaseModel):
+        id = value.__dict__.get("id")
+        return (
+            f"{type(value).__name__}(id={id!r}, ...)"
+            if isinstance(id, str)
+            else f"{type(value).__name__}(...)"
+        )
+    if isinstance(value, list | tuple | dict | set | frozenset) and len(value) > 0:
+        told = f"{len(value)} of {_kind(value)}" if len(value) > 3 else repr(value)
+        return told if len(told) <= LONGEST_SHOWN else f"{len(value)} of {_kind(value)}"
+    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
+        return f"{value[: LONGEST_SHOWN // 2]!r}... {len(value)} characters"
+    return repr(value)
+
+
+def _kind(values: Collection[Any]) -> str:
+    return f"<{type(next(iter(values))).__name__}>"
+
+
 class Model(BaseModel):
     """A part of the wire: frozen; fields of newer or older clients are ignored."""
 
     # Built when it is first used: a process has many models, and most of them never are.
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Its fields as they fit on a few lines, without the solution of a scenario."""
+        shown = [(name, value) for name, value in self.__dict__.items() if value not in (None, [], {})]
+        for name, value in shown[:MOST_SHOWN]:
+            yield name, Brief("..." if name in UNSHOWN else _brief(value))
+        if len(shown) > MOST_SHOWN:
+            yield None, Brief(f"... {len(shown) - MOST_SHOWN} more fields")
 
     def __copy__(self) -> Self:
         """As pydantic does it, without the extra and private fields that no model here has."""

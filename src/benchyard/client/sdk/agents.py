@@ -9,7 +9,7 @@ from benchyard.client.listing import Listed
 from benchyard.client.sdk.walking import everything
 from benchyard.client.verbs import Group, S, call
 from benchyard.client.wanted import AgentFields, AgentPageFields, NewAgentFields
-from benchyard.models.agents import AgentView
+from benchyard.models.agents import AgentDevboxCountsView, AgentView
 
 
 class Agent(Group[S]):
@@ -99,7 +99,15 @@ class AgentOps(Group[S]):
         return [Agent(self.session, view.id) for view in views]
 
     @call
-    def list(self, **query: Unpack[AgentPageFields]) -> Steps[list[Agent[S]]]:
-        """Those that were registered, newest first; all, or at most `limit`."""
-        views = yield from everything(Listed(agents.PATH, "agents", AgentView, query))
+    def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
+        """How many live devboxes show an agent, by its name."""
+        return (yield from agents.devbox_counts())
+
+    @call
+    def list(
+        self, *, is_public: bool | None = None, **query: Unpack[AgentPageFields]
+    ) -> Steps[list[Agent[S]]]:
+        """Those that were registered, or the public ones, newest first; all, or at most `limit`."""
+        path = agents.PUBLIC_PATH if is_public else agents.PATH
+        views = yield from everything(Listed(path, "agents", AgentView, query))
         return [Agent(self.session, view.id) for view in views]

@@ -179,6 +179,10 @@ class Recipe(Grading, Surroundings):
         """How what is graded is kept apart from who made it; `answer` takes over these paths only."""
         return self._with(scoring_isolation=mode, answer_paths=list(answer_paths) if answer_paths else None)
 
+    def preview(self) -> ScenarioFields:
+        """What would be made; raises UsageError while something is missing."""
+        return self.build()
+
     def build(self) -> ScenarioFields:
         """The fields of the scenario; raises UsageError while something is missing."""
         if not self._input.get("problem_statement"):

@@ -1,9 +1,7 @@
 """Devboxes as objects: made, found by id, listed."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack
-
-from pydantic import ValidationError
+from typing import Any, Unpack
 
 from benchyard.client import lifecycle
 from benchyard.client.core import Steps
@@ -12,39 +10,8 @@ from benchyard.client.listing import Listed
 from benchyard.client.sdk.walking import everything
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import Loose, PageFields
-from benchyard.errors import UsageError
+from benchyard.client.wanted import DevboxExtras, DevboxFields, DevboxPageFields, request_of
 from benchyard.models.devboxes import DevboxRequest, DevboxView
-from benchyard.models.launch import LaunchParameters
-
-
-class DevboxExtras(TypedDict, total=False):
-    """What a new devbox may have, wherever it comes from."""
-
-    name: str | None
-    metadata: Mapping[str, str] | None
-    launch_parameters: LaunchParameters | Loose | None
-    environment_variables: Mapping[str, str] | None
-    secrets: Mapping[str, str] | None
-    entrypoint: str | None
-    mounts: list[Any] | None
-    file_mounts: Mapping[str, str] | None
-    code_mounts: list[Any] | None
-    tunnel: Loose | None
-
-
-class DevboxFields(DevboxExtras, total=False):
-    """A new devbox."""
-
-    blueprint_id: str | None
-    blueprint_name: str | None
-    snapshot_id: str | None
-
-
-class DevboxPageFields(PageFields, total=False):
-    """Which devboxes."""
-
-    status: str
 
 
 class DevboxOps(Group[S]):
@@ -83,12 +50,7 @@ class DevboxOps(Group[S]):
         return [Devbox(self.session, view.id) for view in views]
 
     def _made(self, fields: Mapping[str, Any], timeout: float | None) -> Steps[Devbox[S]]:
-        try:
-            request = DevboxRequest.model_validate(fields)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise UsageError(f"{place}: {first['msg']}", field=place) from error
+        request = request_of(DevboxRequest, fields)
         view = yield from lifecycle.create_running(request, timeout)
         return Devbox(self.session, view.id)
 

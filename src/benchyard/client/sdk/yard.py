@@ -9,12 +9,19 @@ from typing import Generic, Self
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.core import Server
 from benchyard.client.locate import PAIRS, configured_server, find_server
+from benchyard.client.sdk.absent import AXON, MCP_CONFIG
 from benchyard.client.sdk.agents import AgentOps
 from benchyard.client.sdk.benchmarks import BenchmarkOps
+from benchyard.client.sdk.blueprints import BlueprintOps
 from benchyard.client.sdk.devboxes import AsyncDevboxOps, SyncDevboxOps
+from benchyard.client.sdk.gateway_configs import GatewayConfigOps
 from benchyard.client.sdk.jobs import JobOps
+from benchyard.client.sdk.network_policies import NetworkPolicyOps
 from benchyard.client.sdk.scenarios import ScenarioOps
 from benchyard.client.sdk.scorers import ScorerOps
+from benchyard.client.sdk.secrets import SecretOps
+from benchyard.client.sdk.snapshots import SnapshotOps
+from benchyard.client.sdk.storage_objects import StorageObjectOps
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.client.verbs import Group, S
 from benchyard.errors import UsageError
@@ -27,9 +34,17 @@ class _Yard(Group[S], Generic[S]):
         super().__init__(session)
         self.agent: AgentOps[S] = AgentOps(session)
         self.benchmark: BenchmarkOps[S] = BenchmarkOps(session)
+        self.blueprint: BlueprintOps[S] = BlueprintOps(session)
+        self.gateway_config: GatewayConfigOps[S] = GatewayConfigOps(session)
         self.job: JobOps[S] = JobOps(session)
+        self.network_policy: NetworkPolicyOps[S] = NetworkPolicyOps(session)
         self.scenario: ScenarioOps[S] = ScenarioOps(session)
         self.scorer: ScorerOps[S] = ScorerOps(session)
+        self.secret: SecretOps[S] = SecretOps(session)
+        self.snapshot: SnapshotOps[S] = SnapshotOps(session)
+        self.storage_object: StorageObjectOps[S] = StorageObjectOps(session)
+        self.axon = AXON
+        self.mcp_config = MCP_CONFIG
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.session.server.url}>"

@@ -1,0 +1,65 @@
+"""Secrets as objects: their values go in and never come out."""
+
+from benchyard.client import secrets
+from benchyard.client.core import Steps
+from benchyard.client.verbs import Group, S, call
+from benchyard.models.secrets import SecretView
+
+
+class Secret(Group[S]):
+    """A named value that devboxes get as environment."""
+
+    def __init__(self, session: S, name: str, id: str | None = None) -> None:
+        super().__init__(session)
+        self.name = name
+        self.id = id
+        """None until the server was asked."""
+
+    def __repr__(self) -> str:
+        return f"<Secret {self.name}>"
+
+    @call
+    def get_info(self) -> Steps[SecretView]:
+        """When it was made and changed; raises NotFound."""
+        return (yield from secrets.get(self.name))
+
+    @call
+    def update(self, value: str) -> Steps[SecretView]:
+        """Change its value; raises NotFound."""
+        return (yield from secrets.update(self.name, value))
+
+    @call
+    def delete(self) -> Steps[None]:
+        """Remove it; raises NotFound."""
+        yield from secrets.delete(self.name)
+
+
+class SecretOps(Group[S]):
+    """Makes and finds secrets."""
+
+    @call
+    def create(self, name: str, value: str) -> Steps[Secret[S]]:
+        """Make a new one; raises UsageError if the name is taken."""
+        view = yield from secrets.create(name, value)
+        return Secret(self.session, view.name, view.id)
+
+    def from_name(self, name: str) -> Secret[S]:
+        """The secret of that name; nothing is asked of the server yet."""
+        return Secret(self.session, name)
+
+    @call
+    def update(self, secret: Secret[S] | str, value: str) -> Steps[Secret[S]]:
+        """Change the value of one; raises NotFound."""
+        view = yield from secrets.update(secret if isinstance(secret, str) else secret.name, value)
+        return Secret(self.session, view.name, view.id)
+
+    @call
+    def delete(self, secret: Secret[S] | str) -> Steps[None]:
+        """Remove one; raises NotFound."""
+        yield from secrets.delete(secret if isinstance(secret, str) else secret.name)
+
+    @call
+    def list(self, limit: int | None = None) -> Steps[list[Secret[S]]]:
+        """All of them, or at most `limit`."""
+        views = yield from secrets.everything()
+        return [Secret(self.session, view.name, view.id) for view in views[:limit]]
