@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from benchyard.cli.connect import connect, connect_async
-from benchyard.cli.job_board import duration
 from benchyard.cli.job_logs import fetch_logs
 from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import benchmark_named, scenario_named
@@ -18,6 +17,7 @@ from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
     age,
     clean,
+    duration,
     facts,
     output_option,
     pairs,

@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from benchyard.cli.job_board import duration
-from benchyard.cli.render import clean, clean_lines, size, table_lines
+from benchyard.cli.render import clean, clean_lines, duration, size, table_lines
 from benchyard.cli.table import Narrow
 from benchyard.cli.trajectory import Wanted, lines_of, size_of, step_range
 from benchyard.models.runs import (

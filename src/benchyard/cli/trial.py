@@ -8,11 +8,20 @@ from typing import Any, Literal
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.job_board import duration
 from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import job_named
 from benchyard.cli.pager import print_paged
-from benchyard.cli.render import clean, facts, output_option, show, show_many, table_lines, when, wire
+from benchyard.cli.render import (
+    clean,
+    duration,
+    facts,
+    output_option,
+    show,
+    show_many,
+    table_lines,
+    when,
+    wire,
+)
 from benchyard.cli.run_report import (
     EXCERPT,
     command_lines,
