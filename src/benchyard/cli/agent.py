@@ -35,7 +35,7 @@ class Options(TypedDict):
 
 @click.group()
 def agent() -> None:
-    """Register what is run on scenarios.
+    """Register, list and install agents: the programs that are run on scenarios.
 
     \b
       benchyard agent register mine --object ./my-agent --run 'python3 {agent_dir}/agent.py {prompt_file}'
@@ -50,15 +50,25 @@ def agent() -> None:
 @click.option("--git", metavar="URL|FOLDER", help="From a git repository, or a local one as it is committed.")
 @click.option("--object", metavar="ID|PATH", help="From an object, or from a local folder or file.")
 @click.option(
-    "--run", required=True, metavar="CMD", help="How it is run; {prompt_file} and others are filled in."
+    "--run",
+    required=True,
+    metavar="CMD",
+    help="Command that runs the agent; {prompt_file} and others are filled in.",
 )
-@click.option("--version", help="Of a package the one to install; else what you call it.")
+@click.option(
+    "--version", help="Version of the package to install; for other sources, a name for this version."
+)
 @click.option("--ref", help="With --git: a branch, tag or commit.")
 @click.option(
-    "--registry", metavar="URL", help="With --npm or --pip: not the server's registry, but this one."
+    "--registry",
+    metavar="URL",
+    help="With --npm or --pip: take the package from this registry, not from the server's.",
 )
 @click.option(
-    "--setup", multiple=True, metavar="CMD", help="Run in its folder when it is installed; repeatable."
+    "--setup",
+    multiple=True,
+    metavar="CMD",
+    help="Command to run in the agent's folder when it is installed; repeatable.",
 )
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @output_option
@@ -157,7 +167,7 @@ def install(names: Sequence[str], output: str) -> None:
 @agent.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID|NAME[@VERSION]...")
 def delete(ids: Sequence[str]) -> None:
-    """Forget agents; devboxes and results that have them stay.
+    """Remove agents; devboxes and results that used them stay.
 
     \b
       benchyard agent delete mine@1.2.0

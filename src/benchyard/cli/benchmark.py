@@ -143,12 +143,14 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
     type=click.Path(exists=True, path_type=Path),
     help="A copy of a public benchmark's data: a file, a folder, or a tar of it.",
 )
-@click.option("--variant", help="Of public benchmarks that have several, such as `instruct`.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For sets whose items are shuffled.")
+@click.option("--variant", help="Variant of a public benchmark that has several, such as `instruct`.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed for sets whose items are shuffled."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Only the first so many; what the benchmark has already stays in it.",
+    help="Import only the first N; scenarios that the benchmark already has stay in it.",
 )
 @click.option(
     "--network",
@@ -157,15 +159,19 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
     show_default=True,
     help="What devboxes may reach: what each task says, or the gateway only.",
 )
-@click.option("--token", envvar="HF_TOKEN", help="For data sets that are only given to who accepted terms.")
+@click.option(
+    "--token",
+    envvar="HF_TOKEN",
+    help="Token of the Hugging Face hub, for data whose terms you accepted there.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @output_option
 def import_(output: str, **options: Any) -> None:
     """Import a public benchmark by name, or the task folders of a folder or a git repository.
 
     Files are read here and sent to the server. Images are built, or taken from their registry, when a
-    scenario is first run. What is broken is told, and the rest is imported; again, it changes nothing. Two
-    imports at the same moment end with the same.
+    scenario is first run. Broken items are named and left out, the rest is imported. To import the same
+    again changes nothing, and two imports at the same time give the same result.
 
     \b
       benchyard benchmark import terminal-bench-2
@@ -180,9 +186,11 @@ def import_(output: str, **options: Any) -> None:
 
 
 @benchmark.command("list")
-@click.option("--public", is_flag=True, help="Those that come with the server.")
+@click.option("--public", is_flag=True, help="List those that come with the server, instead of your own.")
 @click.option("--search", help="Only those with this in their name.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
+)
 @output_option
 def list_(public: bool, search: str | None, limit: int, output: str) -> None:
     """List benchmarks, newest first; public ones with what they need, and how many scenarios are imported.
@@ -254,8 +262,14 @@ def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
 @benchmark.command()
 @click.argument("given", metavar="ID|NAME|PATH")
 @validating.validate_options
-@click.option("--sample", type=click.IntRange(min=1), help="Only so many of them, chosen by --seed.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    help="Validate this many scenarios only, chosen at random by --seed.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the random choice that --sample makes."
+)
 @output_option
 def validate(
     given: str, sample: int | None, seed: int, record: bool | None, output: str, **options: Any

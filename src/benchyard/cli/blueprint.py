@@ -38,8 +38,14 @@ blueprint.add_command(build)
 
 @blueprint.command("list")
 @click.option("--name", help="Only those of this name.")
-@click.option("--status", type=click.Choice([each.value for each in BlueprintStatus]), help="Only those.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--status",
+    type=click.Choice([each.value for each in BlueprintStatus]),
+    help="Only those with this status.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
+)
 @output_option
 def list_(name: str | None, status: str | None, limit: int, output: str) -> None:
     """List blueprints, newest first.

@@ -54,7 +54,13 @@ class Options(TypedDict):
     help="The Dockerfile. Default: Dockerfile in CONTEXT.",
 )
 @click.option("--name", help="What to call it; the context folder's own name if not given.")
-@click.option("--build-arg", "build_args", multiple=True, metavar="NAME=VALUE", help="For ARG; repeatable.")
+@click.option(
+    "--build-arg",
+    "build_args",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value of an ARG of the Dockerfile; repeatable.",
+)
 @click.option(
     "--secret",
     "secrets",
@@ -63,12 +69,22 @@ class Options(TypedDict):
     help="A stored secret for its commands; repeatable.",
 )
 @click.option(
-    "--run", "commands", multiple=True, metavar="COMMAND", help="Run on top, as `user`; repeatable."
+    "--run",
+    "commands",
+    multiple=True,
+    metavar="COMMAND",
+    help="Command to run after the Dockerfile, as `user`; repeatable.",
 )
-@click.option("--file", "files", multiple=True, metavar="LOCAL:REMOTE", help="Put a file on top; repeatable.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="LOCAL:REMOTE",
+    help="Local file to put into the image; repeatable.",
+)
 @click.option("--base", metavar="BLUEPRINT", help="Build on another blueprint, by id or name.")
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
-@click.option("--no-wait", is_flag=True, help="Print the id and leave.")
+@click.option("--no-wait", is_flag=True, help="Print the id and do not wait for the build.")
 @output_option
 def build(context: Path | None, no_wait: bool, output: str, **options: Unpack[Options]) -> None:
     """Build a blueprint and follow its log; fails if the build fails.

@@ -6,7 +6,7 @@ import click
 
 from benchyard.errors import UsageError
 
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -32,13 +32,15 @@ def rename(given: str, name: str, output: str) -> None:
 
 @click.command("delete")
 @click.argument("given", metavar="ID|NAME")
-@click.option("--with-scenarios", is_flag=True, help="Its scenarios too, unless another benchmark has them.")
+@click.option(
+    "--with-scenarios", is_flag=True, help="Also delete its scenarios, unless another benchmark has them."
+)
 @yes_option
 @output_option
 def delete_benchmark(given: str, with_scenarios: bool, yes: bool, output: str) -> None:
     """Delete a benchmark; results of jobs that were run on it stay readable.
 
-    `archive` only hides it. One that is being run cannot be deleted.
+    A benchmark that is being run cannot be deleted.
 
     \b
       benchyard benchmark delete my-benchmark
@@ -62,7 +64,7 @@ def delete_benchmark(given: str, with_scenarios: bool, yes: bool, output: str) -
 def delete_scenario(given: Sequence[str], yes: bool, output: str) -> None:
     """Delete scenarios that no benchmark has; runs keep the revision they began with.
 
-    `archive` only hides them.
+    `benchyard scenario archive` only hides them.
 
     \b
       benchyard scenario delete my-task

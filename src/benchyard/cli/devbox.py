@@ -52,9 +52,13 @@ devbox.add_command(create)
 
 
 @devbox.command("list")
-@click.option("--status", type=click.Choice([each.value for each in DevboxStatus]), help="Only these.")
-@click.option("--all", "show_all", is_flag=True, help="Those that have ended, too.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--status", type=click.Choice([each.value for each in DevboxStatus]), help="Only those with this status."
+)
+@click.option("--all", "show_all", is_flag=True, help="Also list those that have ended.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
+)
 @output_option
 def list_(status: str | None, show_all: bool, limit: int, output: str) -> None:
     """List devboxes, newest first; those that have ended only with --all or --status.
@@ -99,8 +103,8 @@ devbox.add_command(ssh_proxy)
 @devbox.command("logs")
 @click.argument("id")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the devbox has ended.")
-@click.option("--execution", help="Only those of one execution.")
-@click.option("--shell", "shell_name", help="Only those of one named shell.")
+@click.option("--execution", help="Only lines of this execution.")
+@click.option("--shell", "shell_name", help="Only lines of this named shell.")
 @output_option
 def logs(id: str, follow: bool, execution: str | None, shell_name: str | None, output: str) -> None:
     """Print the log of a devbox, oldest line first.
@@ -128,7 +132,7 @@ def logs(id: str, follow: bool, execution: str | None, shell_name: str | None, o
 @devbox.command("snapshot")
 @click.argument("id")
 @click.option("--name", help="A name for it.")
-@click.option("--message", help="What it is.")
+@click.option("--message", help="A description of it.")
 @output_option
 def snapshot(id: str, name: str | None, message: str | None, output: str) -> None:
     """Keep the disk of a devbox, so that others can start from it.
@@ -176,8 +180,8 @@ def resume(id: str, output: str) -> None:
 
 @devbox.command("shutdown")
 @click.argument("ids", nargs=-1, metavar="ID...")
-@click.option("--all", "every", is_flag=True, help="All devboxes of this server that have not ended.")
-@click.option("--force", is_flag=True, help="Even while a snapshot is being made.")
+@click.option("--all", "every", is_flag=True, help="Shut down all devboxes of this server.")
+@click.option("--force", is_flag=True, help="Shut down even while a snapshot is being made.")
 @output_option
 def shutdown(ids: Sequence[str], every: bool, force: bool, output: str) -> None:
     """End devboxes and remove their disks.

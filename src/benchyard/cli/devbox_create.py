@@ -54,7 +54,9 @@ class CreateOptions(TypedDict):
     help="Start from this blueprint or image (id or name), not the host's own system.",
 )
 @click.option("--snapshot", help="Start from this snapshot (id or name).")
-@click.option("--size", type=click.Choice([each.value for each in Size]), help="Cpu, memory and disk.")
+@click.option(
+    "--size", type=click.Choice([each.value for each in Size]), help="How much CPU, memory and disk it gets."
+)
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable; repeatable.")
 @click.option(
     "--secret", multiple=True, metavar="NAME=SECRET", help="A variable with a secret's value; repeatable."
@@ -70,17 +72,27 @@ class CreateOptions(TypedDict):
     "--file",
     multiple=True,
     metavar="LOCAL:REMOTE",
-    help="Copy a file into it, text before --launch runs; repeatable.",
+    help="Copy a local file into it; text files are there before --launch runs. Repeatable.",
 )
 @click.option(
-    "--launch", multiple=True, metavar="COMMAND", help="Run this before it counts as running; repeatable."
+    "--launch",
+    multiple=True,
+    metavar="COMMAND",
+    help="Command to run before the devbox counts as running; repeatable.",
 )
-@click.option("--user", metavar="NAME[:UID]", help="Who runs commands: `user` unless you say `root`.")
+@click.option("--user", metavar="NAME[:UID]", help="User that commands run as. Default: `user`.")
 @click.option(
-    "--network", type=click.Choice(["none", "host"]), help="What it can reach; the server's default else."
+    "--network",
+    type=click.Choice(["none", "host"]),
+    help="What it can reach. Default: what the server was started with.",
 )
-@click.option("--network-policy", metavar="ID|NAME", help="What it can reach, as a policy says.")
-@click.option("--keep-alive", type=click.IntRange(min=1), metavar="SECONDS", help="End it after so long.")
+@click.option("--network-policy", metavar="ID|NAME", help="Network policy that says what it can reach.")
+@click.option(
+    "--keep-alive",
+    type=click.IntRange(min=1),
+    metavar="SECONDS",
+    help="Shut it down this many seconds after its start. Default: 3600.",
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until it runs (the default).")
 @output_option
 def create(**options: Unpack[CreateOptions]) -> None:

@@ -31,10 +31,14 @@ TIMED_OUT = 124
 @click.option(
     "--shell", "shell_name", help="Run it in the named shell, which keeps directory and environment."
 )
-@click.option("-i", "--stdin", is_flag=True, help="Pass our standard input on to the command.")
-@click.option("--timeout", type=FloatRange(min=0), metavar="SECONDS", help="Kill it after so long.")
+@click.option(
+    "-i", "--stdin", is_flag=True, help="Pass this command's standard input on to the one in the devbox."
+)
+@click.option(
+    "--timeout", type=FloatRange(min=0), metavar="SECONDS", help="Kill the command after this many seconds."
+)
 def exec_(id: str, command: Sequence[str], shell_name: str | None, stdin: bool, timeout: float | None) -> int:
-    """Run a command in a devbox; its exit status becomes ours.
+    """Run a command in a devbox, and end with its exit status.
 
     One argument is a line for the shell; several are passed on exactly as they are.
 

@@ -14,8 +14,8 @@ from benchyard.models.tunnels import TunnelRequest, TunnelView
 
 @click.command()
 @click.argument("id")
-@click.option("--authenticated", is_flag=True, help="Let in only who sends the tunnel's token.")
-@click.option("--open", "is_open", is_flag=True, help="Let in everybody who knows the address.")
+@click.option("--authenticated", is_flag=True, help="Only requests with the tunnel's token are let in.")
+@click.option("--open", "is_open", is_flag=True, help="Every request to the address is let in.")
 @click.option("--wake", is_flag=True, help="A request wakes a suspended devbox.")
 @click.option("--remove", is_flag=True, help="Take the tunnel away.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Print the addresses of this port.")

@@ -20,7 +20,7 @@ MARKS = {Verdict.GOOD: ("ok  ", "green"), Verdict.LESS: ("less", "yellow"), Verd
 
 @click.command()
 @click.option("--server/--no-server", "ask_server", default=True, help="Ask the server too (the default).")
-@click.option("--leaks", "only_leaks", is_flag=True, help="List only what should not be there.")
+@click.option("--leaks", "only_leaks", is_flag=True, help="List only what is left of devboxes that are gone.")
 @output_option
 def doctor(ask_server: bool, only_leaks: bool, output: str) -> int:
     """Say what works on this machine, and what to do about the rest.

@@ -49,7 +49,7 @@ _UNEXPORTABLE = (
 private_option = click.option(
     "--private",
     is_flag=True,
-    help="The folder stays with you: also what its authors ask not to publish in plain text.",
+    help="Also write sets whose authors ask not to publish them in plain text; keep the folder to yourself.",
 )
 
 

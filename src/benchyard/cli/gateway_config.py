@@ -58,7 +58,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="bearer|basic|header:NAME",
             help="How the key is sent: as a bearer token, as user:password, or in a header of its own.",
         ),
-        click.option("--endpoint", metavar="URL", help="Where requests go."),
+        click.option("--endpoint", metavar="URL", help="Address that requests are passed on to."),
     ):
         command = option(command)
     return command
@@ -116,8 +116,8 @@ def show_(given: str, output: str) -> None:
 
 @gateway_config.command()
 @click.argument("given", metavar="ID|NAME")
-@click.option("--name", help="Another name.")
-@click.option("--no-headers", is_flag=True, help="Without the headers that it has.")
+@click.option("--name", help="New name.")
+@click.option("--no-headers", is_flag=True, help="Remove its headers.")
 @_options
 @output_option
 def update(given: str, name: str | None, no_headers: bool, output: str, **options: Unpack[Options]) -> None:
@@ -144,7 +144,7 @@ def update(given: str, name: str | None, no_headers: bool, output: str, **option
 @gateway_config.command()
 @click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
 def delete(given: Sequence[str]) -> None:
-    """Forget gateway configs; devboxes that were given them keep them.
+    """Remove gateway configs; devboxes that were given them keep them.
 
     \b
       benchyard gateway-config delete tracker

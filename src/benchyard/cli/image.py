@@ -113,7 +113,7 @@ def export(id: str, path: Path) -> None:
 
 
 @image.command()
-@click.option("--suite", default="bookworm", show_default=True, help="Which Debian.")
+@click.option("--suite", default="bookworm", show_default=True, help="Codename of the Debian release.")
 @click.option("--name", help="What to call it; the suite's name if not given.")
 @output_option
 def debian(suite: str, name: str | None, output: str) -> None:

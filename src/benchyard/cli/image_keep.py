@@ -63,7 +63,7 @@ def stand_in(references: Sequence[str], output: str) -> None:
 def alias(reference: str | None, image: str | None, output: str) -> None:
     """Let an image or a blueprint stand in for a registry's image in every Dockerfile.
 
-    Without arguments, list who does. Of a blueprint it is the newest good build.
+    Without arguments, list the aliases. Of a blueprint, the newest complete build is taken.
 
     \b
       benchyard image alias ubuntu:22.04 debian-local
@@ -84,7 +84,7 @@ def alias(reference: str | None, image: str | None, output: str) -> None:
 @click.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
 def unalias(references: Sequence[str]) -> None:
-    """Forget aliases.
+    """Remove aliases.
 
     \b
       benchyard image unalias ubuntu:22.04
@@ -98,7 +98,7 @@ def unalias(references: Sequence[str]) -> None:
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def pin(ids: Sequence[str]) -> None:
-    """Keep images from being collected.
+    """Protect images from `image gc` and from the server's limit on images.
 
     \b
       benchyard image pin bookworm
@@ -112,7 +112,7 @@ def pin(ids: Sequence[str]) -> None:
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def unpin(ids: Sequence[str]) -> None:
-    """Let images be collected again.
+    """Undo `pin`: the images may be removed again when they are not used.
 
     \b
       benchyard image unpin bookworm

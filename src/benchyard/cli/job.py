@@ -63,16 +63,16 @@ for each in (run, watch, summary, logs, export, rescore, rename, delete, pin, un
     type=FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Only jobs of the last so many days.",
+    help="Only jobs that were created in the last N days.",
 )
-@click.option("--all", "show_all", is_flag=True, help="However old they are.")
+@click.option("--all", "show_all", is_flag=True, help="List all jobs, however old they are.")
 @click.option(
     "--status", metavar="STATE,...", help=f"Only these: {', '.join(state.value for state in JobState)}."
 )
 @click.option("--name", metavar="TEXT", help="Only those with this in their name.")
 @output_option
 def list_(days: float, show_all: bool, status: str | None, name: str | None, output: str) -> None:
-    """List jobs, newest first: those of the last day, unless something else is said.
+    """List jobs, newest first: those of the last day, unless --days or --all is given.
 
     \b
       benchyard job list
@@ -132,15 +132,22 @@ def resume(given: str, watch_it: bool, output: str) -> None:
     type=click.Choice(_RETRIED),
     default="unscored",
     show_default=True,
-    help="What has no score through no fault of the agent, what crashed, or whatever did not pass.",
+    help="What to try again: trials without a score through no fault of the agent, those that crashed, "
+    "or all that did not pass.",
 )
-@click.option("--scenario", "scenarios", multiple=True, metavar="ID|NAME", help="Only this one; repeatable.")
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    metavar="ID|NAME",
+    help="Only trials of this scenario; repeatable.",
+)
 @_watch_option
 @output_option
 def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool, output: str) -> None:
     """Try again what has no score; what was there before is kept beside it.
 
-    `not-passed` has what crashed, too.
+    `--only not-passed` includes what crashed.
 
     \b
       benchyard job retry my-job

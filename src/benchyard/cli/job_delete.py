@@ -80,7 +80,7 @@ def pin(given: Sequence[str]) -> None:
 @click.command()
 @click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
 def unpin(given: Sequence[str]) -> None:
-    """Keep jobs no longer than others.
+    """Undo `pin`: the jobs are removed with other old results.
 
     \b
       benchyard job unpin baseline

@@ -37,7 +37,7 @@ _RUN = "run.json"
     type=click.Choice(["harbor"]),
     default="harbor",
     show_default=True,
-    help="Whose layout it is.",
+    help="The layout of the folder.",
 )
 @click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
 def export(given: str, folder: Path, form: str, force: bool) -> None:

@@ -41,12 +41,14 @@ def exit_statuses(*shown: int, note: str = "", **told: str) -> str:
     return "\b\n" + "\n".join([f"Exit status{note}:", *rows])
 
 
-def fail_under_option(end: str) -> Callable[[Any], Any]:
-    """`--fail-under`, for a command that waits, or does not."""
+def fail_under_option(*, waits: bool = False) -> Callable[[Any], Any]:
+    """`--fail-under`, for a command that waits for it, or does not."""
+    start = "Wait for the end; e" if waits else "E"
     return click.option(
         "--fail-under",
         type=FloatRange(0, 1),
-        help=f"{end} with {BELOW} if the mean of any agent is below, with {UNSCORED} if a trial is unscored.",
+        help=f"{start}xit status {BELOW} if the mean score of an agent is below this, "
+        f"{UNSCORED} if a trial is unscored.",
     )
 
 

@@ -47,7 +47,7 @@ _EVERY = 50
     "--output-dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write; `job-logs-ID` unless it is said.",
+    help="Folder to write to. Default: job-logs-ID.",
 )
 @click.option("--run", "run_id", metavar="ID", help="Only this benchmark run (one agent), or scenario run.")
 @click.option("--scenario", metavar="ID|NAME", help="Only this scenario.")

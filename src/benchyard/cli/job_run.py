@@ -62,18 +62,18 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
     "agents",
     multiple=True,
     metavar="AGENT[@VERSION][:MODEL]",
-    help="Who runs it; repeatable, each gets its own results.",
+    help="Agent to run; repeatable, each has results of its own.",
 )
-@click.option("--benchmark", metavar="ID|NAME", help="All scenarios of a benchmark.")
-@click.option("--scenarios", multiple=True, metavar="ID...", help="These scenarios, by id or name.")
-@click.option("-n", "--job-name", "name", help="What to call it.")
+@click.option("--benchmark", metavar="ID|NAME", help="Run the scenarios of this benchmark.")
+@click.option("--scenarios", multiple=True, metavar="ID...", help="Run these scenarios, by id or name.")
+@click.option("-n", "--job-name", "name", help="Name of the job.")
 @click.option("--env-vars", multiple=True, metavar="NAME=VALUE...", help="Variables for the agents.")
 @click.option("--secrets", multiple=True, metavar="ENV=SECRET...", help="Stored secrets for the agents.")
 @click.option(
     "--agent-kwargs",
     multiple=True,
     metavar="[AGENT.]KEY=VALUE...",
-    help="What agents are told about their work; with a name, that agent only.",
+    help="Options of the agents, such as run=...; AGENT.KEY=VALUE is for that agent only.",
 )
 @click.option(
     "--timeout",
@@ -95,11 +95,17 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
     type=FloatRange(min=0, min_open=True, max=1000),
     help=f"Every time limit is multiplied by this.  [default: {MULTIPLIER:g}]",
 )
-@click.option("--limit", type=click.IntRange(min=1, max=MAX_INT), help="Only the first so many scenarios.")
+@click.option("--limit", type=click.IntRange(min=1, max=MAX_INT), help="Run only the first N scenarios.")
 @click.option(
-    "--sample", type=click.IntRange(min=1, max=MAX_INT), help="Only so many scenarios, chosen by chance."
+    "--sample",
+    type=click.IntRange(min=1, max=MAX_INT),
+    help="Run this many scenarios only, chosen at random.",
 )
-@click.option("--seed", type=click.IntRange(-MAX_INT, MAX_INT), help="The same sample each time.")
+@click.option(
+    "--seed",
+    type=click.IntRange(-MAX_INT, MAX_INT),
+    help="Seed of --sample: the same number chooses the same scenarios.",
+)
 @click.option(
     "--filter",
     multiple=True,
@@ -113,33 +119,40 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
     "--trial-budget",
     multiple=True,
     metavar="usd=N|tokens=N|requests=N...",
-    help="What a trial may use of its model; what the agent left by then is scored.",
+    help="What one trial may use of its model; after that it is refused, and what the agent left is scored.",
 )
 @click.option(
     "--job-budget",
     multiple=True,
     metavar="usd=N|tokens=N|requests=N...",
-    help="What all trials may use together.",
+    help="What all trials of the job may use of their models together.",
 )
-@click.option("--base-url", metavar="URL", help="Where models are asked, instead of their provider.")
-@click.option("--logprobs", is_flag=True, default=None, help="Keep logprobs and token ids (Chat).")
+@click.option(
+    "--base-url", metavar="URL", help="Address that requests for models go to, instead of the provider's."
+)
+@click.option(
+    "--logprobs",
+    is_flag=True,
+    default=None,
+    help="Keep logprobs and token ids, of models that are asked by Chat Completions.",
+)
 @click.option(
     "-f",
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="All of this as a YAML file; flags override it.",
+    help="Read the job from a YAML file; flags override what it says.",
 )
-@click.option("--like", metavar="JOB", help="The same as another job; flags override it.")
+@click.option("--like", metavar="JOB", help="Run the same as another job; flags override what it says.")
 @click.option("--dry-run", is_flag=True, help="Say what would run and what is missing; start nothing.")
 @click.option("--watch", is_flag=True, help="Watch it until it has ended.")
-@fail_under_option("Wait; end")
+@fail_under_option(waits=True)
 @max_unscored_option()
 @suspect_option("What becomes of suspect scores")
 @click.option(
     "--junit",
     "junit_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Wait, and write a suite per agent and a case per scenario to this file.",
+    help="Wait for the end, and write a JUnit file: a suite per agent, a case per scenario.",
 )
 @output_option
 def run(

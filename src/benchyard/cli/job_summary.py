@@ -45,8 +45,8 @@ _TOKENS = "tokens"
 
 @click.command(epilog=exit_statuses(0, 2, 4, BELOW, SUSPECT, UNSCORED, s0="all gates passed"))
 @click.argument("given", metavar="ID|NAME")
-@click.option("-e", "--extended", is_flag=True, help="Each scenario, too.")
-@fail_under_option("End")
+@click.option("-e", "--extended", is_flag=True, help="Also show each scenario.")
+@fail_under_option()
 @max_unscored_option()
 @suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option
@@ -62,7 +62,7 @@ def summary(
 
     PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts what crashed as 0 and leaves out
     what is unscored: the infrastructure, a scorer or a cancel is why. Its 95 % interval is over scenarios. OF
-    COMPLETED is the mean of what was completed, where that is another.
+    COMPLETED is the mean of what was completed, where that differs.
     SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 
     \b

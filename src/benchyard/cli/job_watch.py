@@ -41,7 +41,7 @@ WATCH_STATUSES = exit_statuses(0, UNFINISHED, 2, 4, BELOW, SUSPECT, UNSCORED, 13
 
 @click.command(epilog=WATCH_STATUSES)
 @click.argument("given", metavar="ID|NAME")
-@fail_under_option("End")
+@fail_under_option()
 @max_unscored_option()
 @suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option

@@ -29,7 +29,7 @@ def _state(view: ApiKeyView) -> str:
 
 @click.group()
 def key() -> None:
-    """Make and revoke the API keys of a server.
+    """Make, list and revoke the API keys of a server.
 
     \b
       benchyard key create --name laptop
@@ -39,7 +39,11 @@ def key() -> None:
 
 @key.command()
 @click.option("--name", help="What it is for.")
-@click.option("--days", type=click.IntRange(min=1, max=36500), help="It expires after so many days.")
+@click.option(
+    "--days",
+    type=click.IntRange(min=1, max=36500),
+    help="Days until the key expires. Default: it does not expire.",
+)
 @output_option
 def create(name: str | None, days: int | None, output: str) -> None:
     """Make a key and print it; it is never shown again.
@@ -73,7 +77,7 @@ def list_(output: str) -> None:
 @key.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def revoke(ids: Sequence[str]) -> None:
-    """Close keys for good.
+    """Revoke keys; they never work again.
 
     \b
       benchyard key revoke key_...

@@ -21,7 +21,10 @@ COMMANDS = {
         "benchyard.cli.trial:trial", "Look at one attempt of an agent: scorers, logs, trajectory."
     ),
     "run": Entry("benchyard.cli.run:run", "Look at runs that were made through the SDK."),
-    "agent": Entry("benchyard.cli.agent:agent", "Register what is run on scenarios."),
+    "agent": Entry(
+        "benchyard.cli.agent:agent",
+        "Register, list and install agents: the programs that are run on scenarios.",
+    ),
     "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
     "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),
     "secret": Entry("benchyard.cli.secret:secret", "Keep values that devboxes get as environment."),

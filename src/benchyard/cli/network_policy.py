@@ -36,8 +36,16 @@ class Options(TypedDict):
 
 def _options(command: C) -> C:
     for option in (
-        click.option("--allow-gateway/--no-allow-gateway", default=None, help="The door to models."),
-        click.option("--allow-all/--no-allow-all", default=None, help="Everything: the host's own network."),
+        click.option(
+            "--allow-gateway/--no-allow-gateway",
+            default=None,
+            help="Whether devboxes may reach models through the gateway.",
+        ),
+        click.option(
+            "--allow-all/--no-allow-all",
+            default=None,
+            help="Allow everything: devboxes get the host's own network.",
+        ),
         click.option(
             "--allow-cidr",
             multiple=True,
@@ -117,13 +125,13 @@ def show_(policy: str, output: str) -> None:
 
 @network_policy.command()
 @click.argument("policy", metavar="ID|NAME")
-@click.option("--name", help="Another name.")
+@click.option("--name", help="New name.")
 @_options
 @output_option
 def update(policy: str, name: str | None, output: str, **options: Unpack[Options]) -> None:
     """Change a policy: what is given takes the place of what was there, the rest stays.
 
-    Devboxes that there are keep what the policy said when they were made.
+    Devboxes that exist keep the rules they were made with.
 
     \b
       benchyard network-policy update git --allow-host github.com --no-allow-gateway
@@ -139,7 +147,7 @@ def update(policy: str, name: str | None, output: str, **options: Unpack[Options
 @network_policy.command()
 @click.argument("policies", nargs=-1, required=True, metavar="ID|NAME...")
 def delete(policies: Sequence[str]) -> None:
-    """Remove policies; devboxes that there are stay as they are.
+    """Remove policies; devboxes that exist keep the rules they have.
 
     \b
       benchyard network-policy delete git

@@ -65,7 +65,9 @@ def object_() -> None:
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
 @click.option("--name", help="What to call it; the file's own name if not given.")
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
-@click.option("--ttl", type=click.IntRange(min=1), metavar="SECONDS", help="Remove it after so long.")
+@click.option(
+    "--ttl", type=click.IntRange(min=1), metavar="SECONDS", help="Delete the object after this many seconds."
+)
 @output_option
 def upload(path: Path, name: str | None, metadata: Sequence[str], ttl: int | None, output: str) -> None:
     """Store a file, or standard input with `-`.
@@ -116,9 +118,11 @@ def download(id: str, path: Path | None) -> None:
 
 @object_.command("list")
 @click.option("--name", help="Only those of this name.")
-@click.option("--all", "show_all", is_flag=True, help="Also what is kept with runs and trials.")
-@click.option("--of", "job", metavar="JOB", help="What is kept with the trials of this job.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--all", "show_all", is_flag=True, help="Also list what is kept with runs and trials.")
+@click.option("--of", "job", metavar="JOB", help="List what is kept with the trials of this job.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
+)
 @output_option
 def list_(name: str | None, show_all: bool, job: str | None, limit: int, output: str) -> None:
     """List what users uploaded, newest first; logs and traces of runs only when they are asked for.

@@ -26,7 +26,7 @@ output_option = click.option(
     type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="How to print.",
+    help="Output format: text for people, json or yaml for programs.",
 )
 
 

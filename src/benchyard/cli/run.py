@@ -115,7 +115,9 @@ def run() -> None:
 @click.option(
     "--all", "show_all", is_flag=True, help="Also those of jobs, and scenario runs of benchmark runs."
 )
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="List at most this many."
+)
 @output_option
 def list_(
     kind: str | None,
@@ -203,7 +205,7 @@ def show_(given: str, steps: Wanted | None, full: bool, output: str) -> None:
     "--output-dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write; `run-logs-ID` unless it is said.",
+    help="Folder to write to. Default: run-logs-ID.",
 )
 def logs(given: str, folder: Path | None) -> None:
     """Fetch the logs of a run: the run as JSON, what devbox and scorers said, and the traces.

@@ -125,9 +125,11 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 
 
 @scenario.command("list")
-@click.option("--public", is_flag=True, help="Those that come with the server.")
+@click.option("--public", is_flag=True, help="List those that come with the server.")
 @click.option("--search", help="Only those with this in their name.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
+)
 @output_option
 def list_(public: bool, search: str | None, limit: int, output: str) -> None:
     """List scenarios, newest first.
@@ -196,7 +198,7 @@ def validate(
 ) -> None:
     """Show that scenarios can be solved, and not by doing nothing.
 
-    The reference output must score 1.0, doing nothing `nop_score` (0 unless it is said), each twice with the
+    The reference output must score 1.0, doing nothing `nop_score` (0 by default), each twice with the
     same result. The strictest isolation in which that is so is found (answer, system, clean, live), and is
     stored with a scenario of the server. Exits with 1 where something is wrong. A folder is tried under a
     name of its own, which is archived afterwards.

@@ -31,7 +31,9 @@ def secret() -> None:
 @secret.command("set")
 @click.argument("name")
 @click.option("--value", help="The value; others on this machine may see it while this runs.")
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read the value from standard input, never ask.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the value from standard input, and never ask for it."
+)
 @output_option
 def set_(name: str, value: str | None, from_stdin: bool, output: str) -> None:
     """Make a secret, or change its value; asks for the value, or reads it from a pipe.

@@ -65,7 +65,7 @@ class Rare(TypedDict):
     type=click.IntRange(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
-    help="0 takes a free one.",
+    help="Port to listen on; 0 takes a free one.",
 )
 @click.option(
     "--data",
@@ -89,7 +89,11 @@ class Rare(TypedDict):
     help="What devboxes can reach unless they say otherwise.",
 )
 @click.option(
-    "--driver-option", "driver_options", multiple=True, metavar="KEY=VALUE", help="Passed to the driver."
+    "--driver-option",
+    "driver_options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option for the driver; repeatable.",
 )
 @click.option("--public-url", help="Where clients reach this server, for signed links behind a proxy.")
 @click.option(
@@ -102,14 +106,19 @@ class Rare(TypedDict):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The certificate's key (PEM).",
 )
-@click.option("--tls-self-signed", is_flag=True, help="Speak TLS with a certificate made here.")
-@click.option("--domain", help="The name in that certificate, such as api.example.test. Default: localhost.")
+@click.option(
+    "--tls-self-signed", is_flag=True, help="Speak TLS with a certificate that the server makes itself."
+)
+@click.option(
+    "--domain",
+    help="With --tls-self-signed: the name in the certificate, such as api.example.test. Default: localhost.",
+)
 @click.option(
     "--requests-per-second",
     type=FloatRange(min=0),
     default=Settings.requests_per_second,
     show_default=True,
-    help="How often one key may ask; 0 is as often as it likes.",
+    help="Requests per second that one key may send; 0 means no limit.",
 )
 @click.option(
     "--request-burst",
@@ -174,7 +183,7 @@ class Rare(TypedDict):
     "--images-max-size",
     type=size_in_bytes,
     metavar="SIZE",
-    help="What images and the builder's cache may take, such as 200GiB. Default: no limit.",
+    help="How much disk images and the builder's cache may take, such as 200GiB. Default: no limit.",
 )
 @click.option(
     "--scorings-at-once",
@@ -189,7 +198,7 @@ class Rare(TypedDict):
     metavar="SIZE",
     default="20GiB",
     show_default=True,
-    help="What environments of scorers may take.",
+    help="How much disk the environments of scorers may take.",
 )
 @click.option(
     "--final-state-max-size",
@@ -205,7 +214,7 @@ class Rare(TypedDict):
     default=Settings.final_state_days,
     show_default=True,
     metavar="DAYS",
-    help="How long that is kept.",
+    help="How long the final state of a scored run is kept.",
 )
 @click.option(
     "--keep-results",
@@ -227,7 +236,7 @@ class Rare(TypedDict):
     metavar="SIZE",
     default="20GiB",
     show_default=True,
-    help="What outputs of commands may take; those of the devboxes that ended first go first.",
+    help="How much disk the output of commands may take; that of devboxes that ended first goes first.",
 )
 @click.option(
     "--cpu-overcommit",
@@ -243,7 +252,7 @@ class Rare(TypedDict):
     default=Settings.memory_overcommit,
     show_default=True,
     metavar="TIMES",
-    help="The same for its memory.",
+    help="How many times this machine's memory the devboxes of jobs may declare together.",
 )
 @click.option(
     "--ssh-port",

@@ -25,7 +25,9 @@ _data_option = click.option(
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @_data_option
-@click.option("--without-database", is_flag=True, help="Leave the database out: it is dumped by other means.")
+@click.option(
+    "--without-database", is_flag=True, help="Leave the database out, where you back it up by other means."
+)
 @output_option
 def backup(file: Path, data: Path | None, without_database: bool, output: str) -> None:
     """Write a backup of a server on this machine, while it runs or not; to standard output with `-`.

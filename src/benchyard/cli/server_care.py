@@ -62,7 +62,7 @@ def disk(output: str) -> None:
     metavar="AGE",
     help="How old results may be, such as 90d; the server's own limit if not given.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @yes_option
 @output_option
 def gc(keep_results: float | None, dry_run: bool, yes: bool, output: str) -> None:

@@ -46,8 +46,10 @@ WantedBy={target}
     type=click.Path(file_okay=False, path_type=Path),
     help="Its data folder. Default: /var/lib/benchyard; with --user, that of your own server.",
 )
-@click.option("--user", "for_user", is_flag=True, help="A service of yours (`systemctl --user`).")
-@click.option("--run-as", metavar="USER", help="Whom a service of the machine runs as. Default: you.")
+@click.option(
+    "--user", "for_user", is_flag=True, help="Write a unit for your own user's services (`systemctl --user`)."
+)
+@click.option("--run-as", metavar="USER", help="User that a service of the machine runs as. Default: you.")
 @click.argument("options", nargs=-1, metavar="[-- SERVE-OPTIONS...]")
 def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequence[str]) -> None:
     """Print a systemd unit that runs the server; devboxes outlive its restarts.

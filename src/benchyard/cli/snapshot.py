@@ -43,7 +43,7 @@ def snapshot() -> None:
 @snapshot.command()
 @click.argument("devbox")
 @click.option("--name", help="A name for it.")
-@click.option("--message", help="What it is.")
+@click.option("--message", help="A description of it.")
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @output_option
 def create(devbox: str, name: str | None, message: str | None, metadata: Sequence[str], output: str) -> None:
@@ -62,8 +62,10 @@ def create(devbox: str, name: str | None, message: str | None, metadata: Sequenc
 
 @snapshot.command("list")
 @click.option("--devbox", help="Only those of one devbox.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
-@click.option("--tree", is_flag=True, help="Each below the one it was branched from, oldest first.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
+)
+@click.option("--tree", is_flag=True, help="Show each snapshot below the one it was made from, oldest first.")
 @output_option
 def list_(devbox: str | None, limit: int, tree: bool, output: str) -> None:
     """List snapshots, newest first.
@@ -105,7 +107,7 @@ def branches(found: Iterable[SnapshotView]) -> list[tuple[int, SnapshotView]]:
 @click.argument("id")
 @output_option
 def show_(id: str, output: str) -> None:
-    """Show one snapshot and how far it is.
+    """Show one snapshot, and whether it is complete.
 
     \b
       benchyard snapshot show snp_...

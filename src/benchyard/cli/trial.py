@@ -65,9 +65,11 @@ def trial() -> None:
 
 @trial.command("list")
 @click.argument("given", metavar="JOB")
-@click.option("--agent", "agent_name", metavar="NAME", help="Only of this agent: its name, or name:model.")
-@click.option("--scenario", metavar="ID|NAME", help="Only of this scenario.")
-@click.option("--only", type=click.Choice(KINDS), help="Only those that ended so.")
+@click.option(
+    "--agent", "agent_name", metavar="NAME", help="Only trials of this agent: its name, or name:model."
+)
+@click.option("--scenario", metavar="ID|NAME", help="Only trials of this scenario.")
+@click.option("--only", type=click.Choice(KINDS), help="Only trials that ended this way.")
 @click.option("--all", "show_all", is_flag=True, help="Also those that were tried again, and do not count.")
 @output_option
 def list_(
@@ -101,8 +103,8 @@ def list_(
 @trial.command("show")
 @click.argument("given", metavar="JOB")
 @click.argument("scenario", metavar="SCENARIO", required=False)
-@click.option("--agent", "agent_name", metavar="NAME", help="Of which agent: its name, or name:model.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Which attempt, from 1.")
+@click.option("--agent", "agent_name", metavar="NAME", help="Trial of this agent: its name, or name:model.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Number of the attempt, from 1.")
 @steps_options
 @output_option
 def show_(
@@ -116,8 +118,8 @@ def show_(
 ) -> None:
     """Show one trial: its result and why, stages, scorers, the agent's last lines and its trajectory.
 
-    Where several trials are meant, the worst is shown, and the others are named. A trial's own id does
-    instead of JOB and SCENARIO. --steps shows only the trajectory. In a terminal, --steps and --full
+    Where several trials are meant, the worst is shown, and the others are named. A trial's own id can
+    take the place of JOB and SCENARIO. --steps shows only the trajectory. In a terminal, --steps and --full
     go through your pager (PAGER).
     -o json has everything, the whole trajectory included.
 

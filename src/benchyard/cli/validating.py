@@ -79,13 +79,14 @@ def validate_options(command: Any) -> Any:
                 type=FloatRange(min=0, min_open=True),
                 default=3600.0,
                 show_default=True,
-                help="Seconds for one run.",
+                help="Seconds that one run may take.",
             ),
             click.option(
                 "--record/--no-record",
                 default=None,
-                help="Store what was found out; --record also has graded `live` what was chosen otherwise "
-                "and needs it. [default: store the strictest isolation]",
+                help="Whether to store with each scenario the isolation that was found. --record "
+                "also changes to `live` a scenario that asks for another and passes only there. "
+                "[default: store, but change no isolation that was asked for]",
             ),
         )
     ):

@@ -7,5 +7,9 @@ import click
 
 @click.command()
 def version() -> None:
-    """Print the version of Benchyard."""
+    """Print the version of Benchyard.
+
+    \b
+      benchyard version
+    """
     click.echo(installed_version("benchyard"))
