@@ -67,8 +67,8 @@ ELSEWHERE = {
 """Noun and verb of rli whose equal takes other arguments -> what to type."""
 
 ABSENT = {
-    "axon": "axons are not there; the page on coming from rli lists what is",
-    "mcp": "there is no MCP server; the page on coming from rli lists what is there",
+    "axon": "axons are not there; docs/guides/coming-from-rli.md lists what is",
+    "mcp": "there is no MCP server; docs/guides/coming-from-rli.md lists what is there",
     "mcp-config": "MCP configs are not there; a gateway config lets devboxes use an HTTP API without its key",
     "mcpc": "MCP configs are not there; a gateway config lets devboxes use an HTTP API without its key",
 }

@@ -78,7 +78,8 @@ def status(data: Path | None, output: str) -> None:
 def env(shell: str, data: Path | None, output: str) -> None:
     """Print the variables that lead SDKs and other programs to the server: its URL and key.
 
-    They are those of this SDK and of the official Runloop SDK (1.32). A server is started if none runs.
+    They are those of this SDK and of the official one (runloop_api_client==1.32.0: 2.0 and later have no
+    benchmarks). A server is started if none runs.
     Anyone who sees this output can use the server.
 
     \b
