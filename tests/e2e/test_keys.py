@@ -1,6 +1,7 @@
 """No provider's key is where an agent could look, or where we write anything down."""
 
 import json
+import os
 import shlex
 import sqlite3
 import time
@@ -97,7 +98,9 @@ def _plain(value: object) -> str:
 def places(yard: AgentYard) -> list[Path]:
     """Everything that the server and its gateway keep, and what is to be seen of their processes."""
     data = yard.server.data
-    files = [path for path in data.rglob("*") if path.is_file() and "kits" not in path.parts[:-1]]
+    # What comes and goes meanwhile is left out, which `Path.rglob` does not do.
+    files = [Path(folder, name) for folder, _, names in os.walk(data) for name in names]
+    files = [path for path in files if path.is_file() and "kits" not in path.parts[:-1]]
     pids = [yard.server.pid, *gateways(data)]
     seen = [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("environ", "cmdline")]
     return [*files, *seen, data.with_name(f"{data.name}.log")]

@@ -291,7 +291,7 @@ def test_a_preview_describes_the_build(client: Runloop) -> None:
         ({"services": [{"name": "db", "image": "p", "port_mappings": ["x"]}]}, 400, "port_mappings"),
         ({"launch_parameters": {"required_services": ["db"]}}, 400, "services"),
         ({"launch_parameters": {"custom_cpu_cores": 1}}, 400, "CUSTOM_SIZE"),
-        ({"network_policy_id": "npl_1"}, 501, "network_policy_id"),
+        ({"network_policy_id": "npl_1"}, 400, "no network policy"),
         ({"name": ""}, 400, "name"),
     ],
 )

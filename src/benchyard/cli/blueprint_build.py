@@ -12,6 +12,7 @@ from rich.text import Text
 
 from benchyard.cli.connect import connect
 from benchyard.cli.context import packed_context
+from benchyard.cli.names import policy_named
 from benchyard.cli.options import checked_input, local_remote, name_values
 from benchyard.cli.progress import Meter
 from benchyard.cli.render import clean, output_option, show
@@ -42,6 +43,7 @@ class Options(TypedDict):
     commands: Sequence[str]
     files: Sequence[str]
     base: str | None
+    network_policy: str | None
     metadata: Sequence[str]
 
 
@@ -83,6 +85,7 @@ class Options(TypedDict):
     help="Local file to put into the image; repeatable.",
 )
 @click.option("--base", metavar="BLUEPRINT", help="Build on another blueprint, by id or name.")
+@click.option("--network-policy", metavar="ID|NAME", help="Network policy for the build.")
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option("--no-wait", is_flag=True, help="Print the id and do not wait for the build.")
 @output_option
@@ -103,7 +106,9 @@ def build(context: Path | None, no_wait: bool, output: str, **options: Unpack[Op
         raise UsageError(f"there is nothing to build: give {given}")
     request = _request(context, dockerfile, options)
     with connect() as client, sent_context(client, context, dockerfile) as sent:
-        view = client.blueprints.create(request.model_copy(update={"build_context": sent}))
+        policy = options["network_policy"] and policy_named(client, options["network_policy"]).id
+        update = {"build_context": sent, "network_policy_id": policy}
+        view = client.blueprints.create(request.model_copy(update=update))
         if not no_wait:
             view = built(client, view)
     show(view, output, f"{view.id}  {view.status.value}")

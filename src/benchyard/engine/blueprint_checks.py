@@ -3,7 +3,7 @@
 from benchyard.engine import service_options
 from benchyard.engine.launch import check_code, check_launch, check_variables
 from benchyard.engine.sizes import resources
-from benchyard.errors import NotYet, UsageError
+from benchyard.errors import UsageError
 from benchyard.models.blueprints import BlueprintRequest, Service
 from benchyard.models.launch import LaunchParameters
 
@@ -85,12 +85,6 @@ def _check_service(service: Service) -> None:
 
 def _check_launch(request: BlueprintRequest) -> None:
     launch = request.launch_parameters or LaunchParameters()
-    if request.network_policy_id:
-        raise NotYet(
-            "network_policy_id, a policy for the build itself, is not served yet; for the devboxes of a "
-            "blueprint give launch_parameters.network_policy_id",
-            feature="network_policy_id",
-        )
     resources(launch)
     check_launch(launch)
     names = [service.name for service in request.services or []]

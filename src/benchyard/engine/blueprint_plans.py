@@ -5,12 +5,16 @@ from dataclasses import dataclass
 
 from benchyard.engine.blueprint_checks import check_blueprint
 from benchyard.engine.devboxes import Asked
+from benchyard.engine.egress import check_kept
 from benchyard.engine.journal import now_ms
+from benchyard.engine.network_plans import plan_of
+from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.origins import check_built, newest_built, require_images
 from benchyard.engine.tools import Tools
-from benchyard.errors import NotFound, UsageError
+from benchyard.errors import NotFound, NotSupported, UsageError
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BlueprintStatus, Service
 from benchyard.models.mounts import CodeMount
+from benchyard.models.network_policies import Egress
 from benchyard.models.objects import ObjectState
 from benchyard.store.collection import Collection
 
@@ -21,6 +25,7 @@ class Plans:
 
     tools: Tools
     records: Collection[Blueprint]
+    policies: NetworkPolicies
 
     async def planned(self, asked: Asked, request: BlueprintRequest) -> Blueprint:
         """The record of a new blueprint; raises UsageError for all that can be known to be wrong."""
@@ -28,6 +33,7 @@ class Plans:
         require_images(self.tools)
         base = await self.base(request)
         await self.secrets(request)
+        egress = await self._egress(request)
         status = await self._first_status(request)
         return Blueprint(
             id=asked.id,
@@ -38,6 +44,7 @@ class Plans:
             parameters=self._sealed(request),
             metadata=request.metadata or {},
             base_blueprint_id=base.id if base else None,
+            build_egress=egress,
         )
 
     async def base(self, request: BlueprintRequest, made: Blueprint | None = None) -> Blueprint | None:
@@ -72,6 +79,21 @@ class Plans:
         mounts = blueprint.parameters.code_mounts or []
         tokens = [self.tools.vault.open(mount.token) for mount in mounts if mount.token]
         return [*secrets.values(), *tokens]
+
+    async def _egress(self, request: BlueprintRequest) -> Egress | None:
+        """What the build may reach by its policy; raises NotSupported where that cannot be kept."""
+        egress = await self.policies.egress(request.network_policy_id, "network_policy_id")
+        if egress is None:
+            return None
+        plan = plan_of(egress)
+        check_kept(self.tools, plan)
+        has_dockerfile = bool(request.dockerfile or request.build_context)
+        if plan.egress is not None and has_dockerfile and not self.tools.builder.has_doors:
+            raise NotSupported(
+                "this server's builder cannot keep a Dockerfile's build to a list of hosts; install buildah "
+                "on the server, or take a policy that allows everything or nothing"
+            )
+        return egress
 
     async def _first_status(self, request: BlueprintRequest) -> BlueprintStatus:
         if request.build_context is None:

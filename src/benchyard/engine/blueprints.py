@@ -15,6 +15,7 @@ from benchyard.engine.build_steps import end_devbox, has_steps, keep_as_it_is, r
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.dockerfiles import preview
 from benchyard.engine.journal import now_ms
+from benchyard.engine.network_policies import NetworkPolicies
 from benchyard.engine.shelf import Shelf
 from benchyard.engine.tools import Tools, job_key
 from benchyard.engine.work import until_kept
@@ -52,11 +53,13 @@ _log = logging.getLogger(__name__)
 class Blueprints:
     """All blueprints; each is an image of the same id on the host once it is built."""
 
-    def __init__(self, tools: Tools, records: Collection[Blueprint], shelf: Shelf) -> None:
+    def __init__(
+        self, tools: Tools, records: Collection[Blueprint], shelf: Shelf, policies: NetworkPolicies
+    ) -> None:
         self.records = records
         self._tools = tools
         self._shelf = shelf
-        self._plans = Plans(tools, records)
+        self._plans = Plans(tools, records, policies)
         self._logs = BuildLogs(tools.settings.data / "builds")
         self._turns = asyncio.Semaphore(tools.settings.builds_at_once)
         self._ended: dict[str, asyncio.Event] = {}

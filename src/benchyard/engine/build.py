@@ -1,9 +1,11 @@
 """One build of a blueprint: what it needs, and the image it starts its steps from."""
 
 import asyncio
+import json
 import os
 import stat
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,17 +14,21 @@ from benchyard.devboxes.base import Network
 from benchyard.engine.build_log import BuildLog
 from benchyard.engine.descriptors import write_all
 from benchyard.engine.dockerfiles import continued
+from benchyard.engine.egress import required_gate
+from benchyard.engine.network_plans import PROXY_PORT, NetworkPlan, plan_of
 from benchyard.engine.origins import DEFAULT_IMAGE
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BuildFailed, NotFound
+from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.images.aliases import Aliases
-from benchyard.images.build import BuildLimits, Recipe
+from benchyard.images.build import BuildDoor, BuildLimits, Recipe
 from benchyard.images.store import Image, Label
 from benchyard.models.blueprints import Blueprint
 
 MAX_DOCKERFILE_BYTES = 1024**2
 FOUNDATION = "-foundation"
+_DOCKERFILE_DOOR = "-dockerfile"
 _DOCKERFILE = "Dockerfile"
 
 
@@ -53,9 +59,11 @@ class Build:
         return BuildLimits(settings.build_seconds, settings.build_disk_bytes, settings.build_memory_bytes)
 
     @property
-    def network(self) -> Network:
-        """What its commands can reach."""
-        return Network(self.tools.settings.build_network)
+    def network(self) -> NetworkPlan:
+        """What its commands can reach: as its policy says, else as is usual on this server."""
+        if self.blueprint.build_egress is None:
+            return NetworkPlan(Network(self.tools.settings.build_network))
+        return plan_of(self.blueprint.build_egress)
 
 
 def build_devbox_id(blueprint: Blueprint) -> str:
@@ -84,7 +92,8 @@ async def foundation(build: Build) -> Image:
             args=parameters.build_args or {},
             secrets=build.secrets,
             bases=dict.fromkeys((build.base.id, build.base.name), build.base.id) if build.base else {},
-            network=build.network,
+            network=build.network.network,
+            door=_door(build),
             limits=build.limits,
         )
         await build.begin()
@@ -94,6 +103,30 @@ async def foundation(build: Build) -> Image:
         build.log.note(f"substituted base: image {name} stands in for {reference}", "warning")
     await build.substitute(built.substituted)
     return built.image
+
+
+def door_ids(devbox_id: str) -> tuple[str, str]:
+    """Under which ids the gateway serves a build: its devbox, and its Dockerfile before that."""
+    return devbox_id, devbox_id + _DOCKERFILE_DOOR
+
+
+def _door(build: Build) -> BuildDoor | None:
+    rules = build.network.egress
+    if rules is None:
+        return None
+
+    @asynccontextmanager
+    async def serve(descriptor: int) -> AsyncIterator[None]:
+        gate = required_gate(build.tools)
+        _, door_id = door_ids(build.devbox_id)
+        await gate.open_egress(door_id, descriptor, rules)
+        try:
+            yield
+        finally:
+            await uninterrupted(gate.close_egress(door_id))
+
+    variables = build.network.variables()
+    return BuildDoor(PROXY_PORT, variables, json.dumps(rules.to_json()), serve)
 
 
 async def _prebuilt(build: Build, reference: str) -> Image | None:

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from benchyard.devboxes.base import Limits, Stdin
 from benchyard.engine.boot import DEFAULT_USER
-from benchyard.engine.build import Build
+from benchyard.engine.build import Build, door_ids
 from benchyard.engine.build_log import MAX_BYTES, OutputLines
+from benchyard.engine.egress import close_door, serve_door
 from benchyard.engine.journal import now_ms
 from benchyard.engine.mounts import code_requests, put
 from benchyard.engine.setup import completed
@@ -45,6 +46,8 @@ async def run_steps(build: Build, image: Image) -> None:
     host = build.tools.host
     try:
         await host.start(_start_request(build, image))
+        if build.network.egress is not None:
+            await serve_door(build.tools, build.devbox_id, build.network.egress)
         await _Steps(build).apply()
         await host.stop(build.devbox_id, keep_disk=True)
         await host.snapshot(build.devbox_id, build.blueprint.id, KIND, move=True)
@@ -65,6 +68,8 @@ async def end_devbox(tools: Tools, devbox_id: str) -> None:
     """End a build devbox and remove every trace, its output too; what resists is left to the next start."""
     for _ in range(_ATTEMPTS):
         try:
+            for door_id in door_ids(devbox_id):
+                await close_door(tools, door_id)
             await tools.host.stop(devbox_id, keep_disk=False)
             await tools.host.forget(devbox_id)
             tools.journal.forget(devbox_id)
@@ -87,7 +92,8 @@ def _start_request(build: Build, image: Image) -> StartRequest:
     return StartRequest(
         id=build.devbox_id,
         image=image.id,
-        network=build.network,
+        network=build.network.network,
+        env=build.network.variables(),
         limits=limits,
         user=user.username if user else DEFAULT_USER,
         uid=user.uid if user else None,
@@ -158,13 +164,13 @@ class _Steps:
         return state
 
     def _failure(self, title: str, state: ExecutionState) -> BuildFailed:
-        reason, why = _reason(state)
+        reason, why = _reason(state, has_policy=self._build.blueprint.build_egress is not None)
         said = "\n".join(self._log.last).strip()
         message = f"{title[:200]!r} ended with {state.exit_status}{why}"
         return BuildFailed(self._log.mask.hide(f"{message}: {said[-1000:]}" if said else message), reason)
 
 
-def _reason(state: ExecutionState) -> tuple[BuildFailure, str]:
+def _reason(state: ExecutionState, *, has_policy: bool) -> tuple[BuildFailure, str]:
     hint = state.hint or ""
     if hint == hints.OUT_OF_MEMORY or "more memory than it has" in hint:
         return "out_of_memory", ": the build ran out of memory"
@@ -172,4 +178,6 @@ def _reason(state: ExecutionState) -> tuple[BuildFailure, str]:
         return "out_of_disk", ": the build ran out of disk"
     if hint == hints.NO_NETWORK:
         hint = "builds have no network here: start the server with --build-network host"
+        if has_policy:
+            hint = "the network policy of this build does not let it out: allow more, or take another"
     return "build_failed", f" ({hint})" if hint else ""

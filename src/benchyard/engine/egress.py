@@ -10,11 +10,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from benchyard.devboxes.base import Capability, Network
+from benchyard.engine.egress_gate import EgressGate
 from benchyard.engine.launch import NETWORK_KEY, network
 from benchyard.engine.network_plans import PROXY_PORT, NetworkPlan, phased, plan_of
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, NotSupported, NotYet, UsageError
+from benchyard.gateway.egress_rules import Rules
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
 from benchyard.models.network_policies import Egress
@@ -47,10 +49,11 @@ def check_egress(tools: Tools, request: DevboxRequest, egress: Egress | None) ->
     plan = plan_of(egress)
     if request.gateways and not plan.gateway:
         raise UsageError(_NO_GATEWAY, field="gateways")
-    _check_kept(tools, plan)
+    check_kept(tools, plan)
 
 
-def _check_kept(tools: Tools, plan: NetworkPlan) -> None:
+def check_kept(tools: Tools, plan: NetworkPlan) -> None:
+    """Refuse a plan that this server's driver or its lack of a gateway cannot keep."""
     capabilities, _ = tools.host.report()
     if plan.network is Network.NONE and Capability.NO_NETWORK not in capabilities:
         raise NotSupported(
@@ -79,7 +82,7 @@ def with_scorers(
     """
     if purpose is None or purpose.isolation != "live":
         if scorers != Egress():
-            _check_kept(tools, plan_of(scorers))
+            check_kept(tools, plan_of(scorers))
         return purpose
     if purpose.agent_egress is not None:
         return purpose
@@ -135,13 +138,24 @@ async def open_door(tools: Tools, devbox: Devbox) -> None:
     rules = planned(tools, devbox).egress
     if rules is None:
         return
-    if tools.egress is None:
-        raise NotYet("allow-lists are not served: this server runs no gateway", feature="allow-lists")
-    descriptor, _port = await tools.host.doors.open(devbox.id, PROXY_PORT)
+    await serve_door(tools, devbox.id, rules)
+
+
+async def serve_door(tools: Tools, devbox_id: str, rules: Rules) -> None:
+    """Let a devbox that runs reach what these rules allow; done again, it changes nothing."""
+    gate = required_gate(tools)
+    descriptor, _port = await tools.host.doors.open(devbox_id, PROXY_PORT)
     try:
-        await tools.egress.open_egress(devbox.id, descriptor, rules)
+        await gate.open_egress(devbox_id, descriptor, rules)
     finally:
         os.close(descriptor)
+
+
+def required_gate(tools: Tools) -> EgressGate:
+    """Who serves allow-lists; raises NotYet where nobody does."""
+    if tools.egress is None:
+        raise NotYet("allow-lists are not served: this server runs no gateway", feature="allow-lists")
+    return tools.egress
 
 
 async def reopen_door(tools: Tools, devbox_id: str) -> None:

@@ -107,7 +107,7 @@ async def open_engine(tools: Tools, store: Store, grants: Grants) -> AsyncIterat
     configs = GatewayConfigs(store.collection("gateway_configs", GatewayConfig), tools.secrets)
     policies = NetworkPolicies(store.collection("network_policies", NetworkPolicy))
     library = Library(tools, blueprints)
-    built = Blueprints(tools, blueprints, library.shelf)
+    built = Blueprints(tools, blueprints, library.shelf, policies)
     async with Devboxes(tools, origins, Supplies(built, agents), configs, policies) as devboxes:
         scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
         scenarios = Scenarios(_scenarios(store), scorers, origins)

@@ -82,14 +82,16 @@ class NetworkPolicies:
         """Policies, newest first."""
         return await self._records.page(query)
 
-    async def egress(self, policy_id: str | None) -> Egress | None:
+    async def egress(
+        self, policy_id: str | None, field: str = "launch_parameters.network_policy_id"
+    ) -> Egress | None:
         """What a policy allows now; None where none is named. Raises UsageError if there is none such."""
         if not policy_id:
             return None
         try:
             return (await self.get(policy_id)).egress
         except NotFound as error:
-            raise UsageError(error.message, field="launch_parameters.network_policy_id") from error
+            raise UsageError(error.message, field=field) from error
 
     async def of_agent(self, purpose: DevboxPurpose | None) -> DevboxPurpose | None:
         """What a devbox is for, with what its agent may reach; raises UsageError for an unknown policy."""

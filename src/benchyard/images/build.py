@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,19 @@ class BuildLimits:
 
 
 @dataclass(frozen=True)
+class BuildDoor:
+    """The one way out of a build that has no network: a socket on its loopback, served from outside."""
+
+    port: int
+    variables: Mapping[str, str]
+    """What tells the build's programs of it."""
+    rules: str
+    """What it lets through, as text: only builds with the same rules can be one."""
+    serve: Callable[[int], AbstractAsyncContextManager[None]]
+    """Serves a descriptor of the socket, which stays its caller's, for as long as the build takes."""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A Dockerfile and all it needs. Nothing in it is trusted."""
 
@@ -35,6 +49,8 @@ class Recipe:
     bases: Mapping[str, str] = field(default_factory=dict)
     """Reference as FROM spells it -> id of an image of our store that stands for it."""
     network: Network = Network.HOST
+    door: BuildDoor | None = None
+    """With `Network.NONE` only, and only where the builder `has_doors`."""
     limits: BuildLimits = field(default_factory=BuildLimits)
 
 
@@ -54,6 +70,8 @@ class Builder(ABC):
     """Which engine builds, and its version; empty where there is none."""
     remedy: str | None = None
     """Why nothing can be built, and what to do about it; None if it can."""
+    has_doors: bool = False
+    """Whether a build without a network can have a `BuildDoor`."""
 
     @abstractmethod
     async def build(self, recipe: Recipe, label: Label, log: Log) -> Built:

@@ -9,6 +9,7 @@ from pydantic import Field
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.mounts import CodeMount
+from benchyard.models.network_policies import Egress
 
 _FROM = re.compile(r"^[^\S\n]*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 HIDDEN = "***"
@@ -110,6 +111,8 @@ class Blueprint(Record):
     metadata: dict[str, str] = Field(default_factory=dict)
     base_blueprint_id: str | None = None
     """The base, found by name or id when the blueprint was made."""
+    build_egress: Egress | None = None
+    """What its build may reach, as its policy said when it was made; None is what the server has for all."""
     attempts: int = 0
     """How many builds of it were begun; a server's end in the middle makes another one necessary."""
     build_finish_time_ms: int | None = None

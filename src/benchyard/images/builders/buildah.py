@@ -24,6 +24,8 @@ from benchyard.images.importing import Source
 class BuildahBuilder(EngineBuilder):
     """Builds in a storage of the engine's own, below our folder."""
 
+    has_doors = True
+
     def __init__(self, parts: Parts, program: str) -> None:
         self._tool = Tool(parts.folder, program)
         self.about = self._tool.about
@@ -87,10 +89,15 @@ class BuildahBuilder(EngineBuilder):
         return Call(
             ["build", *options, str(attempt.context)],
             scratch,
-            {f"{HIDDEN}{name}": value for name, value in recipe.secrets.items()},
+            {
+                # The engine tells RUN of proxies, and keeps them out of images.
+                **(recipe.door.variables if recipe.door else {}),
+                **{f"{HIDDEN}{name}": value for name, value in recipe.secrets.items()},
+            },
             network=recipe.network is not Network.NONE,
             seconds=limits.seconds,
             group=group,
+            door=recipe.door,
             overfull=DiskWatch(self._tool.storage.folder, scratch, self._parts.trees, limits.disk_bytes),
         )
 

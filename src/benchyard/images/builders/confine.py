@@ -10,6 +10,8 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,12 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchyard.errors import BuildFailed
+from benchyard.images.build import BuildDoor
 
 _LONGEST_LINE = 16 * 1024
 _PIECE = 64 * 1024
 _JOIN = 'for each in $0; do echo $$ > "$each/cgroup.procs" || exit 125; done; exec "$@"'
 _LOOK_SECONDS = 1.0
 _MARK = "BENCHYARD_BUILDER"
+_DOOR_PROGRAM = str(Path(__file__).with_name("door.py"))
+_DOOR_SECONDS = 60.0
 
 
 Overfull = Callable[[int], Awaitable[str | None]]
@@ -65,6 +70,8 @@ class Work:
     environment: Mapping[str, str]
     cwd: Path
     network: bool = True
+    door: BuildDoor | None = None
+    """How it gets out without a network."""
     seconds: float = 600.0
     group: Group = field(default_factory=NoGroup)
     overfull: Overfull | None = None
@@ -101,8 +108,58 @@ async def run(work: Work, line: Callable[[str], None]) -> int:
 
 @asynccontextmanager
 async def _started(work: Work) -> AsyncIterator[asyncio.subprocess.Process]:
+    if work.door is None:
+        async with _process(work, work.command) as process:
+            yield process
+        return
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = theirs.fileno()
+        wrapped = [sys.executable, "-I", _DOOR_PROGRAM, str(channel), str(work.door.port), *work.command]
+        async with _process(work, wrapped, [channel]) as process:
+            theirs.close()
+            async with _served(work.door, ours):
+                yield process
+
+
+@asynccontextmanager
+async def _served(door: BuildDoor, channel: socket.socket) -> AsyncIterator[None]:
+    """Serve the door that the work's first program hands out, which then lets the work begin."""
+    try:
+        async with asyncio.timeout(_DOOR_SECONDS):
+            await _readable(channel)
+    except TimeoutError:
+        raise BuildFailed(f"the build's network was not ready within {_DOOR_SECONDS:g} seconds") from None
+    _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+    if not descriptors:
+        # It has ended; what it printed says why.
+        yield
+        return
+    try:
+        async with door.serve(descriptors[0]):
+            channel.send(b"s")
+            yield
+    finally:
+        os.close(descriptors[0])
+
+
+async def _readable(channel: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(channel, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(channel)
+
+
+@asynccontextmanager
+async def _process(
+    work: Work, command: Sequence[str], passed: Sequence[int] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *_confined(work),
+        *_confined(work, command),
+        pass_fds=passed,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -117,13 +174,13 @@ async def _started(work: Work) -> AsyncIterator[asyncio.subprocess.Process]:
         await asyncio.shield(_end(process))
 
 
-def _confined(work: Work) -> list[str]:
+def _confined(work: Work, command: Sequence[str]) -> list[str]:
     """The command, in its groups and namespaces; each program becomes the next, so that one pid is all."""
     mapping = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     network = [] if work.network else ["--net"]
     own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc"]
     join = ["/bin/sh", "-c", _JOIN, " ".join(str(folder) for folder in work.group.folders)]
-    return [*join, "setpriv", "--pdeathsig", "KILL", "unshare", *mapping, *own, *network, "--", *work.command]
+    return [*join, "setpriv", "--pdeathsig", "KILL", "unshare", *mapping, *own, *network, "--", *command]
 
 
 async def _read(process: asyncio.subprocess.Process, line: Callable[[str], None]) -> None:

@@ -40,7 +40,8 @@ class Plan:
         recipe = self.recipe
         bases = {reference: base.identity for reference, base in self.bases.items()}
         asked = [recipe.dockerfile, sorted(recipe.args.items()), sorted(recipe.secrets), bases]
-        around = [recipe.network.value, dataclasses.astuple(recipe.limits)]
+        door = recipe.door.rules if recipe.door else None
+        around = [recipe.network.value, door, dataclasses.astuple(recipe.limits)]
         digest = hashlib.sha256(json.dumps([asked, around], sort_keys=True).encode())
         add_context(digest, recipe.context)
         return digest.hexdigest()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from benchyard.images.build import Log
+from benchyard.images.build import BuildDoor, Log
 from benchyard.images.builders import confine
 from benchyard.images.builders.storage import Storage
 
@@ -40,6 +40,7 @@ class Call:
     """A folder of its own for what it keeps while it runs."""
     environment: Mapping[str, str] = field(default_factory=dict)
     network: bool = True
+    door: BuildDoor | None = None
     seconds: float = _SECONDS
     group: confine.Group = field(default_factory=confine.NoGroup)
     overfull: confine.Overfull | None = None
@@ -98,6 +99,7 @@ class Tool:
             self._environment(call),
             call.folder,
             network=call.network,
+            door=call.door,
             seconds=call.seconds,
             group=call.group,
             overfull=call.overfull,
