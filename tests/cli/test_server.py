@@ -8,11 +8,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from benchyard.client import Client, Server
 from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
+from tests.api.devbox import good
+from tests.api.scenarios import Run, bash, function, scenario
 from tests.cli.conftest import CommandLine
 from tests.cli.test_job import FIX, WAITS, running_trial, started
 
@@ -44,7 +47,7 @@ def finished(benchyard: CommandLine, name: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("options", [[], ["--user"], ["--run-as", "nobody", "--data", "/srv/by"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--user"], ["--run-as", "daemon", "--data", "/srv/by"]], ids=str)
 def test_systemd_takes_the_unit(benchyard: CommandLine, tmp_path: Path, options: list[str]) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed, so nobody can say whether the unit is right")
@@ -89,10 +92,10 @@ def test_a_stop_says_which_jobs_go_on_later(
 
 
 def test_a_second_server_says_what_to_do_about_the_first(server: RunningServer) -> None:
-    command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", "0", "--data", server.data]
+    command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", "0", "--data", str(server.data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     assert done.returncode == 5, done
-    for told in (server.url, f"process {server.pid}", "`benchyard server stop`", "--data"):
+    for told in (server.url, f"process {server.pid}", f"`benchyard server stop --data {server.data}`"):
         assert told in done.stderr, told
 
 
@@ -123,6 +126,23 @@ def test_two_jobs_of_a_name_are_not_deleted_by_it(benchyard: CommandLine) -> Non
     assert refused.status == 2
     assert all(each in refused.err for each in ids)
     benchyard.ok("job", "delete", *ids, "--yes")
+
+
+def test_a_run_is_deleted_unless_it_is_of_a_job(benchyard: CommandLine, server: RunningServer) -> None:
+    headers = {"authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as http:
+        scenario_id = scenario(http, function(bash("echo 1")))["id"]
+        run = Run(http, good(http.post("/v1/scenarios/start_run", json={"scenario_id": scenario_id})))
+        assert benchyard("run", "delete", run.id, "--yes").status == 5
+        good(run.post("cancel"))
+        assert benchyard("run", "delete", run.id, typed=b"").status == 2
+        assert benchyard.ok("run", "delete", run.id, "--yes").startswith(f"{run.id}  deleted")
+        assert benchyard("run", "show", run.id).status == 4
+        job = finished(benchyard, f"with-run-{secrets.token_hex(4)}")
+        (of_job,) = good(http.get(f"/v1/benchmark_jobs/{job}/trials"))["trials"]
+    refused = benchyard("run", "delete", of_job["scenario_run_id"], "--yes")
+    assert (refused.status, f"benchyard job delete {job}" in refused.err) == (2, True), refused
+    benchyard.ok("job", "delete", job, "--yes")
 
 
 def test_a_benchmark_is_renamed_and_deleted_with_its_scenarios(

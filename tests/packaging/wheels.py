@@ -15,8 +15,9 @@ from tests.house.tree import ROOT
 
 _BUILD_SECONDS = 120.0
 _COMMAND_SECONDS = 300.0
-_KEPT = ("PIP_", "UV_", "SSL_", "LANG", "TERM", "TMPDIR", "HTTP", "NO_PROXY", "http", "no_proxy")
-"""What variables begin with that say how packages are fetched here."""
+_OURS = ("BENCHYARD_", "RUNLOOP_", "PYTHON", "VIRTUAL_ENV", "XDG_")
+"""What variables begin with that would lead back to the repository, or to somebody's own server."""
+_KEYS = "_API_KEY"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def uv(*arguments: str | Path, cwd: Path) -> None:
     done = subprocess.run(
         [program, *arguments],
         cwd=cwd,
-        env=outside(os.environ),
+        env=outside(),
         capture_output=True,
         text=True,
         timeout=_BUILD_SECONDS,
@@ -110,15 +111,14 @@ def served(installed: Installed) -> Iterator[Installed]:
 
 def surroundings(home: Path) -> dict[str, str]:
     """Variables as after a login: none of ours, none of Python's, and no program of the repository."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
     folders = [each for each in os.get_exec_path() if not Path(each).is_relative_to(ROOT)]
-    return {**kept, "HOME": str(home), "PATH": os.pathsep.join(folders)}
+    return {**outside(), "HOME": str(home), "PATH": os.pathsep.join(folders)}
 
 
-def outside(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what would lead uv back into ours."""
+def outside() -> dict[str, str]:
+    """Our environment, which says how packages are fetched here, without what is only ours."""
     return {
         name: value
-        for name, value in environment.items()
-        if not name.startswith("PYTHON") and name != "VIRTUAL_ENV"
+        for name, value in os.environ.items()
+        if not name.startswith(_OURS) and not name.endswith(_KEYS)
     }
