@@ -8,6 +8,7 @@ LONGEST = (
     "tests/contracts/test_drivers.py",
     "tests/faults/",
     "tests/e2e/",
+    "tests/packaging/",
     "tests/benchmarks/",
     "tests/integrity/",
     "tests/contracts/",

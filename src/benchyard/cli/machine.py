@@ -191,8 +191,9 @@ def check_container(machine: Machine) -> Finding:
     if not marked and not CONTAINER_WORDS.search(machine.text("proc/1/cgroup") or ""):
         return Finding("container", Verdict.GOOD, "none around us")
     remedy = (
-        "if devboxes do not start: `docker run --security-opt seccomp=unconfined --security-opt "
-        "systempaths=unconfined --security-opt apparmor=unconfined`, with the data folder on a volume"
+        "if devboxes do not start: `docker run --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add NET_ADMIN "
+        "--security-opt systempaths=unconfined`, with Docker also `--security-opt apparmor=unconfined`, and "
+        "the data folder on a volume"
     )
     return Finding("container", Verdict.LESS, "we are in one", remedy)
 

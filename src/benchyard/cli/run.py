@@ -9,10 +9,12 @@ from typing import Any
 
 import click
 
+from benchyard.cli.confirmation import confirm, yes_option
 from benchyard.cli.connect import connect, connect_async
+from benchyard.cli.job_delete import show_removed
 from benchyard.cli.job_logs import fetch_logs
 from benchyard.cli.job_summary import conditions_once
-from benchyard.cli.names import benchmark_named, scenario_named
+from benchyard.cli.names import SHOWN, benchmark_named, scenario_named
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
     age,
@@ -256,6 +258,30 @@ def cancel(given: Sequence[str], output: str) -> None:
         show_many(ended, output, {})
     for view in ended if output == "text" else []:
         click.echo(f"{view.id}  {_word(view.state)}")
+
+
+@run.command()
+@click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
+@yes_option
+@output_option
+def delete(given: Sequence[str], yes: bool, output: str) -> None:
+    """Delete runs that have ended, with their logs, traces and final states; a benchmark run with its runs.
+
+    \b
+      benchyard run delete my-run
+      benchyard run delete bmr_4kY... --yes
+    """
+    with connect() as client:
+        meant = [_named(client, each) for each in given]
+        for each in meant:
+            if JOB_KEY in each.metadata:
+                job_id = clean(each.metadata[JOB_KEY])
+                raise UsageError(f"{each.id} belongs to a job; `benchyard job delete {job_id}` deletes that")
+        what = "1 run" if len(meant) == 1 else f"{len(meant)} runs"
+        confirm(f"Delete {what} ({', '.join(each.id for each in meant[:SHOWN])}) with all files?", yes=yes)
+        for each in meant:
+            runs = client.benchmark_runs if isinstance(each, BenchmarkRunView) else client.scenarios.runs
+            show_removed(runs.delete(each.id), output)
 
 
 async def _fetch(places: Mapping[str, Path]) -> None:

@@ -32,8 +32,9 @@ _data_option = click.option(
 def backup(file: Path, data: Path | None, without_database: bool, output: str) -> None:
     """Write a backup of a server on this machine, while it runs or not; to standard output with `-`.
 
-    In it are the database with all results, objects, secrets and keys. Images, agents and the disks of
-    devboxes are not: they are made again. Whoever has the file has the keys.
+    In it are the database with all results, objects, logs, secrets and keys. Not in it are images: those of
+    blueprints are built again. Snapshots, final states and devboxes that live are lost with their folder.
+    Whoever has the file has the keys.
 
     \b
       benchyard server backup benchyard-backup.tgz

@@ -12,6 +12,7 @@ import click
 from benchyard.errors import UsageError
 from benchyard.settings import default_data_folder
 
+_STATE = Path("/var/lib/benchyard")
 _UNIT = """\
 # Made by `benchyard server unit`. {where}
 [Unit]
@@ -22,7 +23,7 @@ Wants=network-online.target
 [Service]
 Type=exec
 ExecStart={command}
-{user}Restart=on-failure
+{user}{state}Restart=on-failure
 RestartSec=2
 # Devboxes and the gateway are processes of their own that outlive the server: a stop or a restart
 # must end the server's process only.
@@ -63,7 +64,7 @@ def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequenc
     """
     if for_user and run_as:
         raise click.UsageError("a service of yours runs as you; give either --user or --run-as")
-    folder = data or (default_data_folder(os.environ) if for_user else Path("/var/lib/benchyard"))
+    folder = data or (default_data_folder(os.environ) if for_user else _STATE)
     command = [_program(), "serve", "--data", str(folder.absolute()), *options]
     where = (
         "Save it as ~/.config/systemd/user/benchyard.service; `systemctl --user enable --now benchyard`,\n"
@@ -73,7 +74,10 @@ def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequenc
     )
     user = "" if for_user else f"User={run_as or getpass.getuser()}\n"
     target = "default.target" if for_user else "multi-user.target"
-    text = _UNIT.format(where=where, command=" ".join(map(_quoted, command)), user=user, target=target)
+    # Only systemd may make that folder for a user who is not root.
+    state = f"StateDirectory={_STATE.name}\nStateDirectoryMode=0700\n" if folder == _STATE else ""
+    line = " ".join(map(_quoted, command))
+    text = _UNIT.format(where=where, command=line, user=user, state=state, target=target)
     click.echo(text, nl=False)
 
 

@@ -68,6 +68,7 @@ class Blueprints:
     async def open(self) -> None:
         """Go on with what a stop cut short, and remove what waits for it."""
         self._logs.open()
+        await self._queue_lost()
         unfinished = await self.records.all({"status": UNFINISHED})
         for blueprint in sorted(unfinished, key=lambda each: each.create_time_ms):
             if blueprint.parameters.on_demand:
@@ -77,6 +78,13 @@ class Blueprints:
                 await self._set(blueprint.id, status=_S.QUEUED)
             self._start(blueprint.id)
         self._tools.work.start("blueprints/collect", self._collect_for_ever)
+
+    async def _queue_lost(self) -> None:
+        """Have those built again whose images are gone: a backup has none of them."""
+        here = {image.id for image in await self._tools.images.list()}
+        for blueprint in await self.records.all({"image_state": "present"}):
+            if blueprint.id not in here:
+                await self._set(blueprint.id, status=_S.QUEUED, image_state="none", attempts=0)
 
     async def _put_back(self, blueprint: Blueprint) -> None:
         """Leave one that is built on demand as if nobody had begun: whoever needs it asks again."""
@@ -248,10 +256,15 @@ class Blueprints:
         await self._kept(blueprint_id, status=_S.QUEUED)
 
     async def _with_base(self, blueprint_id: str) -> None:
-        """Have its base built, where that is built on demand; before its turn, since that needs one too."""
+        """Have its base built, where that is built on demand; before its turn, since that needs one too.
+
+        Others were built before, but for those that are built again.
+        """
         blueprint = await until_kept(partial(self.records.get, blueprint_id))
-        if blueprint.base_blueprint_id:
-            await self.ready(blueprint.base_blueprint_id)
+        if base := blueprint.base_blueprint_id:
+            await self.ready(base)
+            if under_way := self._ended.get(base):
+                await under_way.wait()
 
     async def _attempt(self, blueprint_id: str) -> None:
         blueprint = await until_kept(partial(self.records.change, blueprint_id, _begun))

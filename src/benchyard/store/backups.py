@@ -1,7 +1,8 @@
 """Backups of a data folder: the database, objects and keys in one archive, consistent while the server runs.
 
 The database is copied first, by SQLite's own backup; then the contents of the objects that the copy names,
-which are never changed. An object that was deleted between the two is marked as deleted in the copy.
+which are never changed. An object that was deleted between the two is marked as deleted in the copy. At last
+come the keys, and what commands said in devboxes that have ended.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import sqlite3
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,11 +28,15 @@ DATABASE = "benchyard.db"
 OBJECTS = "objects"
 _MANIFEST = "backup.json"
 _KEYS = ("secret-key", "api-key", "ssh-host-key")
-_FOLDERS = ("tls",)
+_FOLDERS = ("tls", "logs")
+_DEVBOXES = "host/devboxes"
+_OF_ENDED = frozenset({"request.json", "executions"})
+"""What is kept of a devbox that has ended: what its commands said, such as agents."""
 _FORMAT = 1
 _MOST_MANIFEST_BYTES = 1024**2
-_OF_A_SERVER = frozenset({"lock", "server.log", "server.json"})
-"""What may lie in a folder that counts as empty."""
+_OF_NO_VALUE = ("lock", "server.log", "server.json")
+"""What a server that never started may have left; it goes when a backup is restored there."""
+_OF_A_DISK = "lost+found"
 
 Progress = Callable[[int], None]
 
@@ -70,15 +76,16 @@ def write_backup(
                 if each.is_file()
             )
         with contextlib.ExitStack() as stack:
-            # A stream's own compression takes no level before Python 3.12.
+            # Python 3.11 has no level for archives that are streamed, so the compression is ours.
             packed = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=1, fileobj=target))
             tar = stack.enter_context(tarfile.open(fileobj=packed, mode="w|"))
             missing = _add_objects(tar, data / OBJECTS, paths, progress)
             if database:
                 _mark_deleted(copy, missing)
                 _add_file(tar, copy, DATABASE, progress)
-            for name in _key_files(data):
-                _add_file(tar, data / name, name, progress)
+            for name in (*_key_files(data), *_outputs(data)):
+                with contextlib.suppress(FileNotFoundError):  # deleted since
+                    _add_file(tar, data / name, name, progress)
             made = Backup(
                 create_time_ms=time.time_ns() // 1_000_000,
                 version=version,
@@ -95,10 +102,13 @@ def write_backup(
 
 def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
     """Make a data folder of a backup, whole or not at all; raises Conflict where it is not empty."""
-    if data.exists() and {each.name for each in data.iterdir()} - _OF_A_SERVER:
+    if data.exists() and {each.name for each in data.iterdir()} - {*_OF_NO_VALUE, _OF_A_DISK}:
         raise Conflict(f"{data} is not empty; a backup is restored into a new folder: name one with --data")
     data.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=data.parent) as folder:
+    # A volume cannot be replaced by a folder, only filled.
+    is_volume = data.is_mount()
+    inside = data if is_volume else data.parent
+    with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=inside) as folder:
         made = Path(folder) / "data"
         made.mkdir(mode=0o700)
         backup = _unpacked(source, made, progress)
@@ -107,9 +117,13 @@ def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
                 f"the backup was made by a newer Benchyard ({backup.version}, schema {backup.schema}); "
                 "install that version, or a later one"
             )
-        for name in ("lock", "server.log"):
+        for name in _OF_NO_VALUE:
             (data / name).unlink(missing_ok=True)
-        made.replace(data)
+        if is_volume:
+            for each in made.iterdir():
+                each.replace(data / each.name)
+        else:
+            made.replace(data)
     return backup
 
 
@@ -169,6 +183,14 @@ def _key_files(data: Path) -> Iterator[str]:
         )
 
 
+def _outputs(data: Path) -> Iterator[str]:
+    """What commands said in devboxes that have ended; those that live are not in a backup."""
+    for devbox in sorted((data / _DEVBOXES).glob("*")):
+        if {each.name for each in devbox.glob("*")} <= _OF_ENDED:
+            files = (each for each in devbox.rglob("*") if each.is_file() and not each.is_symlink())
+            yield from sorted(each.relative_to(data).as_posix() for each in files)
+
+
 def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -> None:
     with path.open("rb") as content:
         found = os.fstat(content.fileno())
@@ -183,7 +205,7 @@ def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
     told: dict[str, object] | None = None
     size = 0
     try:
-        with tarfile.open(fileobj=source, mode="r|*") as tar:
+        with gzip.GzipFile(fileobj=source) as packed, tarfile.open(fileobj=packed, mode="r|") as tar:
             for member in tar:
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None or not _is_expected(member.name):
@@ -198,8 +220,13 @@ def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
                 path.chmod(0o600)
                 size += member.size
                 progress(member.size)
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise UsageError(f"the backup cannot be read to its end ({error}); it may be cut short") from error
+            # To its very end, where the sum of everything is told and compared.
+            while packed.read(1024**2):
+                pass
+    except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(
+            f"the backup cannot be read to its end ({error}); it may be cut short or damaged"
+        ) from error
     except OSError as error:
         raise from_os(error) from error
     if told is None or told.get("format") != _FORMAT:
@@ -218,7 +245,8 @@ def _is_expected(name: str) -> bool:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or name != path.as_posix():
         return False
-    first = path.parts[0]
     if len(path.parts) == 1:
         return name in (_MANIFEST, DATABASE, *_KEYS)
-    return first in (OBJECTS, *_FOLDERS)
+    if path.is_relative_to(_DEVBOXES):
+        return len(path.parts) > 3 and path.parts[3] in _OF_ENDED
+    return path.parts[0] in (OBJECTS, *_FOLDERS)

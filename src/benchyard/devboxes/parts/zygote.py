@@ -25,9 +25,11 @@ _FULL_SECONDS = 0.01
 _REMEDIES = {
     "user namespace": "allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, "
     "on Ubuntu `sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or run the server as root; "
-    "for a range of ids install `uidmap` and add a line to /etc/subuid and /etc/subgid",
+    "for a range of ids install `uidmap` and add a line to /etc/subuid and /etc/subgid; "
+    "start a container with `--cap-add SYS_ADMIN --cap-add SYS_PTRACE`",
     "idmapped layers": "id-mapped mounts need Linux 5.12 and a file system that has them "
-    "(ext4, xfs, btrfs, tmpfs): put the data folder on one",
+    "(ext4, xfs, btrfs, tmpfs): put the data folder on one. The system of a container has none: start "
+    "devboxes from images, or the server with `--driver-option mode=root`",
     "overlay": "overlayfs must be available and the data folder must not lie on an overlay itself: "
     "choose another with `--data`",
     "mounts": "show it at a place that is no link and no file in the image, such as one below /dev",
@@ -36,6 +38,7 @@ _REMEDIES = {
     "namespaces": "namespaces are refused: start the container with `--security-opt seccomp=unconfined` "
     "or `--privileged`, or ask for `--driver process`",
     "mount namespace": "CAP_SYS_ADMIN is missing: inside a container start it with `--privileged`",
+    "loopback": "CAP_NET_ADMIN is missing: start the container with `--cap-add NET_ADMIN`",
     "cgroup": "the control groups under /sys/fs/cgroup are not writable",
     "seccomp": "the kernel has no system call filters (CONFIG_SECCOMP_FILTER)",
 }
