@@ -17,6 +17,7 @@ from benchyard.cli import exporting, importing, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.definition_delete import delete_benchmark, rename
 from benchyard.cli.names import benchmark_named, check_is_there
+from benchyard.cli.options import IntRange
 from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
 from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
@@ -147,7 +148,7 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 @click.option("--seed", type=int, default=0, show_default=True, help="For sets whose items are shuffled.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     help="Only the first so many; what the benchmark has already stays in it.",
 )
 @click.option(
@@ -182,7 +183,7 @@ def import_(output: str, **options: Any) -> None:
 @benchmark.command("list")
 @click.option("--public", is_flag=True, help="Those that come with the server.")
 @click.option("--search", help="Only those with this in their name.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="At most so many.")
 @output_option
 def list_(public: bool, search: str | None, limit: int, output: str) -> None:
     """List benchmarks, newest first; public ones with what they need, and how many scenarios are imported.
@@ -254,7 +255,7 @@ def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
 @benchmark.command()
 @click.argument("given", metavar="ID|NAME|PATH")
 @validating.validate_options
-@click.option("--sample", type=click.IntRange(min=1), help="Only so many of them, chosen by --seed.")
+@click.option("--sample", type=IntRange(min=1), help="Only so many of them, chosen by --seed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
 @output_option
 def validate(

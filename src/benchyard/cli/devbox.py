@@ -15,7 +15,7 @@ from benchyard.cli.devbox_shell import shell
 from benchyard.cli.devbox_ssh import ssh, ssh_config, ssh_proxy
 from benchyard.cli.devbox_tunnel import tunnel
 from benchyard.cli.names import devbox_named
-from benchyard.cli.options import checked_input
+from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.progress import patience
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
@@ -52,9 +52,14 @@ devbox.add_command(create)
 
 
 @devbox.command("list")
-@click.option("--status", type=click.Choice([each.value for each in DevboxStatus]), help="Only these.")
+@click.option(
+    "--status",
+    type=click.Choice([each.value for each in DevboxStatus]),
+    metavar="STATUS",
+    help=f"Only these: {', '.join(each.value for each in DevboxStatus)}.",
+)
 @click.option("--all", "show_all", is_flag=True, help="Those that have ended, too.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="At most so many.")
 @output_option
 def list_(status: str | None, show_all: bool, limit: int, output: str) -> None:
     """List devboxes, newest first; those that have ended only with --all or --status.

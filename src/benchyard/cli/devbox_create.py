@@ -8,7 +8,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import policy_named, snapshot_named
-from benchyard.cli.options import checked_input, local_remote, name_values
+from benchyard.cli.options import IntRange, checked_input, local_remote, name_values
 from benchyard.cli.progress import patience
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
@@ -80,7 +80,7 @@ class CreateOptions(TypedDict):
     "--network", type=click.Choice(["none", "host"]), help="What it can reach; the server's default else."
 )
 @click.option("--network-policy", metavar="ID|NAME", help="What it can reach, as a policy says.")
-@click.option("--keep-alive", type=click.IntRange(min=1), metavar="SECONDS", help="End it after so long.")
+@click.option("--keep-alive", type=IntRange(min=1), metavar="SECONDS", help="End it after so long.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it runs (the default).")
 @output_option
 def create(**options: Unpack[CreateOptions]) -> None:
@@ -89,8 +89,10 @@ def create(**options: Unpack[CreateOptions]) -> None:
     \b
       benchyard devbox create --name box
       benchyard devbox create --image bookworm --size MEDIUM --user root
-      benchyard devbox create --snapshot snp_... --env MODE=test --file notes.txt:/tmp/notes.txt
-      benchyard devbox create --secret TOKEN=MY_TOKEN --network host --launch 'pip install pytest'
+      benchyard devbox create --snapshot snp_... --env MODE=test \\
+          --file notes.txt:/tmp/notes.txt
+      benchyard devbox create --secret TOKEN=MY_TOKEN --network host \\
+          --launch 'pip install pytest'
     """
     texts, others = _sorted(local_remote(options["file"], "--file"))
     with checked_input():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.options import checked_input
+from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.render import age, output_option, show, show_many, when
 from benchyard.models.keys import ApiKeyRequest, ApiKeyView
 
@@ -39,7 +39,7 @@ def key() -> None:
 
 @key.command()
 @click.option("--name", help="What it is for.")
-@click.option("--days", type=click.IntRange(min=1, max=36500), help="It expires after so many days.")
+@click.option("--days", type=IntRange(min=1, max=36500), help="It expires after so many days.")
 @output_option
 def create(name: str | None, days: int | None, output: str) -> None:
     """Make a key and print it; it is never shown again.

@@ -13,6 +13,7 @@ from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.job_logs import fetch_logs
 from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import benchmark_named, scenario_named
+from benchyard.cli.options import IntRange
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
     age,
@@ -115,7 +116,7 @@ def run() -> None:
 @click.option(
     "--all", "show_all", is_flag=True, help="Also those of jobs, and scenario runs of benchmark runs."
 )
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=IntRange(min=1), default=50, show_default=True, help="At most so many.")
 @output_option
 def list_(
     kind: str | None,
