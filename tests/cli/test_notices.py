@@ -58,6 +58,8 @@ def test_a_command_to_type_is_still_one_in_a_narrow_terminal(monkeypatch: pytest
     lines = render.typed(command, "one:  ")
     assert len(lines) > 1
     assert all(len(line) <= 50 for line in lines)
-    assert shlex.split("\n".join(lines).removeprefix("one:")) == shlex.split(command)
+    pasted = "printf '%s\\n' " + "\n".join(lines).removeprefix("one:")
+    heard = subprocess.run(["sh", "-c", pasted], capture_output=True, text=True, check=True).stdout
+    assert heard.splitlines() == shlex.split(command), "a shell hears the same"
     monkeypatch.setenv("COLUMNS", "200")
     assert render.typed(command, "one:  ") == [f"one:  {command}"]
