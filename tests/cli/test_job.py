@@ -68,8 +68,8 @@ def test_two_agents_side_by_side(benchyard: CommandLine, client: Client) -> None
         "job", "run", "--agent", "oracle", "--agent", "nop", "--scenarios", FIX, ANSWER, "-n", name, "--watch"
     )
     assert ended.status == 0, ended.err
-    assert f"oracle  {FIX}  completed  1" in ended.out
-    assert f"nop  {ANSWER}  completed  0" in ended.out
+    assert f"oracle  {FIX}  passed  1" in ended.out
+    assert f"nop  {ANSWER}  not passed  0" in ended.out
     assert "is completed\n" in ended.out
     assert "they differ on 2 of 2 scenarios" in ended.out
     said = benchyard.ok("job", "summary", name)
@@ -120,7 +120,7 @@ def test_a_threshold_and_a_file_for_ci(benchyard: CommandLine) -> None:
     )
     assert good.status == 0, good.err
     assert json.loads(good.out)["state"] == "completed"
-    assert f"oracle  {ANSWER}  completed  1" in good.err
+    assert f"oracle  {ANSWER}  passed  1" in good.err
     assert ElementTree.parse("good.xml").getroot().get("failures") == "0"
     bad = benchyard(
         "job", "run", "-f", "job.yaml", "--agent", "nop", "--fail-under", "0.8", "--junit", "bad.xml"
@@ -304,6 +304,27 @@ def test_attempts_and_the_same_again(benchyard: CommandLine, client: Client) -> 
     ]
 
 
+def test_labels_of_a_job_and_the_nearest_of_its_name(benchyard: CommandLine, client: Client) -> None:
+    name = new_name()
+    Path("labels.yaml").write_text(
+        f"agents: [nop]\nscenarios: [{ANSWER}]\nmetadata: {{team: blue, size: 3}}\n"
+    )
+    made = started(benchyard, "-f", "labels.yaml", "-n", name, "--metadata", "team=red", "by=me")
+    assert made["metadata"] == {"team": "red", "size": "3", "by": "me"}
+    again = started(benchyard, "--like", name, "-n", f"{name}-more", "--metadata", "by=you")
+    assert again["metadata"] == {"team": "red", "size": "3", "by": "you"}
+    for each in (made, again):
+        client.jobs.wait(each["id"], PATIENCE_SECONDS)
+    assert "metadata:  team=red, size=3, by=me" in benchyard.ok("job", "summary", name)
+    assert benchyard("job", "run", "--agent", "nop", "--scenarios", ANSWER, "--metadata", "red").status == 2
+    for verb in ("summary", "logs", "watch"):
+        ended = benchyard("job", verb, name[:-1])
+        assert (ended.status, f"did you mean {name!r}?" in ended.err) == (4, True), ended.err
+    started(benchyard, "--like", name, "-n", name)
+    for verb in ("summary", "logs"):
+        assert "several jobs are called" in benchyard("job", verb, name).err
+
+
 def test_a_sample_is_the_same_for_the_same_seed(benchyard: CommandLine, client: Client) -> None:
     flags = ("--agent", "nop", "--benchmark", "quickstart", "--sample", "2", "--seed", "7", "--limit", "1")
     jobs = [started(benchyard, *flags) for _ in range(2)]
@@ -335,11 +356,18 @@ def test_retry(benchyard: CommandLine, client: Client) -> None:
     made = started(benchyard, "--agent", "command", "--agent-kwargs", "run=exit 3", "--scenarios", ANSWER)
     client.jobs.wait(made["id"], PATIENCE_SECONDS)
     told = benchyard.ok("job", "summary", made["id"], "-e")
-    assert "agent: the agent ended with exit status 3" in told
+    assert "the agent ended with exit status 3" in told
+    assert "agent: the agent" not in told
     assert benchyard("job", "retry", made["id"]).status == 5, "the agent's own failure is no reason"
-    other = benchyard("job", "retry", made["id"], "--only", "crashed", "--scenario", "another")
-    assert (other.status, "no crashed trials of these scenarios" in other.err) == (5, True)
-    benchyard.ok("job", "retry", made["id"], "--only", "crashed", "--watch", "--scenario", ANSWER)
+    other = benchyard("job", "retry", made["id"], "--only", "crashed", "--scenario", "find-the-anser")
+    assert (other.status, f"did you mean {ANSWER!r}?" in other.err) == (4, True)
+    said = benchyard.ok(
+        "job", "retry", made["id"], "--only", "crashed", "--watch", "--scenario", "find-the-answer"
+    )
+    assert f"command  {ANSWER} (try 2)  crashed  the agent ended with exit status 3" in said
+    assert f"command  {ANSWER}  " not in said, "what was there before was told before"
+    assert "1 crashed: the agent ended with exit status 3" in said
+    assert "without a score" not in said
     assert client.jobs.get(made["id"]).state.value == "completed"
     tries = [(each.retry, each.is_superseded) for each in client.jobs.trials(made["id"])]
     assert sorted(tries) == [(0, True), (1, False)]
@@ -377,6 +405,21 @@ def test_list_leaves_out_what_is_not_asked_for(benchyard: CommandLine, client: C
         (["run", "--agent", "oracle", "--benchmark", "quickstart", "--env-vars", "A"], 2, "NAME=VALUE"),
         (["run", "--agent", "oracle", "--benchmark", "quickstart", "--timeout", "-1"], 2, "timeout"),
         (["run", "--agent", "oracle", "--benchmark", "quickstart", "--junit", "no/such/x.xml"], 2, "no/such"),
+        (["run", "--agent", "oracle", "--benchmark", "quikstart"], 4, "did you mean 'quickstart'?"),
+        (["run", "--agent", "oracle", "--scenarios", f"{FIX}g"], 4, f"did you mean {FIX!r}?"),
+        (["run", "--agent", "oracle", "--scenarios", "fix-a-bugg"], 4, f"did you mean {FIX!r}?"),
+        (["run", "--agent", "oracle", "--benchmark", "quickstart", "--job-budget", "3"], 2, "usd=N"),
+        (["run", "--agent", "oracle", "--benchmark", "quickstart", "--max-unscored", "2"], 2, "--fail-under"),
+        (["watch", "some-job", "--max-unscored", "2"], 2, "--fail-under"),
+        (["summary", "some-job", "--max-unscored", "5%"], 2, "--fail-under"),
+        (["run", "--agent", "nop", "--benchmark", "quickstart", "--limit", "0"], 2, "whole number from 1 on"),
+        (["run", "--agent", "nop", "--benchmark", "quickstart", "--n-attempts", "0"], 2, "from 1 to 1000"),
+        (
+            ["run", "--agent", "nop", "--benchmark", "quickstart", "--timeout", "abc"],
+            2,
+            "'abc' is not a number",
+        ),
+        (["run", "--agent", "nop", "--benchmark", "quickstart", "--timeout", "-3"], 2, "above 0, 2592000 at"),
         (["list", "--status", "done"], 2, "done is no state"),
         (["watch", "no-such-job"], 4, "no-such-job"),
         (["logs", "no-such-job"], 4, "no-such-job"),

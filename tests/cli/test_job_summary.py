@@ -64,8 +64,8 @@ def test_every_reason_for_no_score_is_told_once(capfd: pytest.CaptureFixture[str
     ]
     made = job(scenarios=len(told), state=JobState.COMPLETED)
     shown = printed(made, trials, capfd, extended=False)
-    assert shown.count("2 without a score: scenario: it broke\n") == 1
-    assert shown.count("1 without a score: ") == 2
+    assert shown.count("2 unscored: scenario: it broke\n") == 1
+    assert shown.count("1 unscored: ") == 2
     assert "... and 1 other reasons; -e shows all" in shown
 
 

@@ -100,7 +100,7 @@ def test_a_dumb_terminal_gets_a_line_for_each_change(
     with Screen(["job", "watch", waiting], {**environment, "TERM": "dumb"}) as screen:
         before = screen.expect("command  quickstart/find-the-answer  running")
         end_agent(client, waiting)
-        before += screen.expect("command  quickstart/find-the-answer  completed  0")
+        before += screen.expect("command  quickstart/find-the-answer  not passed  0")
         screen.expect(f"job {waiting} is completed")
         assert b"\x1b" not in before
         assert screen.expect_end() == 0
@@ -158,20 +158,35 @@ def test_a_board_counts_places_and_knows_old_news() -> None:
         console.print(one)
     assert "1/3  2 waiting, 1 passed, mean 1.000" in captured.get()
     line = one.line_of(event(6, retry=1, state="completed", score=1.0, ended_by="timeout"))
-    assert line == "agent-0  one (try 2)  completed  1  ended by timeout"
+    assert line == "agent-0  one (try 2)  passed  1  ended by timeout"
 
 
 def test_a_board_marks_what_is_suspect() -> None:
     one = board(scenarios=3)
     forged = event(1, state="completed", score=1.0, suspicions=["scorers opened /bin/sh", "more"])
     assert one.note(forged)
-    assert one.line_of(forged) == "agent-0  one  completed  1  suspect: scorers opened /bin/sh"
+    assert one.line_of(forged) == "agent-0  one  passed  1  suspect: scorers opened /bin/sh"
     console = Console(width=100, height=20, color_system=None)
     with console.capture() as captured:
         console.print(one)
     assert "1/3  2 waiting, 1 passed, 1 suspect, mean 1.000" in captured.get()
     assert forged.trial is not None
-    assert tally([forged.trial], 3, "zero") == "2 waiting, 1 suspect, mean 0.000"
+    assert tally([forged.trial], 3, "zero") == "2 waiting, 1 not passed, 1 suspect, mean 0.000"
+
+
+def test_a_board_uses_the_words_of_the_summary() -> None:
+    one = board(scenarios=5)
+    said = {"exception_type": "AgentError", "exception_message": "the agent ended with exit status 3"}
+    crashed = event(1, state="failed", failure={**said, "kind": "agent"})
+    cut = event(2, scenario_id="scn_2", state="canceled", failure={**said, "kind": "infrastructure"})
+    lower = event(3, scenario_id="scn_3", state="completed", score=0.5)
+    for each in (crashed, cut, lower):
+        assert one.note(each)
+    assert one.line_of(crashed) == "agent-0  one  crashed  the agent ended with exit status 3"
+    told = "agent-0  one  unscored  infrastructure: the agent ended with exit status 3"
+    assert one.line_of(cut) == told
+    assert one.line_of(lower) == "agent-0  one  not passed  0.5"
+    assert "3/5  2 waiting, 1 not passed, 1 crashed, 1 unscored, mean 0.250" in drawn(one)
 
 
 def drawn(one: Board) -> str:

@@ -69,6 +69,14 @@ def test_every_command_has_help_with_an_example() -> None:
     assert silent == []
 
 
+def test_no_line_of_any_help_is_broken_by_an_ordinary_terminal() -> None:
+    wide = []
+    for path, command in commands(cli):
+        context = click.Context(command, info_name=path, terminal_width=80)
+        wide += [f"{path}: {line}" for line in command.get_help(context).splitlines() if len(line) > 80]
+    assert wide == []
+
+
 def test_every_command_that_shows_something_takes_an_output_format() -> None:
     for path, command in commands(cli):
         if path.rpartition(" ")[2] in ("show", "list", "create", "status", "doctor"):
@@ -79,6 +87,8 @@ def test_a_command_that_is_not_there_is_a_usage_error() -> None:
     ended = benchyard("fly")
     assert ended.returncode == 2
     assert "fly" in ended.stderr
+    assert "Did you mean 'job'?" in benchyard("jbo", "list").stderr
+    assert "Did you mean 'list'?" in benchyard("job", "lst").stderr
 
 
 def test_version_is_the_installed_one() -> None:

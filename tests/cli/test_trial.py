@@ -110,7 +110,7 @@ def test_the_worst_trial_is_shown_and_the_others_are_named(
 ) -> None:
     said = benchyard.ok("trial", "show", job.name, FIX)
     assert "result:      crashed" in said
-    assert "agent: the agent ended with exit status 3: giving up" in said
+    assert "why:         the agent ended with exit status 3: giving up" in said
     assert "5 more of this scenario; --agent and --attempt choose" in said
     assert f"benchyard job retry {job.id} --only crashed --scenario {FIX}" in said
     assert f"benchyard job logs {job.id} --scenario {FIX}" in said

@@ -1,6 +1,7 @@
 """`benchyard agent`: register your own agents, and see which there are."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TypedDict, Unpack
 
 import click
@@ -9,6 +10,7 @@ from benchyard.agents import catalog
 from benchyard.cli.agent_list import COLUMNS, NARROW, listed, told
 from benchyard.cli.agent_sources import Wanted, source_of
 from benchyard.cli.connect import connect
+from benchyard.cli.names import PAGE, near
 from benchyard.cli.options import name_values
 from benchyard.cli.progress import patience
 from benchyard.cli.render import duration, facts, output_option, pairs, show, show_many, when
@@ -38,7 +40,8 @@ def agent() -> None:
     """Register, list and install agents: the programs that are run on scenarios.
 
     \b
-      benchyard agent register mine --object ./my-agent --run 'python3 {agent_dir}/agent.py {prompt_file}'
+      benchyard agent register mine --object ./my-agent \\
+          --run 'python3 {agent_dir}/agent.py {prompt_file}'
       benchyard agent list
     """
 
@@ -78,9 +81,12 @@ def register(name: str, output: str, **options: Unpack[Options]) -> None:
     In --run these are filled in: {prompt_file}, {model}, {logs}, {workdir}, and {agent_dir}, its own folder.
 
     \b
-      benchyard agent register mine --npm my-agent --version 1.2.0 --run 'my-agent --prompt {prompt_file}'
-      benchyard agent register mine --git https://git.example/me/agent --ref v1 --run '{agent_dir}/run.sh'
-      benchyard agent register mine --object ./folder --setup 'make' --run '{agent_dir}/agent --model {model}'
+      benchyard agent register mine --npm my-agent --version 1.2.0 \\
+          --run 'my-agent --prompt {prompt_file}'
+      benchyard agent register mine --git https://git.example/me/agent --ref v1 \\
+          --run '{agent_dir}/run.sh'
+      benchyard agent register mine --object ./folder --setup 'make' \\
+          --run '{agent_dir}/agent --model {model}'
     """
     kinds = {"npm": options["npm"], "pip": options["pip"], "git": options["git"], "object": options["object"]}
     wanted = Wanted(
@@ -199,7 +205,8 @@ def agent_named(client: Client, given: str) -> AgentView:
             for view in ask(name=name, limit=100):
                 if view.name == name and version in (None, view.version):
                     return view
-    raise NotFound(f"no agent has the id or name {given!r}; `benchyard agent list` shows all")
+    hint = near(name, chain(client.agents.list(limit=PAGE), client.agents.list_public(limit=PAGE)))
+    raise NotFound(f"no agent has the id or name {given!r}{hint}; `benchyard agent list` shows all")
 
 
 def _wanted(client: Client, given: str) -> tuple[str, str | None, str | None]:

@@ -17,6 +17,7 @@ from benchyard.cli import exporting, importing, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.definition_delete import delete_benchmark, rename
 from benchyard.cli.names import benchmark_named, check_is_there
+from benchyard.cli.options import IntRange
 from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
 from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
@@ -149,7 +150,7 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     help="Import only the first N; scenarios that the benchmark already has stay in it.",
 )
 @click.option(
@@ -188,9 +189,7 @@ def import_(output: str, **options: Any) -> None:
 @benchmark.command("list")
 @click.option("--public", is_flag=True, help="List those that come with the server, instead of your own.")
 @click.option("--search", help="Only those with this in their name.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(public: bool, search: str | None, limit: int, output: str) -> None:
     """List benchmarks, newest first; public ones with what they need, and how many scenarios are imported.
@@ -264,7 +263,7 @@ def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
 @validating.validate_options
 @click.option(
     "--sample",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     help="Validate this many scenarios only, chosen at random by --seed.",
 )
 @click.option(

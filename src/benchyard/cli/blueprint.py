@@ -6,6 +6,8 @@ import click
 
 from benchyard.cli.blueprint_build import build, follow
 from benchyard.cli.connect import connect
+from benchyard.cli.names import PAGE, near
+from benchyard.cli.options import IntRange
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
@@ -43,9 +45,7 @@ blueprint.add_command(build)
     type=click.Choice([each.value for each in BlueprintStatus]),
     help="Only those with this status.",
 )
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(name: str | None, status: str | None, limit: int, output: str) -> None:
     """List blueprints, newest first.
@@ -115,7 +115,8 @@ def blueprint_named(client: Client, given: str) -> BlueprintView:
     except NotFound:
         for view in client.blueprints.list(given, limit=1):
             return view
-    raise NotFound(f"no blueprint has the id or name {given!r}; `benchyard blueprint list` shows all")
+    hint = near(given, client.blueprints.list(limit=PAGE))
+    raise NotFound(f"no blueprint has the id or name {given!r}{hint}; `benchyard blueprint list` shows all")
 
 
 def _status(view: BlueprintView) -> str:

@@ -97,8 +97,10 @@ def build(context: Path | None, no_wait: bool, output: str, **options: Unpack[Op
 
     \b
       benchyard blueprint build . --name mine --build-arg VERSION=3
-      benchyard blueprint build -f Dockerfile.test --name test --secret TOKEN=MY_TOKEN
-      benchyard blueprint build --name tools --file setup.sh:~/setup.sh --run 'sh ~/setup.sh'
+      benchyard blueprint build -f Dockerfile.test --name test \\
+          --secret TOKEN=MY_TOKEN
+      benchyard blueprint build --name tools --file setup.sh:~/setup.sh \\
+          --run 'sh ~/setup.sh'
     """
     dockerfile = _dockerfile(context, options["dockerfile"])
     if not (context or dockerfile or options["commands"] or options["files"] or options["base"]):

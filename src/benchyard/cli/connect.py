@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
-
+from benchyard.cli.notices import tell
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.core import Server
 from benchyard.client.local import own_url, start
@@ -37,10 +36,8 @@ def find_or_start(environ: Mapping[str, str]) -> Server:
     if running is not None:
         return running
     server = start(data, _Patience().look)
-    click.echo(
-        f"benchyard: started a server for you at {server.url} (data in {data}); "
-        "`benchyard server stop` ends it",
-        err=True,
+    tell(
+        f"started a server for you at {server.url} (data in {data}); `benchyard server stop` ends it",
     )
     return server
 
@@ -60,4 +57,4 @@ class _Patience:
     def look(self) -> None:
         if not self._said and time.monotonic() - self._begin > PATIENCE_SECONDS and sys.stderr.isatty():
             self._said = True
-            click.echo("benchyard: starting a server for you on this machine...", err=True)
+            tell("starting a server for you on this machine...")

@@ -15,7 +15,7 @@ from benchyard.cli.devbox_shell import shell
 from benchyard.cli.devbox_ssh import ssh, ssh_config, ssh_proxy
 from benchyard.cli.devbox_tunnel import tunnel
 from benchyard.cli.names import devbox_named
-from benchyard.cli.options import checked_input
+from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.progress import patience
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
@@ -53,12 +53,13 @@ devbox.add_command(create)
 
 @devbox.command("list")
 @click.option(
-    "--status", type=click.Choice([each.value for each in DevboxStatus]), help="Only those with this status."
+    "--status",
+    type=click.Choice([each.value for each in DevboxStatus]),
+    metavar="STATUS",
+    help=f"Only those with this status: {', '.join(each.value for each in DevboxStatus)}.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Also list those that have ended.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(status: str | None, show_all: bool, limit: int, output: str) -> None:
     """List devboxes, newest first; those that have ended only with --all or --status.

@@ -8,7 +8,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import policy_named, snapshot_named
-from benchyard.cli.options import checked_input, local_remote, name_values
+from benchyard.cli.options import IntRange, checked_input, local_remote, name_values
 from benchyard.cli.progress import patience
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
@@ -89,7 +89,7 @@ class CreateOptions(TypedDict):
 @click.option("--network-policy", metavar="ID|NAME", help="Network policy that says what it can reach.")
 @click.option(
     "--keep-alive",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     metavar="SECONDS",
     help="Shut it down this many seconds after its start. Default: 3600.",
 )
@@ -101,8 +101,10 @@ def create(**options: Unpack[CreateOptions]) -> None:
     \b
       benchyard devbox create --name box
       benchyard devbox create --image bookworm --size MEDIUM --user root
-      benchyard devbox create --snapshot snp_... --env MODE=test --file notes.txt:/tmp/notes.txt
-      benchyard devbox create --secret TOKEN=MY_TOKEN --network host --launch 'pip install pytest'
+      benchyard devbox create --snapshot snp_... --env MODE=test \\
+          --file notes.txt:/tmp/notes.txt
+      benchyard devbox create --secret TOKEN=MY_TOKEN --network host \\
+          --launch 'pip install pytest'
     """
     texts, others = _sorted(local_remote(options["file"], "--file"))
     with checked_input():

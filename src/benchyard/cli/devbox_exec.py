@@ -15,6 +15,7 @@ import click
 
 from benchyard.cli.connect import connect, connect_async
 from benchyard.cli.names import devbox_named
+from benchyard.cli.notices import tell
 from benchyard.cli.options import FloatRange, checked_input
 from benchyard.cli.render import write_all
 from benchyard.client.client import AsyncClient
@@ -64,7 +65,7 @@ async def _run(devbox_id: str, request: ExecuteRequest, timeout: float | None) -
                 await _follow(client, view, stdin=bool(request.attach_stdin))
         except TimeoutError:
             await client.executions.kill(devbox_id, view.execution_id)
-            click.echo(f"benchyard: the command was killed after {timeout:g} s", err=True)
+            tell(f"the command was killed after {timeout:g} s")
             return TIMED_OUT
         except BaseException:
             with suppress(BenchyardError):
@@ -72,7 +73,7 @@ async def _run(devbox_id: str, request: ExecuteRequest, timeout: float | None) -
             raise
         ended = await client.executions.wait(devbox_id, view.execution_id)
     if ended.hint:
-        click.echo(f"benchyard: {ended.hint}", err=True)
+        tell(f"{ended.hint}")
     return ended.exit_status or 0
 
 

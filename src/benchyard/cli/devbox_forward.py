@@ -7,6 +7,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import devbox_named
+from benchyard.cli.notices import tell
 from benchyard.client.core import Server
 from benchyard.client.sockets import Socket, open_port
 from benchyard.errors import BenchyardError, UsageError
@@ -43,7 +44,7 @@ async def _forward(server: Server, devbox_id: str, local: int, port: int) -> Non
             async with open_port(server, devbox_id, port) as socket:
                 await _carry(reader, writer, socket)
         except BenchyardError as error:
-            click.echo(f"benchyard: {error.message}", err=True)
+            tell(f"{error.message}")
         finally:
             writer.close()
 

@@ -6,6 +6,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import devbox_named
+from benchyard.cli.options import IntRange
 from benchyard.cli.render import facts, output_option, show, wire
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
@@ -18,7 +19,7 @@ from benchyard.models.tunnels import TunnelRequest, TunnelView
 @click.option("--open", "is_open", is_flag=True, help="Every request to the address is let in.")
 @click.option("--wake", is_flag=True, help="A request wakes a suspended devbox.")
 @click.option("--remove", is_flag=True, help="Take the tunnel away.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Print the addresses of this port.")
+@click.option("--port", type=IntRange(1, 65535), help="Print the addresses of this port.")
 @output_option
 def tunnel(
     id: str, authenticated: bool, is_open: bool, wake: bool, remove: bool, port: int | None, output: str

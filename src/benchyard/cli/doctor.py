@@ -9,13 +9,14 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.machine import Finding, Machine, Verdict, look
-from benchyard.cli.render import clean, output_option, show
+from benchyard.cli.render import clean, hanging, output_option, show
 from benchyard.errors import BenchyardError
 from benchyard.hosts import leaks
 from benchyard.models.doctor import DoctorView
 from benchyard.settings import default_data_folder
 
 MARKS = {Verdict.GOOD: ("ok  ", "green"), Verdict.LESS: ("less", "yellow"), Verdict.BAD: ("no  ", "red")}
+_INDENT = 6
 
 
 @click.command()
@@ -98,7 +99,9 @@ def _lines(findings: Iterable[Finding]) -> str:
     lines = []
     for each in findings:
         mark, colour = MARKS[each.verdict]
-        lines.append(f"{click.style(mark, fg=colour)}  {clean(each.name)}: {clean(each.found)}")
+        first, *rest = hanging(f"{clean(each.name)}: {clean(each.found)}", _INDENT)
+        lines += [f"{click.style(mark, fg=colour)}  {first}", *rest]
         if each.remedy and each.verdict is not Verdict.GOOD:
-            lines.append(f"      {clean(each.remedy)}")
+            first, *rest = hanging(clean(each.remedy), _INDENT)
+            lines += [" " * _INDENT + first, *rest]
     return "\n".join(lines)

@@ -6,8 +6,10 @@ from typing import TypedDict, Unpack
 import click
 
 from benchyard.cli.connect import connect
+from benchyard.cli.names import PAGE, near
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.render import age, facts, output_option, show, show_many, when
+from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.gateway_configs import AuthMechanism, CustomHeader, GatewayConfigView
@@ -19,6 +21,7 @@ COLUMNS: Mapping[str, Callable[[GatewayConfigView], object]] = {
     "AUTH": lambda view: described_auth(view.auth_mechanism),
     "AGE": lambda view: age(view.create_time_ms) if view.account_id else "built-in",
 }
+NARROW = Narrow(drop=["AGE", "ID"])
 
 
 class Options(TypedDict):
@@ -36,7 +39,8 @@ def gateway_config() -> None:
     """Let devboxes use HTTP APIs without seeing the key.
 
     \b
-      benchyard gateway-config create tracker --endpoint https://api.example.com --auth bearer
+      benchyard gateway-config create tracker --endpoint https://api.example.com \\
+          --auth bearer
       benchyard devbox create --gateway TRACKER=tracker:TRACKER_KEY
     """
 
@@ -72,8 +76,10 @@ def create(name: str, output: str, **options: Unpack[Options]) -> None:
     """Make a gateway config.
 
     \b
-      benchyard gateway-config create tracker --endpoint https://api.example.com --auth bearer
-      benchyard gateway-config create search --endpoint https://search.example.com --auth header:X-Api-Key
+      benchyard gateway-config create tracker --endpoint https://api.example.com \\
+          --auth bearer
+      benchyard gateway-config create search \\
+          --endpoint https://search.example.com --auth header:X-Api-Key
     """
     if options["endpoint"] is None or options["auth"] is None:
         raise UsageError("a new gateway config needs --endpoint and --auth")
@@ -97,7 +103,8 @@ def list_(output: str) -> None:
       benchyard gateway-config list
     """
     with connect() as client:
-        show_many(client.gateway_configs.list(limit=100), output, COLUMNS, none="no gateway configs")
+        found = client.gateway_configs.list(limit=PAGE)
+        show_many(found, output, COLUMNS, none="no gateway configs", narrow=NARROW)
 
 
 @gateway_config.command("show")
@@ -160,11 +167,12 @@ def config_named(client: Client, given: str) -> GatewayConfigView:
     try:
         return client.gateway_configs.get(given)
     except NotFound:
-        for view in client.gateway_configs.list(name=given, limit=100):
+        for view in client.gateway_configs.list(name=given, limit=PAGE):
             if view.name == given:
                 return view
+    hint = near(given, client.gateway_configs.list(limit=PAGE))
     raise NotFound(
-        f"no gateway config has the id or name {given!r}; `benchyard gateway-config list` shows all"
+        f"no gateway config has the id or name {given!r}{hint}; `benchyard gateway-config list` shows all"
     )
 
 

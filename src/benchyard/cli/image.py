@@ -82,7 +82,8 @@ def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
 
     \b
       benchyard image import rootfs.tar.xz --name mine
-      docker save python:3.12 -o python.tar && benchyard image import python.tar --name python
+      docker save python:3.12 -o python.tar && benchyard image import python.tar \\
+          --name python
     """
     chosen = name or _stem(path)
     with checked_input():

@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import click
-
 from benchyard.benchmarks import catalog, task_sets
 from benchyard.benchmarks.access import Access, Phases
 from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, Benchmark, Broken, Options
@@ -22,6 +20,7 @@ from benchyard.benchmarks.sources.fetching import commit_of, fetch
 from benchyard.benchmarks.writing import slug
 from benchyard.cli.datasets import Bar, cache_folder
 from benchyard.cli.names import one_named
+from benchyard.cli.notices import say
 from benchyard.cli.progress import patience
 from benchyard.cli.pushing import Pushed, push_over, push_set
 from benchyard.cli.render import clean
@@ -210,7 +209,7 @@ def _public(wish: Wish, name: str, work: Path) -> Found:
     benchmark = catalog.load(name)
     about = benchmark.about
     _check_variant(wish, about.variants)
-    click.echo(f"{about.title}: {about.licence}; please cite: {about.citation}", err=True)
+    say(f"{about.title}: {about.licence}; please cite: {about.citation}")
     data = archives.unpacked(wish.local, work / "copy") if wish.local else _fetched(benchmark.source, wish)
     variant = f"-{wish.variant}" if wish.variant and wish.variant != about.variants[0] else ""
     options = Options(work / "made", wish.variant, wish.seed)

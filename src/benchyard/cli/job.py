@@ -14,7 +14,7 @@ from benchyard.cli.job_rescore import rescore
 from benchyard.cli.job_run import run
 from benchyard.cli.job_summary import summary
 from benchyard.cli.job_watch import require_scores, show_end, watch, watched
-from benchyard.cli.names import job_named
+from benchyard.cli.names import job_named, scenario_of
 from benchyard.cli.options import FloatRange
 from benchyard.cli.render import age, output_option, show, show_many
 from benchyard.cli.table import Narrow
@@ -25,6 +25,7 @@ from benchyard.models.trials import ENDED_TRIALS
 
 DAY_MS = 24 * 3600 * 1000
 PAGE = 100
+_TRIALS = 1000
 _SPELLED = {"canceled": "cancelled"}
 _RETRIED: Sequence[RetryKind] = ("unscored", "crashed", "not-passed")
 
@@ -155,8 +156,10 @@ def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool,
       benchyard job retry my-job --only crashed --scenario quickstart/fix-a-bug
     """
     with connect() as client:
-        id = job_named(client, given).id
-        view = client.jobs.retry(id, only, list(scenarios) or None)
+        found = job_named(client, given)
+        trials = list(client.jobs.trials(found.id, limit=_TRIALS)) if scenarios else []
+        chosen = [scenario_of(found, trials, each) for each in scenarios]
+        view = client.jobs.retry(found.id, only, chosen or None)
         _follow(client, view, output, watch_it=watch_it)
 
 

@@ -176,11 +176,14 @@ def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -
     scores = [score for each in own if (score := _counted(each, rule)) is not None]
     ended = sum(each.state in ENDED_TRIALS for each in own)
     busy = sum(count[state] for state in BUSY)
+    crashed = sum(each.outcome == "crashed" for each in own)
     parts = {
         "running": busy - count[TrialState.SCORING],
         "scoring": count[TrialState.SCORING],
         "waiting": max(0, total - ended - busy),
         "passed": sum(score >= _NEARLY for score in scores),
+        "not passed": sum(score < _NEARLY for score in scores) - crashed,
+        "crashed": crashed,
         "unscored": ended - len(scores),
         "suspect": sum(_is_suspect(each) for each in own),
     }
@@ -279,8 +282,9 @@ def _shown_of(trial: TrialView) -> tuple[object, ...]:
 
 
 def _state(trial: TrialView) -> str:
+    """The stage that a trial is in, or what became of it, in the words of the summary."""
     score = "" if trial.score is None else f"  {trial.score:g}"
-    return trial.state.value.replace("_", " ") + score
+    return (trial.outcome or trial.state.value).replace("_", " ") + score
 
 
 def _why(trial: TrialView) -> str:
@@ -289,7 +293,7 @@ def _why(trial: TrialView) -> str:
     if _is_suspect(trial):
         parts.append(f"suspect: {clean(trial.suspicions[0])}")
     if trial.failure is not None:
-        parts.append(f"{trial.failure.kind}: {clean(trial.failure.exception_message)[:200]}")
+        parts.append(clean(trial.failure.told)[:200])
     if trial.answer_failure is not None:
         parts.append(f"answer: {clean(trial.answer_failure)[:200]}")
     return "  ".join(parts)

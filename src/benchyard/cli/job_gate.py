@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
+from benchyard.cli.notices import tell
 from benchyard.cli.options import FloatRange
 from benchyard.cli.render import clean
+from benchyard.errors import UsageError
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.comparison import labels, suspects
@@ -81,6 +83,12 @@ def max_unscored_option() -> Callable[[Any], Any]:
     )
 
 
+def check_gates(fail_under: float | None, max_unscored: tuple[float, bool]) -> None:
+    """Raise UsageError for a limit that nothing would be measured by."""
+    if fail_under is None and max_unscored[0] > 0:
+        raise UsageError("--max-unscored goes with --fail-under: give that too, 0 if any mean will do")
+
+
 def suspect_option(what: str) -> Callable[[Any], Any]:
     """`--suspect`, for a command that stores it, or only shows by it."""
     return click.option(
@@ -106,7 +114,7 @@ def require_good(
         status = status if problems else SUSPECT
         problems += found
     for problem in problems:
-        click.echo(f"benchyard: {problem}", err=True)
+        tell(f"{problem}")
     if problems:
         raise click.exceptions.Exit(status)
 

@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from benchyard.cli.connect import connect_async
+from benchyard.cli.names import PAGE, near, scenario_of, tell_of_several
 from benchyard.cli.render import clean
 from benchyard.client.client import AsyncClient
 from benchyard.client.core import TRANSFER_TIMEOUT, Request, at
@@ -78,7 +79,8 @@ async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenar
     async with connect_async() as client:
         view = await found_job(client, given)
         trials = [each async for each in client.jobs.trials(view.id)]
-        chosen = [each for each in trials if _is_wanted(view, each, run_id, scenario)]
+        id = scenario_of(view, trials, scenario) if scenario else None
+        chosen = [each for each in trials if _is_wanted(view, each, run_id, id)]
         if not chosen:
             raise NotFound(
                 "no trial of this job is such a one; `benchyard job summary -e` shows what there is"
@@ -98,9 +100,12 @@ async def found_job(client: AsyncClient, given: str) -> BenchmarkJobView:
     try:
         return await client.jobs.get(given)
     except NotFound:
-        for view in (await client.jobs.list(name=given, limit=1)).items:
-            return await client.jobs.get(view.id)
-    raise NotFound(f"no job has the id or name {given!r}; `benchyard job list --all` shows all")
+        named = (await client.jobs.list(name=given, limit=2)).items
+        if named:
+            tell_of_several(given, named)
+            return await client.jobs.get(named[0].id)
+    hint = near(given, (await client.jobs.list(limit=PAGE)).items)
+    raise NotFound(f"no job has the id or name {given!r}{hint}; `benchyard job list --all` shows all")
 
 
 def _is_wanted(view: BenchmarkJobView, trial: TrialView, run_id: str | None, scenario: str | None) -> bool:

@@ -1,7 +1,6 @@
 """What a job would be, for people: counted, with what is missing, limits, and what the like cost before."""
 
-import click
-
+from benchyard.cli.notices import tell
 from benchyard.cli.render import clean, duration, facts
 from benchyard.client.client import Client
 from benchyard.errors import NotFound
@@ -20,9 +19,9 @@ def announce(client: Client, request: JobRequest) -> None:
     except NotFound:
         # A server of another make does not know how to tell.
         return
-    click.echo(f"benchyard: {plan.count_line}", err=True)
+    tell(f"{plan.count_line}")
     for line in _missing(plan):
-        click.echo(f"benchyard: {line}", err=True)
+        tell(f"{line}")
 
 
 def described(plan: JobPlanView, pending_secrets: list[str]) -> str:

@@ -15,6 +15,7 @@ from benchyard.cli.job_gate import (
     SUSPECT,
     UNFINISHED,
     UNSCORED,
+    check_gates,
     exit_statuses,
     fail_under_option,
     max_unscored_option,
@@ -26,7 +27,8 @@ from benchyard.cli.job_secrets import with_known_keys, with_pending_keys
 from benchyard.cli.job_spec import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, Short
 from benchyard.cli.job_watch import require_scores, show_end, watched
 from benchyard.cli.names import benchmark_named, job_named, scenario_named
-from benchyard.cli.options import FloatRange, checked_input, name_values
+from benchyard.cli.notices import tell
+from benchyard.cli.options import FloatRange, IntRange, checked_input, name_values
 from benchyard.cli.render import clean, output_option, show
 from benchyard.cli.several import SeveralCommand
 from benchyard.client.client import Client
@@ -45,7 +47,10 @@ _PAIRS = {
     "agent_kwargs": "--agent-kwargs",
     "trial_budget": "--trial-budget",
     "job_budget": "--job-budget",
+    "metadata": "--metadata",
 }
+_BUDGET = "usd=N, tokens=N or requests=N"
+_BUDGETS = ("trial_budget", "job_budget")
 _LISTS = ("agents", "scenarios", "filter", "include", "exclude")
 _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 
@@ -67,6 +72,7 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
 @click.option("--benchmark", metavar="ID|NAME", help="Run the scenarios of this benchmark.")
 @click.option("--scenarios", multiple=True, metavar="ID...", help="Run these scenarios, by id or name.")
 @click.option("-n", "--job-name", "name", help="Name of the job.")
+@click.option("--metadata", multiple=True, metavar="KEY=VALUE...", help="Labels of the job.")
 @click.option("--env-vars", multiple=True, metavar="NAME=VALUE...", help="Variables for the agents.")
 @click.option("--secrets", multiple=True, metavar="ENV=SECRET...", help="Stored secrets for the agents.")
 @click.option(
@@ -82,12 +88,12 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
 )
 @click.option(
     "--n-attempts",
-    type=click.IntRange(min=1, max=MOST_ATTEMPTS),
+    type=IntRange(min=1, max=MOST_ATTEMPTS),
     help=f"How often each agent tries each scenario.  [default: {ATTEMPTS}]",
 )
 @click.option(
     "--n-concurrent-trials",
-    type=click.IntRange(min=1, max=MOST_CONCURRENT),
+    type=IntRange(min=1, max=MOST_CONCURRENT),
     help=f"How many trials run at the same time.  [default: {CONCURRENT}]",
 )
 @click.option(
@@ -95,15 +101,15 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
     type=FloatRange(min=0, min_open=True, max=1000),
     help=f"Every time limit is multiplied by this.  [default: {MULTIPLIER:g}]",
 )
-@click.option("--limit", type=click.IntRange(min=1, max=MAX_INT), help="Run only the first N scenarios.")
+@click.option("--limit", type=IntRange(min=1, max=MAX_INT), help="Run only the first N scenarios.")
 @click.option(
     "--sample",
-    type=click.IntRange(min=1, max=MAX_INT),
+    type=IntRange(min=1, max=MAX_INT),
     help="Run this many scenarios only, chosen at random.",
 )
 @click.option(
     "--seed",
-    type=click.IntRange(-MAX_INT, MAX_INT),
+    type=IntRange(-MAX_INT, MAX_INT),
     help="Seed of --sample: the same number chooses the same scenarios.",
 )
 @click.option(
@@ -173,14 +179,18 @@ def run(
 
     \b
       benchyard job run --agent oracle --benchmark quickstart --watch
-      benchyard job run --agent claude-code:claude-sonnet-4-5 --agent codex:gpt-5 --benchmark quickstart
-      benchyard job run --agent command --agent-kwargs run='sh solve.sh' --benchmark quickstart --limit 3
-      benchyard job run --agent oracle --benchmark quickstart --filter 'name!=*bug*' 'name~=^[a-m]' --dry-run
+      benchyard job run --agent claude-code:claude-sonnet-4-5 \\
+          --agent codex:gpt-5 --benchmark quickstart
+      benchyard job run --agent command --agent-kwargs run='sh solve.sh' \\
+          --benchmark quickstart --limit 3
+      benchyard job run --agent oracle --benchmark quickstart \\
+          --filter 'name!=*bug*' 'name~=^[a-m]' --dry-run
       benchyard job run -f job.yaml --fail-under 0.8 --junit results.xml
       benchyard job run --like my-job --n-attempts 4
     """
     if file is not None and like is not None:
         raise UsageError("give --file or --like, not both")
+    check_gates(fail_under, max_unscored)
     if junit_file is not None and not junit_file.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {junit_file.parent} for --junit; make it first")
     short = _short(given)
@@ -204,7 +214,7 @@ def run(
                 f"{view.id}  {clean(view.name)}\n  `benchyard job watch {view.id}` shows how it goes",
             )
             return
-        click.echo(f"benchyard: {view.id} is {view.state.value}", err=True)
+        tell(f"{view.id} is {view.state.value}")
         view = watched(client, view, output, plainly=not watch)
     if junit_file is not None:
         junit_file.write_text(junit(view), encoding="utf-8")
@@ -216,22 +226,22 @@ def run(
 def _warn_of_open_secrets(variables: Mapping[str, str]) -> None:
     for name in variables:
         if _SECRET_NAME.search(name):
-            click.echo(
-                f"benchyard: warning: --env-vars {name}: everybody who sees the job can read this "
+            tell(
+                f"warning: --env-vars {name}: everybody who sees the job can read this "
                 f"value; keep it with `benchyard secret set {name}` and give it with "
                 f"`--secrets {name}={name}`",
-                err=True,
             )
 
 
 def _short(given: dict[str, Any]) -> Short:
     """The flags that were given."""
     for key, option in _PAIRS.items():
-        pairs = name_values(given[key], option)
+        like = _BUDGET if key in _BUDGETS else "NAME=VALUE"
+        pairs = name_values(given[key], option, like)
         given[key] = pairs or None
     for key in _LISTS:
         given[key] = list(given[key]) or None
-    for key in ("trial_budget", "job_budget"):
+    for key in _BUDGETS:
         for name in given[key] or {}:
             if name not in Budget.model_fields:
                 known = ", ".join(Budget.model_fields)
@@ -261,14 +271,14 @@ def _same_as(client: Client, view: BenchmarkJobView) -> Body:
         try:
             now = client.benchmarks.retrieve(id).scenario_ids
         except NotFound:
-            click.echo(f"benchyard: benchmark {id} is gone; its scenarios are run by themselves", err=True)
+            tell(f"benchmark {id} is gone; its scenarios are run by themselves")
         else:
             is_whole = now == view.job_spec.scenario_ids
             of_benchmark = set(view.job_spec.scenario_ids) <= set(now)
             if not of_benchmark:
                 name = clean(view.job_source.benchmark_name or id)
                 told = f"{name} has not all of these scenarios any more; they are run by themselves"
-                click.echo(f"benchyard: {told}", err=True)
+                tell(f"{told}")
     return job_spec.of_job(view, of_benchmark=of_benchmark, is_whole=is_whole)
 
 

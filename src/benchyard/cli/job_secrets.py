@@ -15,10 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import click
-
 from benchyard.agents import catalog
 from benchyard.cli.job_spec import Body
+from benchyard.cli.notices import tell
 from benchyard.client.client import Client
 from benchyard.models.secrets import SecretView
 
@@ -100,10 +99,10 @@ class _Keeper:
         place = f"{self._client.server.url} {name}"
         if held is None:
             self._remember(place, self._client.secrets.create(name, value), value)
-            click.echo(f"benchyard: made the secret {name} of your {variable}", err=True)
+            tell(f"made the secret {name} of your {variable}")
         elif not self._is_same(place, held, value):
             self._remember(place, self._client.secrets.update(name, value), value)
-            click.echo(f"benchyard: changed the secret {name} to your {variable} of now", err=True)
+            tell(f"changed the secret {name} to your {variable} of now")
         return True
 
     def close(self) -> None:
@@ -163,6 +162,4 @@ def _write(path: Path, known: dict[str, Any]) -> None:
             json.dump(known, file)
         beside.replace(path)
     except OSError as error:
-        click.echo(
-            f"benchyard: {path} cannot be written ({error.strerror}); keys are sent each time", err=True
-        )
+        tell(f"{path} cannot be written ({error.strerror}); keys are sent each time")

@@ -73,13 +73,13 @@ class Short(Written):
     base_url: str | None = None
     logprobs: bool | None = None
     suspect: SuspectRule | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class JobFile(Short):
     """A file: the body of a request, or the short form, or some of each."""
 
     spec: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
 
 
 def of_file(path: Path) -> Body:
@@ -97,8 +97,7 @@ def of_file(path: Path) -> Body:
     for key in ("trial_budget", "job_budget"):
         # One that is not understood would be no limit at all.
         _check_known(marked, Budget, getattr(file, key), (key,))
-    body = {"spec": file.spec, "metadata": file.metadata}
-    return applied({key: value for key, value in body.items() if value is not None}, file)
+    return applied({"spec": file.spec} if file.spec is not None else {}, file)
 
 
 def of_job(view: BenchmarkJobView, *, of_benchmark: bool, is_whole: bool = True) -> Body:
@@ -119,7 +118,7 @@ def applied(body: Body, short: Short) -> Body:
     """The body with what is said in short; what is not said stays as it is."""
     said = {key for key in Short.model_fields if getattr(short, key) is not None}
     spec: Body = dict(body.get("spec") or {})
-    if spec.get("type") == "harbor" and (more := sorted(said - {"name"})):
+    if spec.get("type") == "harbor" and (more := sorted(said - {"name", "metadata"})):
         raise UsageError(f"a Harbor job says all this itself; {', '.join(more)} cannot be added to it")
     _apply_source(spec, short)
     if short.agents is not None:
@@ -131,7 +130,10 @@ def applied(body: Body, short: Short) -> Body:
     _update(spec, "selection", {**selection, **_filtered(short.filter)})
     if spec.get("type") == "harbor":
         del spec["agent_configs"]
-    return {**body, "spec": spec, "name": short.name or body.get("name")}
+    found = {**body, "spec": spec, "name": short.name or body.get("name")}
+    if short.metadata is not None:
+        found["metadata"] = {**(body.get("metadata") or {}), **short.metadata}
+    return found
 
 
 def finished(body: Body) -> JobRequest:

@@ -15,6 +15,7 @@ from benchyard.cli.job_gate import (
     BELOW,
     SUSPECT,
     UNSCORED,
+    check_gates,
     exit_statuses,
     fail_under_option,
     max_unscored_option,
@@ -22,7 +23,7 @@ from benchyard.cli.job_gate import (
     suspect_option,
 )
 from benchyard.cli.names import job_named
-from benchyard.cli.render import clean, duration, facts, output_option, print_table, show, when
+from benchyard.cli.render import clean, duration, facts, output_option, pairs, print_table, show, typed, when
 from benchyard.cli.table import Narrow
 from benchyard.models.jobs import (
     AgentProgress,
@@ -32,7 +33,7 @@ from benchyard.models.jobs import (
     JobTimes,
     ScenarioOutcome,
 )
-from benchyard.models.trials import ENDED_TRIALS, SuspectRule
+from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, FailureReason, SuspectRule
 from benchyard.reports.comparison import Compared, compared, counted_score, labels, suspects, why_suspect
 
 SHOWN_DIFFERENCES = 20
@@ -71,6 +72,7 @@ def summary(
       benchyard job summary my-job -o json
       benchyard job summary my-job --suspect zero --fail-under 0.8
     """
+    check_gates(fail_under, max_unscored)
     with connect() as client, _nothing_collected():
         view = job_named(client, given)
         if suspect is not None:
@@ -131,6 +133,7 @@ def _head(view: BenchmarkJobView) -> str:
             "reason": view.failure_reason,
             "benchmark": source.benchmark_name or source.benchmark_id,
             "scenarios": len(view.job_spec.scenario_ids),
+            "metadata": pairs(view.metadata),
             "created": when(view.create_time_ms),
             "took": duration(times.working_ms if view.times and whole is not None else whole),
             "preparing": _apart(times.preparing_ms),
@@ -218,16 +221,31 @@ def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome])
 
 
 def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
-    """Why scenarios have no score: each reason once, the most frequent first."""
-    failed = [row.failure_reason for each in outcomes for row in each.scenario_outcomes if row.failure_reason]
-    # Whose build or devbox it was is another each time, and stands at the end.
-    counts = Counter(f"{each.kind}: {each.exception_message.partition('; see `')[0]}" for each in failed)
+    """Why attempts crashed or are unscored: each reason once, the most frequent first."""
+    counts = Counter(
+        # Whose build or devbox it was is another each time, and stands at the end.
+        f"{word}: {reason.told.partition('; see `')[0]}"
+        for each in outcomes
+        for row in each.scenario_outcomes
+        for word, reason in _reasons(row)
+    )
     if counts:
         click.echo()
     for reason, count in counts.most_common(_MOST_REASONS):
-        click.echo(f"{count} without a score: {clean(reason[:_LONGEST_REASON])}")
+        click.echo(f"{count} {clean(reason[:_LONGEST_REASON])}")
     if len(counts) > _MOST_REASONS:
         click.echo(f"... and {len(counts) - _MOST_REASONS} other reasons; -e shows all")
+
+
+def _reasons(row: ScenarioOutcome) -> Iterator[tuple[str, FailureReason]]:
+    """What became of the attempts that ended without a result, and why."""
+    counting = [each for each in row.attempts if not each.is_superseded]
+    for each in counting:
+        if each.failure_reason is not None:
+            yield each.outcome or "unscored", each.failure_reason
+    if not counting and row.failure_reason is not None:
+        # A server of another make tells no more than this.
+        yield "crashed" if row.failure_reason.kind in AGENTS_OWN else "unscored", row.failure_reason
 
 
 def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -246,10 +264,10 @@ def _print_next(view: BenchmarkJobView, *, extended: bool = False) -> None:
     """The commands that say more of what did not pass."""
     counts = [each.attempts for each in view.benchmark_outcomes]
     if any(each.not_passed or each.crashed or each.unscored for each in counts):
-        click.echo("" if extended else f"\nwhy:  benchyard job summary {view.id} -e")
+        lines = [""] if extended else ["", *typed(f"benchyard job summary {view.id} -e", "why:  ")]
         if name := _worst_scenario(view.benchmark_outcomes):
-            click.echo(f"one:  benchyard trial show {view.id} {shlex.quote(clean(name))}")
-        click.echo(f"logs: benchyard job logs {view.id}")
+            lines += typed(f"benchyard trial show {view.id} {shlex.quote(clean(name))}", "one:  ")
+        click.echo("\n".join([*lines, *typed(f"benchyard job logs {view.id}", "logs: ")]))
 
 
 def _worst_scenario(outcomes: Sequence[BenchmarkOutcome]) -> str | None:
@@ -277,7 +295,7 @@ def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
     table = []
     for row in rows:
         cells = [
-            _marked(score, is_suspect=is_suspect) if score is not None else (state or "").lower() or "-"
+            _marked(score, is_suspect=is_suspect) if score is not None else "unscored" if state else "-"
             for score, state, is_suspect in zip(row.scores, row.states, row.suspect, strict=True)
         ]
         table.append([clean(row.scenario_name), *cells])
@@ -292,7 +310,7 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
     counting = [each for each in row.attempts if not each.is_superseded]
     why += _failures(counting)
     if reason is not None and not any(each.failure_reason for each in counting):
-        why.append(f"{reason.kind}: {reason.exception_message[:200]}")
+        why.append(reason.told[:200])
     failures = [each.answer_failure for each in counting if each.answer_failure]
     why += [f"answer: {failure[:200]}" for failure in failures[:1]]
     if (counted_score(row) or 0.0) < 1.0:
@@ -338,7 +356,7 @@ def _kinds(row: ScenarioOutcome, counting: Sequence[AttemptOutcome]) -> str:
 def _failures(counting: Sequence[AttemptOutcome]) -> list[str]:
     """Why attempts ended without a result: each reason once, with how many attempts it cost."""
     reasons = [each.failure_reason for each in counting if each.failure_reason]
-    counts = Counter(f"{each.kind}: {each.exception_message[:200]}" for each in reasons)
+    counts = Counter(each.told[:200] for each in reasons)
     of = f" of {len(counting)} attempts: " if len(counting) > 1 else ""
     return [f"{count if of else ''}{of}{reason}" for reason, count in counts.most_common(_MOST_REASONS)]
 

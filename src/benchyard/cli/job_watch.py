@@ -18,6 +18,7 @@ from benchyard.cli.job_gate import (
     SUSPECT,
     UNFINISHED,
     UNSCORED,
+    check_gates,
     exit_statuses,
     fail_under_option,
     max_unscored_option,
@@ -27,6 +28,7 @@ from benchyard.cli.job_gate import (
 )
 from benchyard.cli.job_summary import summarize
 from benchyard.cli.names import job_named
+from benchyard.cli.notices import tell
 from benchyard.cli.progress import REMIND_SECONDS, stamp
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
@@ -63,6 +65,7 @@ def watch(
       benchyard job watch bmj_31Yt... > progress.log
       benchyard job watch my-job --fail-under 0.8 --suspect fail
     """
+    check_gates(fail_under, max_unscored)
     with connect() as client:
         view = watched(client, job_named(client, given), output)
         if suspect is not None:
@@ -76,7 +79,7 @@ def require_scores(view: BenchmarkJobView) -> None:
     """End with a status of its own where a job was not completed, or an agent has no score at all."""
     problems = without_score(view)
     for problem in problems:
-        click.echo(f"benchyard: {problem}", err=True)
+        tell(f"{problem}")
     if problems or view.state is not JobState.COMPLETED:
         raise click.exceptions.Exit(UNFINISHED)
 
@@ -99,10 +102,9 @@ def watched(
         with _shown(Board(view), to_stderr=plainly or output != "text", plainly=plainly) as (board, say):
             _follow(client, board, say)
     except KeyboardInterrupt:
-        click.echo(
-            f"benchyard: {view.id} goes on; `benchyard job watch {view.id}` shows it again, "
+        tell(
+            f"{view.id} goes on; `benchyard job watch {view.id}` shows it again, "
             f"`benchyard job cancel {view.id}` ends it",
-            err=True,
         )
         raise
     return client.jobs.get(view.id)
@@ -150,7 +152,8 @@ def _follow(client: Client, board: Board, say: _Lines) -> None:
     with say.reminders(board):
         for event in client.jobs.events(board.view.id, told=told):
             is_news = board.note(event)
-            if is_news:
+            # What was there before a job was resumed or tried again was told then.
+            if is_news and event.time_ms >= (board.view.resume_time_ms or 0):
                 say(board.line_of(event), event.time_ms)
             if event.state is not None and event.state not in ENDED_JOBS:
                 board.refresh(client.jobs.get(board.view.id))

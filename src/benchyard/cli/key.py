@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
-from benchyard.cli.options import checked_input
+from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.render import age, output_option, show, show_many, when
 from benchyard.models.keys import ApiKeyRequest, ApiKeyView
 
@@ -41,7 +41,7 @@ def key() -> None:
 @click.option("--name", help="What it is for.")
 @click.option(
     "--days",
-    type=click.IntRange(min=1, max=36500),
+    type=IntRange(min=1, max=36500),
     help="Days until the key expires. Default: it does not expire.",
 )
 @output_option

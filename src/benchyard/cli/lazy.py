@@ -1,5 +1,6 @@
 """A click group whose commands are imported only when they are used, so that `--help` answers at once."""
 
+import difflib
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,6 +50,19 @@ class LazyGroup(click.Group):
         noun = aliases.noun_of(given, self.list_commands(ctx))
         found = self.get_command(ctx, noun) if noun is not None and noun in self._entries else None
         return found if isinstance(found, click.Group) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; the error for an unknown one names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # Click knows only commands that were added to a group; ours are imported when they are asked for.
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not near or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin so, without importing any."""

@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from benchyard.cli.lazy import Entry, LazyGroup
+from benchyard.cli.notices import explain, say, tell
 from benchyard.errors import BenchyardError
 
 COMMANDS = {
@@ -95,7 +96,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(asked.format_message())
         return 0
     except click.ClickException as error:
-        error.show()
+        explain(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
@@ -116,10 +117,10 @@ def _completed(asked: str) -> int:
 def _fail(error: BenchyardError, cause: Exception | None = None) -> int:
     if os.environ.get("BENCHYARD_DEBUG") == "1":
         raise error from cause
-    click.echo(f"benchyard: {error.message}", err=True)
+    tell(error.message)
     remedy = error.details.get("remedy")
     if isinstance(remedy, str):
-        click.echo(f"  {remedy}", err=True)
+        say(f"  {remedy}")
     return error.exit_code
 
 

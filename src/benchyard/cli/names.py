@@ -1,13 +1,13 @@
 """Finds what a person means: by id or name, or a devbox by the beginning of its id."""
 
-from collections.abc import Iterable
-from itertools import islice
+import difflib
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import click
-
 from benchyard.benchmarks import catalog
+from benchyard.cli.notices import tell
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import BenchmarkView
@@ -15,16 +15,25 @@ from benchyard.models.devboxes import DevboxStatus, DevboxView
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.network_policies import NetworkPolicyView
 from benchyard.models.scenarios import ScenarioView
+from benchyard.models.trials import TrialView
 from benchyard.registry import nearest
 
 SHORTEST_PREFIX = 6
 SHOWN = 5
+LOOKED_AT = 1000
+"""Of the names that the nearest is looked for among."""
+PAGE = 100
 ENDED = (DevboxStatus.SHUTDOWN, DevboxStatus.FAILURE)
 
 
 class _Identified(Protocol):
     @property
     def id(self) -> str: ...
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str | None: ...
 
 
 Thing = TypeVar("Thing", bound=_Identified)
@@ -42,12 +51,12 @@ def devbox_named(client: Client, given: str) -> DevboxView:
     try:
         return client.devboxes.get(given)
     except NotFound:
-        matches = [
-            view for view in client.devboxes.list() if view.status not in ENDED and _means(given, view)
-        ]
+        living = [view for view in client.devboxes.list() if view.status not in ENDED]
+    matches = [view for view in living if _means(given, view)]
     named = [view for view in matches if view.name == given] or matches
     if not named:
-        raise NotFound(f"no devbox has the id or name {given!r}; `benchyard devbox list` shows all")
+        hint = near(given, living)
+        raise NotFound(f"no devbox has the id or name {given!r}{hint}; `benchyard devbox list` shows all")
     if len(named) > 1:
         ids = ", ".join(view.id for view in named[:SHOWN])
         raise UsageError(f"{given!r} can mean {len(named)} devboxes ({ids}...); give the whole id")
@@ -59,11 +68,13 @@ def snapshot_named(client: Client, given: str) -> str:
     try:
         client.snapshots.status(given)
     except NotFound:
-        named = [view.id for view in client.snapshots.list() if view.name == given]
+        there = list(client.snapshots.list())
+        named = [view.id for view in there if view.name == given]
     else:
         return given
     if not named:
-        raise NotFound(f"no snapshot has the id or name {given!r}; `benchyard snapshot list` shows all")
+        hint = near(given, there)
+        raise NotFound(f"no snapshot has the id or name {given!r}{hint}; `benchyard snapshot list` shows all")
     if len(named) > 1:
         raise UsageError(
             f"{given!r} can mean {len(named)} snapshots ({', '.join(named[:SHOWN])}...); give the id"
@@ -80,7 +91,11 @@ def scenario_named(client: Client, given: str) -> ScenarioView:
             view = one_named(found(name=given, limit=2), given, "scenario")
             if view is not None:
                 return view
-    raise NotFound(f"no scenario has the id or name {given!r}; see `benchyard scenario list [--public]`")
+    there = chain(client.scenarios.list(limit=PAGE), client.scenarios.list_public(limit=PAGE))
+    raise NotFound(
+        f"no scenario has the id or name {given!r}{near(given, there)}; "
+        "see `benchyard scenario list [--public]`"
+    )
 
 
 def benchmark_named(client: Client, given: str) -> BenchmarkView:
@@ -93,7 +108,8 @@ def benchmark_named(client: Client, given: str) -> BenchmarkView:
             if view is not None:
                 # The list shows a public one under the name that was given; its own is wanted here.
                 return client.benchmarks.retrieve(view.id)
-    hint = nearest(given, catalog.names())
+    there = chain(client.benchmarks.list(limit=PAGE), client.benchmarks.list_public(limit=PAGE))
+    hint = near(given, there, *catalog.names())
     raise NotFound(
         f"no benchmark has the id or name {given!r}{hint}; see `benchyard benchmark list [--public]`"
     )
@@ -105,13 +121,52 @@ def job_named(client: Client, given: str) -> BenchmarkJobView:
         return client.jobs.get(given)
     except NotFound:
         named = list(islice(client.jobs.list(name=given, limit=2), 2))
-        if len(named) > 1:
-            told = f"several jobs are called {given!r}; the newest is taken, {named[0].id}"
-            click.echo(f"benchyard: {told}. `benchyard job list --all --name ...` shows the others", err=True)
         if named:
+            tell_of_several(given, named)
             # The list leaves the scenarios out.
             return client.jobs.get(named[0].id)
-    raise NotFound(f"no job has the id or name {given!r}; `benchyard job list --all` shows all")
+    hint = near(given, client.jobs.list(limit=PAGE))
+    raise NotFound(f"no job has the id or name {given!r}{hint}; `benchyard job list --all` shows all")
+
+
+def scenario_of(job: BenchmarkJobView, trials: Iterable[TrialView], given: str) -> str:
+    """The id of the one scenario of a job with that id or name, or whose name ends so; raises NotFound."""
+    names = {each.scenario_id: each.scenario_name for each in trials}
+    if given in names:
+        return given
+    for found in (
+        [id for id, name in names.items() if name == given],
+        [id for id, name in names.items() if name.rpartition("/")[2] == given],
+    ):
+        if len(found) == 1:
+            return found[0]
+    if not names:
+        raise NotFound(f"job {job.id} has no trials yet; `benchyard job watch {job.id}` shows how far it is")
+    raise NotFound(
+        f"no scenario of job {job.id} has the id or name {given!r}"
+        f"{nearest_name(given, sorted(names.values()))}; `benchyard trial list {job.id}` shows all"
+    )
+
+
+def tell_of_several(given: str, named: Sequence[BenchmarkJobView]) -> None:
+    """Say which job is taken, where several have the name."""
+    if len(named) > 1:
+        told = f"several jobs are called {given!r}; the newest is taken, {named[0].id}"
+        tell(f"{told}. `benchyard job list --all --name ...` shows the others")
+
+
+def near(given: str, there: Iterable[_Named], *more: str) -> str:
+    """` (did you mean 'x'?)` for the nearest name, whole or without what is before its last slash."""
+    return nearest_name(given, [*(view.name for view in islice(there, LOOKED_AT) if view.name), *more])
+
+
+def nearest_name(given: str, names: Sequence[str]) -> str:
+    """The same among names."""
+    ends = {name.rpartition("/")[2]: name for name in names if "/" in name}
+    hint = nearest(given, names)
+    if hint or not (end := difflib.get_close_matches(given, ends, n=1)):
+        return hint
+    return f" (did you mean {ends[end[0]]!r}?)"
 
 
 def one_named(found: Iterable[Thing], name: str, noun: str) -> Thing | None:
@@ -129,9 +184,10 @@ def _means(given: str, view: DevboxView) -> bool:
 
 def policy_named(client: Client, given: str) -> NetworkPolicyView:
     """The network policy of that id or name."""
-    for view in client.network_policies.list(search=given, limit=100):
+    for view in client.network_policies.list(search=given, limit=PAGE):
         if given in (view.id, view.name):
             return view
+    hint = near(given, client.network_policies.list(limit=PAGE))
     raise NotFound(
-        f"no network policy has the id or name {given!r}; `benchyard network-policy list` shows all"
+        f"no network policy has the id or name {given!r}{hint}; `benchyard network-policy list` shows all"
     )

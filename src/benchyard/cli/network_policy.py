@@ -69,7 +69,8 @@ def network_policy() -> None:
     """Say what devboxes may reach.
 
     \b
-      benchyard network-policy create git --allow-host github.com --allow-host '*.githubusercontent.com'
+      benchyard network-policy create git --allow-host github.com \\
+          --allow-host '*.githubusercontent.com'
       benchyard devbox create --network-policy git
     """
 
@@ -83,7 +84,8 @@ def create(name: str, output: str, **options: Unpack[Options]) -> None:
 
     \b
       benchyard network-policy create closed
-      benchyard network-policy create git --allow-host github.com --allow-host '*.githubusercontent.com'
+      benchyard network-policy create git --allow-host github.com \\
+          --allow-host '*.githubusercontent.com'
       benchyard network-policy create database --allow-cidr 10.1.2.0/24:5432
     """
     fields = _fields(options)
@@ -134,7 +136,8 @@ def update(policy: str, name: str | None, output: str, **options: Unpack[Options
     Devboxes that exist keep the rules they were made with.
 
     \b
-      benchyard network-policy update git --allow-host github.com --no-allow-gateway
+      benchyard network-policy update git --allow-host github.com \\
+          --no-allow-gateway
     """
     fields = _fields(options)
     if name is not None:

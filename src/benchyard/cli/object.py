@@ -10,7 +10,7 @@ import click
 from benchyard.cli.confirmation import confirm, yes_option
 from benchyard.cli.connect import connect
 from benchyard.cli.names import job_named
-from benchyard.cli.options import checked_input, name_values
+from benchyard.cli.options import IntRange, checked_input, name_values
 from benchyard.cli.progress import Meter
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
@@ -66,7 +66,7 @@ def object_() -> None:
 @click.option("--name", help="What to call it; the file's own name if not given.")
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option(
-    "--ttl", type=click.IntRange(min=1), metavar="SECONDS", help="Delete the object after this many seconds."
+    "--ttl", type=IntRange(min=1), metavar="SECONDS", help="Delete the object after this many seconds."
 )
 @output_option
 def upload(path: Path, name: str | None, metadata: Sequence[str], ttl: int | None, output: str) -> None:
@@ -120,9 +120,7 @@ def download(id: str, path: Path | None) -> None:
 @click.option("--name", help="Only those of this name.")
 @click.option("--all", "show_all", is_flag=True, help="Also list what is kept with runs and trials.")
 @click.option("--of", "job", metavar="JOB", help="List what is kept with the trials of this job.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(name: str | None, show_all: bool, job: str | None, limit: int, output: str) -> None:
     """List what users uploaded, newest first; logs and traces of runs only when they are asked for.

@@ -10,6 +10,7 @@ import click
 from pydantic import ValidationError
 
 from benchyard.errors import UsageError
+from benchyard.models.base import MAX_INT
 
 _NAMES = {
     "timeout_seconds": ("timeout",),
@@ -29,18 +30,48 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])i?)?B?", re.I)
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([hdw])", re.I)
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 _MOST_DAYS = 36500
+_LONGEST_SHOWN = 100
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
+class IntRange(click.IntRange):
+    """A whole number in a range, refused in words."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        try:
+            return int(super().convert(value, param, ctx))  # type: ignore[arg-type]
+        except click.BadParameter:
+            return self.fail(f"{_shown(value)} is not {_range_words('a whole number', self)}.", param, ctx)
+
+
 class FloatRange(click.FloatRange):
-    """A number in a range; `nan` and `inf` are in none."""
+    """A number in a range, refused in words; `nan` and `inf` are in none."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number."""
-        found = float(super().convert(value, param, ctx))  # type: ignore[arg-type]
+        try:
+            found = float(super().convert(value, param, ctx))  # type: ignore[arg-type]
+        except click.BadParameter:
+            found = math.nan
         if not math.isfinite(found):
-            self.fail(f"{value!r} is not a number that can be counted with.", param, ctx)
+            self.fail(f"{_shown(value)} is not {_range_words('a number', self)}.", param, ctx)
         return found
+
+
+def _shown(value: object) -> str:
+    return repr(str(value)[:_LONGEST_SHOWN])
+
+
+def _range_words(what: str, limits: click.IntRange | click.FloatRange) -> str:
+    """`a whole number from 1 to 1000`; a limit that only keeps numbers storable says nothing to people."""
+    least = None if limits.min is None or limits.min <= -MAX_INT else f"{limits.min:g}"
+    most = None if limits.max is None or limits.max >= MAX_INT else f"{limits.max:.15g}"
+    if least is None:
+        return f"{what}, {most} at most" if most else what
+    if limits.min_open:
+        return f"{what} above {least}, {most} at most" if most else f"{what} above {least}"
+    return f"{what} from {least} to {most}" if most else f"{what} from {least} on"
 
 
 @contextmanager
@@ -71,13 +102,13 @@ def flag_of(place: Sequence[str | int]) -> str | None:
     return None
 
 
-def name_values(given: Sequence[str], option: str) -> dict[str, str]:
+def name_values(given: Sequence[str], option: str, like: str = "NAME=VALUE") -> dict[str, str]:
     """`["A=1", "B=2"]` as a mapping."""
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise click.BadParameter(f"{text!r} must look like NAME=VALUE", param_hint=option)
+            raise click.BadParameter(f"{text!r} must look like {like}", param_hint=option)
         found[name] = value
     return found
 

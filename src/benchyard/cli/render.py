@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,13 +12,16 @@ from typing import Any, BinaryIO, TypeVar
 import click
 import yaml
 from pydantic import BaseModel
+from rich.cells import cell_len
 
+from benchyard.cli.notices import say
 from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrapped
 
 M = TypeVar("M", bound=BaseModel)
 
 LONGEST_LINE = 2000
 """Of what came out of a devbox; the rest of a line is counted."""
+_GOES_ON = " \\"
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 output_option = click.option(
@@ -63,7 +67,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Na
     head, *body = table.lines(terminal_width() if sys.stdout.isatty() else None)
     click.echo("\n".join([head if table.is_blocks else click.style(head, bold=True), *body]))
     if table.dropped:
-        click.echo(f"left out, the terminal is too narrow: {', '.join(table.dropped)}", err=True)
+        say(f"left out, the terminal is too narrow: {', '.join(table.dropped)}")
 
 
 def table_lines(
@@ -80,9 +84,35 @@ def facts(pairs: Mapping[str, object]) -> str:
     indent = max((len(name) for name in kept), default=0) + 2
     lines = []
     for name, value in kept.items():
-        first, *rest = wrapped(value, _room(indent)) if sys.stdout.isatty() else [value]
-        lines += [f"{name + ':':<{indent}}{first}", *(" " * indent + line for line in rest)]
+        first, *rest = hanging(value, indent)
+        lines += [f"{name + ':':<{indent}}{first}", *rest]
     return "\n".join(lines)
+
+
+def hanging(text: str, indent: int) -> list[str]:
+    """Lines of whole words in a terminal, those after the first set in by so much; one line elsewhere.
+
+    The first has to be printed as far to the right.
+    """
+    if not sys.stdout.isatty():
+        return [text]
+    first, *rest = wrapped(text, _room(indent))
+    return [first, *(" " * indent + line for line in rest)]
+
+
+def typed(command: str, before: str = "") -> list[str]:
+    """A command as it can be typed, in a terminal over several lines where it is longer than one."""
+    if not sys.stdout.isatty() or cell_len(before + command) <= terminal_width():
+        return [before + command]
+    lines = [before]
+    for word in map(shlex.quote, shlex.split(command)):
+        joined = f"{lines[-1]}{' ' if lines[-1].strip() and lines[-1] != before else ''}{word}"
+        if cell_len(joined) + len(_GOES_ON) > terminal_width() and lines[-1].strip():
+            lines[-1] += _GOES_ON
+            lines.append(" " * (len(before) + 2) + word)
+        else:
+            lines[-1] = joined
+    return lines
 
 
 def _room(indent: int) -> int:

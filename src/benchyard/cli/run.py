@@ -15,6 +15,7 @@ from benchyard.cli.job_delete import show_removed
 from benchyard.cli.job_logs import fetch_logs
 from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import SHOWN, benchmark_named, scenario_named
+from benchyard.cli.options import IntRange
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
     age,
@@ -117,9 +118,7 @@ def run() -> None:
 @click.option(
     "--all", "show_all", is_flag=True, help="Also those of jobs, and scenario runs of benchmark runs."
 )
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=50, show_default=True, help="List at most this many.")
 @output_option
 def list_(
     kind: str | None,

@@ -14,6 +14,7 @@ from benchyard.cli import exporting, validating
 from benchyard.cli.connect import connect
 from benchyard.cli.definition_delete import delete_scenario
 from benchyard.cli.names import check_is_there, scenario_named, snapshot_named
+from benchyard.cli.options import IntRange
 from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
 from benchyard.cli.pushing import push_scenario
 from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
@@ -127,9 +128,7 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 @scenario.command("list")
 @click.option("--public", is_flag=True, help="List those that come with the server.")
 @click.option("--search", help="Only those with this in their name.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(public: bool, search: str | None, limit: int, output: str) -> None:
     """List scenarios, newest first.
@@ -222,7 +221,8 @@ def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) ->
 
     \b
       benchyard snapshot create box --name prepared
-      benchyard scenario from-snapshot prepared my-task --working-directory /home/user/project
+      benchyard scenario from-snapshot prepared my-task \\
+          --working-directory /home/user/project
     """
     check_free(folder, force=False)
     with connect() as client:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from benchyard.cli.connect import connect
+from benchyard.cli.notices import tell
 from benchyard.cli.render import age, output_option, show, show_many
 from benchyard.engine.scrubbing import LEAST_CHARACTERS
 from benchyard.errors import UsageError
@@ -51,10 +52,9 @@ def set_(name: str, value: str | None, from_stdin: bool, output: str) -> None:
         view = client.secrets.set(name, given)
     show(view, output, f"{view.name}  {view.id}")
     if len(given.strip()) < LEAST_CHARACTERS:
-        click.echo(
-            f"benchyard: warning: {view.name} has fewer than {LEAST_CHARACTERS} characters; values that "
+        tell(
+            f"warning: {view.name} has fewer than {LEAST_CHARACTERS} characters; values that "
             "short are not masked where an agent prints them, in logs, results and exports",
-            err=True,
         )
 
 

@@ -10,7 +10,7 @@ import uvloop
 
 from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
-from benchyard.cli.options import FloatRange, age_in_days, size_in_bytes
+from benchyard.cli.options import FloatRange, IntRange, age_in_days, size_in_bytes
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
 _EXAMPLES = """\b
@@ -62,7 +62,7 @@ class Rare(TypedDict):
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=IntRange(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
     help="Port to listen on; 0 takes a free one.",
@@ -122,14 +122,14 @@ class Rare(TypedDict):
 )
 @click.option(
     "--request-burst",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=Settings.request_burst,
     show_default=True,
     help="How many requests of one key may come at once.",
 )
 @click.option(
     "--max-connections",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=Settings.max_connections,
     show_default=True,
     help="How many clients may be connected at once.",
@@ -166,7 +166,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--builds-at-once",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=Settings.builds_at_once,
     show_default=True,
     help="How many blueprints are built at the same time.",
@@ -187,7 +187,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--scorings-at-once",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=Settings.scorings_at_once,
     show_default=True,
     help="How many runs are scored at the same time.",
@@ -256,7 +256,7 @@ class Rare(TypedDict):
 )
 @click.option(
     "--ssh-port",
-    type=click.IntRange(0, 65535),
+    type=IntRange(0, 65535),
     help="Speak ssh on this port too; 0 takes a free one. Behind TLS, and for `devbox ssh`, none is needed.",
 )
 @click.option(

@@ -38,7 +38,8 @@ def backup(file: Path, data: Path | None, without_database: bool, output: str) -
 
     \b
       benchyard server backup benchyard-backup.tgz
-      benchyard server backup - --data /srv/benchyard | ssh store "cat > backup.tgz"
+      benchyard server backup - --data /srv/benchyard \\
+          | ssh store "cat > backup.tgz"
     """
     folder = _folder(data)
     version = importlib.metadata.version("benchyard")

@@ -60,7 +60,8 @@ def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequenc
     \b
       benchyard server unit | sudo tee /etc/systemd/system/benchyard.service
       benchyard server unit --user > ~/.config/systemd/user/benchyard.service
-      benchyard server unit --data /srv/benchyard -- --host 0.0.0.0 --keep-results 90d
+      benchyard server unit --data /srv/benchyard -- --host 0.0.0.0 \\
+          --keep-results 90d
     """
     if for_user and run_as:
         raise click.UsageError("a service of yours runs as you; give either --user or --run-as")

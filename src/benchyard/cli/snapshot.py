@@ -7,7 +7,7 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.names import devbox_named, snapshot_named
-from benchyard.cli.options import checked_input, name_values
+from benchyard.cli.options import IntRange, checked_input, name_values
 from benchyard.cli.progress import Meter, patience
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
@@ -62,9 +62,7 @@ def create(devbox: str, name: str | None, message: str | None, metadata: Sequenc
 
 @snapshot.command("list")
 @click.option("--devbox", help="Only those of one devbox.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List at most this many."
-)
+@click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @click.option("--tree", is_flag=True, help="Show each snapshot below the one it was made from, oldest first.")
 @output_option
 def list_(devbox: str | None, limit: int, tree: bool, output: str) -> None:

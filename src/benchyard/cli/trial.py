@@ -9,7 +9,8 @@ import click
 
 from benchyard.cli.connect import connect
 from benchyard.cli.job_summary import conditions_once
-from benchyard.cli.names import job_named
+from benchyard.cli.names import job_named, scenario_of
+from benchyard.cli.options import IntRange
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
     clean,
@@ -19,6 +20,7 @@ from benchyard.cli.render import (
     show,
     show_many,
     table_lines,
+    typed,
     when,
     wire,
 )
@@ -40,7 +42,6 @@ from benchyard.errors import NotFound, UsageError
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.runs import RunExecutionListView, ScenarioRunView
 from benchyard.models.trials import TrialView
-from benchyard.registry import nearest
 
 Kind = Literal["passed", "not-passed", "crashed", "unscored", "suspect"]
 KINDS: Sequence[Kind] = ("passed", "not-passed", "crashed", "unscored", "suspect")
@@ -80,7 +81,8 @@ def list_(
     \b
       benchyard trial list my-job
       benchyard trial list my-job --only crashed
-      benchyard trial list my-job --agent claude-code --scenario quickstart/fix-a-bug -o json
+      benchyard trial list my-job --agent claude-code \\
+          --scenario quickstart/fix-a-bug -o json
     """
     with connect() as client:
         job = job_named(client, given)
@@ -104,7 +106,7 @@ def list_(
 @click.argument("given", metavar="JOB")
 @click.argument("scenario", metavar="SCENARIO", required=False)
 @click.option("--agent", "agent_name", metavar="NAME", help="Trial of this agent: its name, or name:model.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Number of the attempt, from 1.")
+@click.option("--attempt", type=IntRange(min=1), help="Number of the attempt, from 1.")
 @steps_options
 @output_option
 def show_(
@@ -200,7 +202,7 @@ def why(trial: TrialView) -> str:
     if trial.ended_by:
         parts.append(f"ended by {trial.ended_by}")
     if trial.failure is not None:
-        parts.append(f"{trial.failure.kind}: {trial.failure.exception_message}")
+        parts.append(trial.failure.told)
     if trial.answer_failure:
         parts.append(f"answer: {trial.answer_failure}")
     elif trial.scorer_note and trial.outcome == "not_passed":
@@ -252,17 +254,8 @@ def _alike(client: Client, job: BenchmarkJobView, scenario: str) -> list[TrialVi
     every = list(client.jobs.trials(job.id, limit=PAGE))
     if own := [each for each in every if each.id == scenario]:
         return own
-    names = sorted({each.scenario_name for each in every})
-    ending = [name for name in names if name.rpartition("/")[2] == scenario]
-    if len(ending) == 1:
-        return [each for each in every if each.scenario_name == ending[0]]
-    if not every:
-        raise NotFound(f"job {job.id} has no trials yet; `benchyard job watch {job.id}` shows how far it is")
-    hint = nearest(scenario, names)
-    raise NotFound(
-        f"no scenario of job {job.id} has the id or name {scenario!r}{hint}; "
-        f"`benchyard trial list {job.id}` shows all"
-    )
+    id = scenario_of(job, every, scenario)
+    return [each for each in every if each.scenario_id == id]
 
 
 def _agents_named(job: BenchmarkJobView, given: str) -> set[int]:
@@ -417,7 +410,8 @@ def _next(job: BenchmarkJobView, trial: TrialView, *, is_excerpt: bool) -> Itera
         commands.append(f"benchyard job rescore {job.id} --trial {trial.id}")
     yield ""
     yield "next"
-    yield from (f"  {command}" for command in commands)
+    for command in commands:
+        yield from typed(command, "  ")
 
 
 def _list_command(job: BenchmarkJobView, trial: TrialView) -> str:

@@ -16,7 +16,7 @@ from benchyard.benchmarks.scenario_file import NAME
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli.connect import connect_async
 from benchyard.cli.environments import resolved
-from benchyard.cli.options import FloatRange, name_values
+from benchyard.cli.options import FloatRange, IntRange, name_values
 from benchyard.cli.progress import Activity
 from benchyard.cli.pushing import custom_scorer
 from benchyard.cli.render import clean, print_table, show
@@ -69,7 +69,7 @@ def validate_options(command: Any) -> Any:
             ),
             click.option(
                 "--concurrency",
-                type=click.IntRange(1, 100),
+                type=IntRange(1, 100),
                 default=4,
                 show_default=True,
                 help="How many runs go on at the same time.",

@@ -54,6 +54,13 @@ class FailureReason(Model):
     kind: FailureKind = "infrastructure"
     stage: str | None = None
 
+    @property
+    def told(self) -> str:
+        """Whose failure it is and why, in a line; a message that begins with whose it is says it once."""
+        begin = self.exception_message.partition(":")[0]
+        is_said = self.kind in begin.split()
+        return self.exception_message if is_said else f"{self.kind}: {self.exception_message}"
+
 
 class Stage(Model):
     """One stage of a trial, when it was over."""
