@@ -104,7 +104,7 @@ def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
                 f"the backup was made by a newer Benchyard ({backup.version}, schema {backup.schema}); "
                 "install that version, or a later one"
             )
-        for name in ("lock", "server.log"):
+        for name in _OF_A_SERVER:
             (data / name).unlink(missing_ok=True)
         made.replace(data)
     return backup
@@ -177,7 +177,7 @@ def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -
 
 def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
     """Unpack what a backup has, and nothing else that an archive could bring."""
-    told: dict[str, object] | None = None
+    told: object = None
     size = 0
     try:
         with tarfile.open(fileobj=source, mode="r|*") as tar:
@@ -199,16 +199,21 @@ def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
         raise UsageError(f"the backup cannot be read to its end ({error}); it may be cut short") from error
     except OSError as error:
         raise from_os(error) from error
-    if told is None or told.get("format") != _FORMAT:
+    if not isinstance(told, dict) or told.get("format") != _FORMAT:
         raise UsageError("this is no whole backup of Benchyard: what it has in it is not told at its end")
-    return Backup(
-        create_time_ms=int(str(told["create_time_ms"])),
-        version=str(told["version"]),
-        schema=str(told["schema"]),
-        objects=int(str(told["objects"])),
-        has_database=bool(told["has_database"]),
-        size_bytes=size,
-    )
+    try:
+        return Backup(
+            create_time_ms=int(str(told["create_time_ms"])),
+            version=str(told["version"]),
+            schema=str(told["schema"]),
+            objects=int(str(told["objects"])),
+            has_database=bool(told["has_database"]),
+            size_bytes=size,
+        )
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            f"this is no whole backup of Benchyard: what it tells of itself lacks {error}"
+        ) from error
 
 
 def _is_expected(name: str) -> bool:
