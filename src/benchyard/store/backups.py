@@ -5,6 +5,7 @@ which are never changed. An object that was deleted between the two is marked as
 """
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -69,7 +70,9 @@ def write_backup(
                 if each.is_file()
             )
         with contextlib.ExitStack() as stack:
-            tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|gz", compresslevel=1))
+            # Before Python 3.12 a stream of `tarfile` cannot be told how hard to press.
+            pressed = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=1, fileobj=target))
+            tar = stack.enter_context(tarfile.open(fileobj=pressed, mode="w|"))
             missing = _add_objects(tar, data / OBJECTS, paths, progress)
             if database:
                 _mark_deleted(copy, missing)
