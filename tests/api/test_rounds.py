@@ -167,13 +167,35 @@ def test_each_step_has_its_own_time_and_its_own_reference(http: httpx.Client) ->
     assert (found["score"], len(found["rounds"])) == (1.0, 2)
 
 
-def test_a_step_that_cannot_be_prepared_any_more_counts_and_says_why(http: httpx.Client) -> None:
-    """What an agent did before can be the reason, so it is no way out of the mean."""
-    steps = [step("one", command("true")), step("two", command("true"), setup="echo no flour >&2; exit 3")]
+@pytest.mark.parametrize("reference", [None, "touch flour"], ids=["start", "reference"])
+def test_a_step_that_cannot_be_prepared_any_more_counts_and_says_why(
+    http: httpx.Client, reference: str | None
+) -> None:
+    """What an agent did before is the reason, so it is no way out of the mean."""
+    steps = [
+        step("one", command("true"), **({"reference_output": reference} if reference else {})),
+        step("two", command("true"), setup=f"test -e {'flour' if reference else 'x'} || {NO_FLOUR}"),
+    ]
+    environment = {"working_directory": "/home/user/work"}
+    launch = {"launch_commands": ["mkdir -p ~/work; touch ~/work/x"]}
+    made = scenario(http, environment_parameters={**environment, "launch_parameters": launch}, steps=steps)
+    found = only_attempt(Job(http, scenarios_spec([made["id"]], agent("rm -f x"))))
+    assert (found["state"], found["failure_reason"]["kind"]) == ("FAILED", "agent"), found
+    assert "no flour" in found["failure_reason"]["exception_message"]
+
+
+@pytest.mark.parametrize("reference", [None, "true"], ids=["start", "reference"])
+def test_a_step_that_can_never_be_prepared_is_the_scenarios_failure(
+    http: httpx.Client, reference: str | None
+) -> None:
+    steps = [
+        step("one", command("true"), **({"reference_output": reference} if reference else {})),
+        step("two", command("true"), setup=NO_FLOUR),
+    ]
     made = scenario(http, **IN_WORK, steps=steps)
     found = only_attempt(Job(http, scenarios_spec([made["id"]], {"name": "nop"})))
-    assert (found["state"], found["failure_reason"]["kind"]) == ("FAILED", "agent")
-    assert "no flour" in found["failure_reason"]["exception_message"]
+    assert (found["state"], found["failure_reason"]["kind"]) == ("FAILED", "scenario"), found
+    assert "so the scenario is to blame" in found["failure_reason"]["exception_message"]
 
 
 def test_live_rounds_keep_what_runs(http: httpx.Client) -> None:
@@ -182,6 +204,9 @@ def test_live_rounds_keep_what_runs(http: httpx.Client) -> None:
     run = 'test "$BENCHYARD_ROUND" = 2 || { setsid sleep 600 > /dev/null 2>&1 & echo $! > pid; }'
     found = only_attempt(Job(http, scenarios_spec([made["id"]], agent(run))))
     assert [each["score"] for each in found["rounds"]] == [1.0, 1.0]
+
+
+NO_FLOUR = "{ echo no flour >&2; exit 3; }"
 
 
 def packed(name: str, content: bytes) -> bytes:

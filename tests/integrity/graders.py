@@ -1,4 +1,4 @@
-"""One small task, graded in three ways, and a fourth that keeps the answer at a distance."""
+"""One small task, graded in several ways, and once more at a distance from the answer."""
 
 import importlib.util
 import io
@@ -11,6 +11,8 @@ from tests.house.tree import ROOT
 
 WORK = "/home/user/task"
 STUB = "def total(numbers): raise NotImplementedError\n"
+SHOWN_TEST = "import solution\n\nassert solution.total([3, 4, 5]) == 12\n"
+"""What lies in the repository, for everybody to see."""
 APART = ROOT / "examples/apart_scorer.py"
 _PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 
@@ -80,6 +82,13 @@ PYTEST = Grader(
 )
 BASH = Grader("bash", _BASH, prints=True)
 COMMAND = Grader("command", _COMMAND)
+GIT = Grader("git", "git checkout -q HEAD -- test_total.py\npython3 test_total.py\n")
+"""A test of the repository is put back as it was, by git, and run."""
+LOGIN = Grader("login shell", "bash -lc 'cd ~/task && python3 test_total.py'\n")
+MISTAKES = Grader("mistakes", "! python3 test_total.py 2>&1 | grep -q Error\n")
+"""Passes where a program that looks for mistakes finds none."""
+NAMES = Grader("names", "test \"$(getent hosts grader.example | cut -d' ' -f1)\" = 127.0.0.77\n")
+"""Stands for tests that ask a machine by its name."""
 
 
 def apart() -> Grader:

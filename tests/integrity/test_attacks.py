@@ -1,7 +1,10 @@
 """Every attack is a real one, and comes to what the page says: `python -m tests.integrity --write`."""
 
+import re
+
 import pytest
 
+from tests.house.tree import ROOT
 from tests.integrity import page
 from tests.integrity.attacks import ATTACKS, HONEST, NOTHING, Attack
 from tests.integrity.graders import BASH, COMMAND, PYTEST, Grader, apart
@@ -47,6 +50,19 @@ def test_the_page_has_a_row_for_every_attack_and_grader() -> None:
     wanted = [(attack.title, grader.name) for attack in ATTACKS for grader in attack.graders]
     shown = [tuple(cell.strip() for cell in line.split("|"))[2:4] for line in page.lines(page.ATTACKS)]
     assert shown == wanted
+
+
+def test_every_attack_on_one_part_names_a_test_that_is_there() -> None:
+    found = page.lines(page.PARTS)
+    assert found
+    for line in found:
+        file, *names = line.strip("| ").rpartition("| ")[2].split("::")
+        words = ROOT.joinpath(file).read_text()
+        kinds = [*("class" for _ in names[:-1]), "def"]
+        assert all(
+            re.search(rf"^ *(async )?{kind} {name}\b", words, re.M)
+            for kind, name in zip(kinds, names, strict=True)
+        ), line
 
 
 def test_what_the_page_says_is_what_is_promised() -> None:

@@ -171,3 +171,17 @@ def test_links_and_setuid_files_among_the_work_are_named(http: httpx.Client) -> 
     }
     assert good(http.get(f"/v1/scenarios/runs/{run.id}"))["tamper_report"]["changed_inside_total"] == 4
     run.end()
+
+
+@pytest.mark.parametrize("mode", ["clean", "live"])
+def test_secrets_of_scorers_are_not_among_what_a_run_shows(http: httpx.Client, mode: str) -> None:
+    """Scorers of a live scenario run in the devbox of the run, whose last commands are shown."""
+    name, value = f"GRADES_{mode.upper()}", f"of-the-grader-{mode}-0123456789"
+    good(http.post("/v1/secrets", json={"name": name, "value": value}))
+    run = run_of(http, bash("echo is $KEY; echo 1"), scoring_isolation=mode, scoring_secrets={"KEY": name})
+    run.devbox.run("echo done")
+    run.scored()
+    shown = good(http.get(f"/v1/scenarios/runs/{run.id}/executions"))
+    assert "done" in str(shown)
+    assert value not in str(shown)
+    run.end()

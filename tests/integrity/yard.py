@@ -15,7 +15,7 @@ from benchyard.testing.server import RunningServer
 from tests.api.devbox import create, eventually, good
 from tests.api.scenarios import Run, function, scenario
 from tests.integrity.attacks import HONEST, Attack
-from tests.integrity.graders import STUB, WORK, Grader, pytest_archive
+from tests.integrity.graders import SHOWN_TEST, STUB, WORK, Grader, pytest_archive
 
 _GRADE = "/tmp/grader/grade.sh"
 _STILL_WAITING = 408
@@ -27,6 +27,10 @@ place=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 sudo mkdir -p "$place" && sudo tar -xzf ~/pytest.tar.gz -C "$place"
 rm ~/pytest.tar.gz ~/.sudo_as_admin_successful
 mkdir -p ~/task && cd ~/task && python3 -m pytest --version
+"""
+_REPOSITORY = """\
+cd ~/task && git init -q . && git add solution.py test_total.py
+git -c user.name=somebody -c user.email=somebody@example.com commit -qm 'The task'
 """
 
 
@@ -49,7 +53,10 @@ class Yard:
         good(self._api.post(f"/v1/devboxes/{devbox.id}/upload_file", data=path, files=upload))
         made = devbox.run(_SET_UP)
         assert made["exit_status"] == 0, made
-        good(devbox.post("write_file_contents", {"file_path": f"{WORK}/solution.py", "contents": STUB}))
+        for name, text in {"solution.py": STUB, "test_total.py": SHOWN_TEST}.items():
+            good(devbox.post("write_file_contents", {"file_path": f"{WORK}/{name}", "contents": text}))
+        made = devbox.run(_REPOSITORY)
+        assert made["exit_status"] == 0, made
         id: str = good(devbox.post("snapshot_disk"))["id"]
         devbox.post("shutdown")
         return id

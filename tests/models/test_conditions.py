@@ -1,13 +1,12 @@
 """Conditions that choose scenarios."""
 
 import io
-import json
 from dataclasses import dataclass, field
 
 import pytest
 
 from benchyard.errors import UsageError
-from benchyard.models.conditions import chosen, groups, matching, near_misses, parsed
+from benchyard.models.conditions import answer, chosen, groups, near_misses, parsed, question
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,12 @@ def test_nothing_chosen_is_answered_with_near_misses(
     assert told in near_misses(ITEMS, groups(texts), include, (), lambda pattern, text: False)
 
 
-def test_patterns_are_looked_for_by_workers() -> None:
-    asked = {"patterns": ["^a", "b$"], "texts": ["ab", "ba"]}
-    assert json.loads(matching(io.BytesIO(json.dumps(asked).encode()))) == {"found": [[0, 0], [1, 0]]}
-    told = json.loads(matching(io.BytesIO(json.dumps({"patterns": ["("], "texts": ["x"]}).encode())))
-    assert told["pattern"] == "("
-    assert "unterminated" in told["error"]
+def test_a_worker_chooses_as_it_is_done_here() -> None:
+    def told(*texts: str, exclude: tuple[str, ...] = ()) -> dict[str, object]:
+        return answer(io.BytesIO(question(ITEMS, groups(texts), (), exclude)))
+
+    assert told("name~=bug$") == {"chosen": [0]}
+    assert told("tag=git", exclude=("*bug",)) == {"chosen": [1]}
+    assert "unterminated" in str(told("name~=(")["problem"])
+    assert "did you mean 'level'?" in str(told("levle=easy")["problem"])
+    assert "level is easy" in str(told("level=eazy")["problem"])

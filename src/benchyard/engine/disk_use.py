@@ -142,7 +142,11 @@ def _devboxes(folder: Path, budget: _Budget) -> tuple[tuple[int, int], tuple[int
         outputs, n_outputs = outputs + size, n_outputs + bool(count)
         if (each / "changes").exists():
             n_disks += 1
-        rest = [path for path in each.iterdir() if path.name != "executions"] if each.is_dir() else []
+        try:
+            rest = [path for path in each.iterdir() if path.name != "executions"]
+        except OSError:
+            # Gone meanwhile, or no folder.
+            rest = []
         disks += _tree(rest, budget)[0]
     return (outputs, n_outputs), (disks, n_disks)
 

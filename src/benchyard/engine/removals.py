@@ -208,7 +208,7 @@ class Removals:
         """Remove the devbox of a run that is over: its services, its outputs, its log and its record."""
         await self._runs.end_devbox(devbox_id)
         await self._tools.work.settle(job_key(devbox_id))
-        for each in (devbox_id, *self._tools.host.folders(f"{devbox_id}-")):
+        for each in (devbox_id, *await asyncio.to_thread(self._tools.host.folders, f"{devbox_id}-")):
             await self._tools.host.forget(each)
             await asyncio.to_thread(self._tools.journal.forget, each)
         with contextlib.suppress(NotFound):

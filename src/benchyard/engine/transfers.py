@@ -127,14 +127,24 @@ def archive_of(tools: Tools, object_id: str | None, path: str | None) -> Abstrac
 
 @asynccontextmanager
 async def _of_path(settings: Settings, path: str) -> AsyncIterator[Path]:
+    """What lies at a path of this machine; it stays the same where somebody puts a link in its place."""
     source = await asyncio.to_thread(_named, settings, path)
-    before = source.stat()
-    yield source
-    # Where somebody can change the folder, it may have become a link to elsewhere meanwhile.
-    if await asyncio.to_thread(_named, settings, path) != source or not os.path.samestat(
-        before, source.stat()
-    ):
-        raise UsageError(f"{path[:200]!r} was changed while it was imported; import it again")
+    changed = UsageError(f"{path[:200]!r} was changed while it was imported; import it again")
+    try:
+        descriptor = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise changed from error
+    try:
+        # By the process's number: others read it too, on behalf of this one.
+        held = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        if held.readlink() != source:
+            raise changed
+        # Without root's rights those others may not look there; nor is there more to read than who asks may.
+        yield held if os.geteuid() == 0 else source
+        if held.readlink() != source:
+            raise changed
+    finally:
+        os.close(descriptor)
 
 
 def _named(settings: Settings, path: str) -> Path:

@@ -2,12 +2,14 @@
 
 A text has alternatives, joined by ` or `. All texts must hold; those that have but one condition, with `=`,
 of the same key are alternatives of each other. A value of `=` and `!=` may have `*`, `?` and `[...]`; one of
-`~=` and `!~` is a regular expression, which a server gives to a worker: it may take for ever.
+`~=` and `!~` is a regular expression. A server gives all of it to a worker: it may take for ever.
 """
 
 import difflib
 import fnmatch
+import functools
 import json
+import marshal
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +69,7 @@ class Condition:
         if self.is_pattern:
             found = any(matches(self.value, each) for each in values)
         else:
-            found = any(each == self.value or fnmatch.fnmatchcase(each, self.value) for each in values)
+            found = any(each == self.value or _is_like(each, self.value) for each in values)
         return found is not self.operator.startswith("!")
 
 
@@ -158,17 +160,51 @@ def values_of(item: Labelled, key: str) -> list[str]:
     return list(dict.fromkeys(part for value in found for part in [value, *_parts(value)]))
 
 
-def matching(content: BinaryIO) -> bytes:
-    """Which patterns are found in which texts, for workers: `{"patterns", "texts"}` as JSON."""
-    asked = json.load(content)
-    found = []
-    for number, pattern in enumerate(asked["patterns"]):
+@dataclass(frozen=True)
+class Item:
+    """What a worker chooses from."""
+
+    id: str
+    name: str
+    metadata: Mapping[str, str]
+
+
+def question(
+    items: Iterable[Labelled],
+    wanted: Sequence[Sequence[Condition]],
+    include: Sequence[str],
+    exclude: Sequence[str],
+) -> bytes:
+    """What `answer` is asked: of labels that no condition is about only the keys."""
+    keys = {one.key for group in wanted for one in group}
+    keys |= set(TAG_KEYS) if keys & set(TAG_KEYS) else set()
+    told = []
+    for each in items:
+        labels = {key: value if key in keys else "" for key, value in (each.metadata or {}).items()}
+        told.append((each.id, each.name, labels))
+    asked = [[(one.key, one.operator, one.value) for one in group] for group in wanted]
+    return marshal.dumps((told, asked, list(include), list(exclude)))
+
+
+def answer(content: BinaryIO) -> dict[str, object]:
+    """Which of the items are chosen, for workers: `chosen`, their places, or `problem`, why none is."""
+    told, asked, include, exclude = marshal.load(content)  # noqa: S302  (the server's own)
+    items = [Item(*each) for each in told]
+    wanted = [[Condition(*one) for one in group] for group in asked]
+    patterns: dict[str, re.Pattern[str]] = {}
+    for one in (one for group in wanted for one in group if one.is_pattern):
         try:
-            compiled = re.compile(pattern)
+            patterns[one.value] = re.compile(one.value)
         except (re.error, OverflowError, RecursionError) as error:
-            return json.dumps({"pattern": pattern, "error": str(error)}).encode()
-        found += [(number, at) for at, text in enumerate(asked["texts"]) if compiled.search(text)]
-    return json.dumps({"found": found}).encode()
+            return {"problem": f"{one.value[:200]!r} is no regular expression: {error}"}
+
+    def matches(pattern: str, text: str) -> bool:
+        return patterns[pattern].search(text) is not None
+
+    fitting = {id(each) for each in chosen(items, wanted, include, exclude, matches)}
+    if not fitting and items:
+        return {"problem": near_misses(items, wanted, include, exclude, matches)}
+    return {"chosen": [place for place, each in enumerate(items) if id(each) in fitting]}
 
 
 def _condition(text: str) -> Condition | None:
@@ -193,7 +229,16 @@ def _parts(value: str) -> list[str]:
 
 def _fits(item: Labelled, globs: Iterable[str]) -> bool:
     names = values_of(item, "name")
-    return any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
+    return any(_is_like(name, glob) for glob in globs for name in names)
+
+
+def _is_like(text: str, glob: str) -> bool:
+    return _pattern_of(glob).match(text) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _pattern_of(glob: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(glob))
 
 
 def _close(items: Sequence[Labelled], condition: Condition) -> str:

@@ -1,8 +1,13 @@
 """Rounds: work and its score, several times in the same devbox; further tries, or the steps of a scenario."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from benchyard.models.base import Model
+
+SetupCause = Literal["agent", "scenario", "machine"]
+"""Whose failure it is that a step could not be made ready."""
 
 
 class StepSetup(Model):
@@ -36,3 +41,5 @@ class NextRound(Model):
     """Whether its devbox is ready for it."""
     failure: str | None = None
     """Why it could not be made ready; nothing comes of it then."""
+    failure_cause: SetupCause | None = None
+    """Whose failure that is: the agent's where its setup does not fail after the reference."""

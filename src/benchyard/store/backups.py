@@ -202,7 +202,7 @@ def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -
 
 def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
     """Unpack what a backup has, and nothing else that an archive could bring."""
-    told: dict[str, object] | None = None
+    told: object = None
     size = 0
     try:
         with gzip.GzipFile(fileobj=source) as packed, tarfile.open(fileobj=packed, mode="r|") as tar:
@@ -229,16 +229,21 @@ def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
         ) from error
     except OSError as error:
         raise from_os(error) from error
-    if told is None or told.get("format") != _FORMAT:
+    if not isinstance(told, dict) or told.get("format") != _FORMAT:
         raise UsageError("this is no whole backup of Benchyard: what it has in it is not told at its end")
-    return Backup(
-        create_time_ms=int(str(told["create_time_ms"])),
-        version=str(told["version"]),
-        schema=str(told["schema"]),
-        objects=int(str(told["objects"])),
-        has_database=bool(told["has_database"]),
-        size_bytes=size,
-    )
+    try:
+        return Backup(
+            create_time_ms=int(str(told["create_time_ms"])),
+            version=str(told["version"]),
+            schema=str(told["schema"]),
+            objects=int(str(told["objects"])),
+            has_database=bool(told["has_database"]),
+            size_bytes=size,
+        )
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            f"this is no whole backup of Benchyard: what it tells of itself lacks {error}"
+        ) from error
 
 
 def _is_expected(name: str) -> bool:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchyard.engine.jobs.plan import again, places, planned, selected, trial_id
-from benchyard.errors import UsageError
+from benchyard.engine.jobs.plan import again, cut, places, planned, trial_id
 from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, Selection
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.scenarios import InputContext, Scenario, ScoringContract, ScoringFunction
@@ -73,40 +72,7 @@ def test_a_part_is_a_part_in_order(
     count: int, sample: int | None, limit: int | None, seed: int | None
 ) -> None:
     of = [scenario(number) for number in range(count)]
-    chosen = selected(of, Selection(sample=sample, limit=limit, seed=seed))
+    chosen = cut(of, Selection(sample=sample, limit=limit, seed=seed))
     assert [each for each in of if each in chosen] == chosen
     assert len(chosen) == min(count, sample or count, limit or count)
-    assert selected(of, Selection(sample=sample, limit=limit, seed=seed)) == chosen
-
-
-def test_filters_know_names_ids_and_metadata() -> None:
-    of = [scenario(number) for number in range(6)]
-
-    def found(**filters: str) -> list[str]:
-        return [each.id for each in selected(of, Selection(filters=filters))]
-
-    assert found(parity="odd") == ["scn_1", "scn_3", "scn_5"]
-    assert found(parity="odd", name="name-[35]") == ["scn_3", "scn_5"]
-    assert found(id="scn_4") == ["scn_4"]
-    with pytest.raises(UsageError, match="parity=none"):
-        found(parity="none")
-
-
-def test_a_part_by_ids_conditions_and_globs() -> None:
-    of = [scenario(number) for number in range(6)]
-
-    def found(**fields: Any) -> list[str]:
-        pairs = {("3$", "name-3"), ("3$", "scn_3")}
-        return [each.id for each in selected(of, Selection(**fields), pairs)]
-
-    assert found(where=["parity!=odd"]) == ["scn_0", "scn_2", "scn_4"]
-    assert found(where=["name=name-1", "name=name-4"]) == ["scn_1", "scn_4"]
-    assert found(where=["name~=3$ or id=scn_5"]) == ["scn_3", "scn_5"]
-    assert found(include=["*-[0-3]"], exclude=["*-1"], limit=2) == ["scn_0", "scn_2"]
-    assert found(scenario_ids=["scn_4", "scn_2"], exclude=["name-4"]) == ["scn_2"]
-    with pytest.raises(UsageError, match="no scenario scn_9"):
-        found(scenario_ids=["scn_9"])
-    with pytest.raises(UsageError, match="parity is even, odd"):
-        found(where=["parity=none"])
-    with pytest.raises(UsageError, match="is no condition"):
-        found(where=["parity"])
+    assert cut(of, Selection(sample=sample, limit=limit, seed=seed)) == chosen

@@ -147,6 +147,26 @@ def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str
     assert Work((folder,)).has(path) == is_work
 
 
+@pytest.mark.parametrize(
+    ("inner", "is_work"),
+    [
+        (".git/hooks/post-checkout", False),
+        ("sub/.git/hooks/pre-commit", False),
+        (".git/modules/a/b/hooks/pre-commit", False),
+        (".git/info/attributes", False),
+        (".git/objects/info/alternates", False),
+        (".git/hooks/pre-commit.sample", True),
+        (".git/config", True),
+        (".git/info/exclude", True),
+        (".git/objects/ab/cdef", True),
+        ("hooks/post-checkout", True),
+    ],
+)
+def test_what_git_runs_by_itself_is_no_work(inner: str, is_work: bool) -> None:
+    assert WORK.has(f"/home/user/work/{inner}") == is_work
+    assert Work(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
+
+
 def test_a_report_that_is_kept_can_be_gone_on_from() -> None:
     first = findings(change(PYTHON, type="link", mode=0o777), change("/home/user/work/x"))
     first.saw([])

@@ -9,6 +9,7 @@ _SYSTEM = re.compile(r"/(bin|sbin|lib\w*|usr|etc)(/|$)")
 _READ_AT_START = re.compile(
     r"\.so(\.[\d.]+)?$|\.(pth|egg-link|ini|cfg|conf|toml)$"
     r"|/(\.[^/]*rc|\.[^/]*profile|\.gitconfig|\.npmrc|\.env|conftest\.py|sitecustomize\.py|usercustomize\.py)$"
+    r"|/\.git/(hooks/|info/attributes$)"
 )
 _PROGRAM = re.compile(r"/(usr/(local/)?)?s?bin/[^/]+")
 _PROGRAM_FOLDER = re.compile(r"/(usr/(local/)?)?(s?bin|lib\w*(/[^/]+)?)")

@@ -1,7 +1,7 @@
 """Deletes benchmarks and scenarios; what was run with them stays readable."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.definitions.scenarios import Scenarios
@@ -49,8 +49,7 @@ class Deletions:
                 f"benchmark run {run.id} of {benchmark.name!r} is running; complete or cancel it first"
             )
         own = await self._own_scenarios(benchmark) if with_scenarios else []
-        for each in own:
-            await self._require_unused(each)
+        await self._require_unused(own)
         benchmark = await self._benchmarks.delete(id)
         for each in own:
             await self._scenarios.delete(each)
@@ -67,7 +66,7 @@ class Deletions:
                 f"benchmark {benchmark.name!r} has scenario {scenario.name!r}: take it out of that first, or "
                 f"delete the benchmark with it: `benchyard benchmark delete {benchmark.id} --with-scenarios`"
             )
-        await self._require_unused(id)
+        await self._require_unused([id])
         await self._scenarios.delete(id)
         await self.sweep([id])
         return DeletedView(id=id, name=scenario.name)
@@ -94,14 +93,18 @@ class Deletions:
         elsewhere = {id for each in others for id in each.scenario_ids}
         return [each.id for each in known if not each.is_public and each.id not in elsewhere]
 
-    async def _require_unused(self, id: str) -> None:
-        for run in await self._runs.all({"scenario_id": id, "status": _RUNS}):
-            raise Conflict(
-                f"run {run.id} of scenario {id} is {run.state}; end it first: `benchyard run cancel {run.id}`"
-            )
-        for job in await self._jobs.all({"status": _JOBS}):
-            if id in job.spec.scenario_ids:
-                raise _used(f"scenario {id}", job)
+    async def _require_unused(self, ids: Sequence[str]) -> None:
+        for at in range(0, len(ids), _CHUNK):
+            part = ids[at : at + _CHUNK]
+            for run in await self._runs.all({"scenario_id": part, "status": _RUNS}):
+                raise Conflict(
+                    f"run {run.id} of scenario {run.scenario_id} is {run.state}; "
+                    f"end it first: `benchyard run cancel {run.id}`"
+                )
+        wanted = set(ids)
+        for job in await self._jobs.all({"status": _JOBS}) if ids else []:
+            if used := wanted.intersection(job.spec.scenario_ids):
+                raise _used(f"scenario {min(used)}", job)
 
     async def _is_needed(self, id: str) -> bool:
         if await self._runs.ids({"scenario_id": id}):

@@ -2,8 +2,6 @@
 
 import asyncio
 import datetime
-import fnmatch
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,16 +10,16 @@ from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.definitions.scenarios import Scenarios
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.jobs.casting import AgentSource
+from benchyard.engine.jobs.choosing import fitting, selected
 from benchyard.engine.jobs.harbor import HarborDataset, HarborJob, asked_for
 from benchyard.engine.jobs.networks import Networks
-from benchyard.engine.jobs.plan import check_size, selected
+from benchyard.engine.jobs.plan import check_size
 from benchyard.engine.journal import now_ms
 from benchyard.engine.model_keys import ModelKeys, Route
 from benchyard.engine.runs.profiles import check_gates
-from benchyard.errors import NotFound, UsageError, WorkerFailed
+from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import AgentChoice
 from benchyard.models.benchmarks import Benchmark
-from benchyard.models.conditions import values_of
 from benchyard.models.jobs import (
     AgentConfig,
     AgentEnvironment,
@@ -32,16 +30,13 @@ from benchyard.models.jobs import (
     JobSource,
     JobSpec,
     ScenariosSpec,
-    Selection,
 )
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
 from benchyard.scorers import catalog as scorer_catalog
-from benchyard.workers.workers import Call, Limits
+from benchyard.workers.workers import Call
 
-_MATCHING = "benchyard.models.conditions:matching"
-_PATTERN_LIMITS = Limits(seconds=2)
 _MOST_AT_ONCE = 10_000
 """Ids in one query; Postgres takes 65,535."""
 
@@ -132,43 +127,16 @@ class Asking:
 
     async def _of_benchmark(self, spec: BenchmarkSpec) -> _Wish:
         benchmark = await self._benchmark(spec.benchmark_id)
-        scenarios = await self._selected(await self.found(benchmark.scenario_ids), spec.selection)
+        scenarios = await selected(await self.found(benchmark.scenario_ids), spec.selection, self._call)
         source = JobSource(type="benchmark", benchmark_id=benchmark.id, benchmark_name=benchmark.name)
         orchestrator = spec.orchestrator_config or OrchestratorConfig()
         return _Wish(source, scenarios, spec.agent_configs, orchestrator, (benchmark,))
 
     async def _of_scenarios(self, spec: ScenariosSpec) -> _Wish:
         ids = list(dict.fromkeys(spec.scenario_ids))
-        scenarios = await self._selected(await self.found(ids), spec.selection)
+        scenarios = await selected(await self.found(ids), spec.selection, self._call)
         source = JobSource(type="scenarios", scenario_ids=ids)
         return _Wish(source, scenarios, spec.agent_configs, spec.orchestrator_config or OrchestratorConfig())
-
-    async def _selected(self, scenarios: list[Scenario], selection: Selection | None) -> list[Scenario]:
-        """The part that is asked for; regular expressions are a client's, so a worker looks for them."""
-        asked = [one for group in selection.wanted() for one in group] if selection else []
-        sought = [one for one in asked if one.is_pattern]
-        if not sought:
-            return selected(scenarios, selection)
-        patterns = list(dict.fromkeys(one.value for one in sought))
-        keys = {one.key for one in sought}
-        texts = list(
-            dict.fromkeys(text for each in scenarios for key in keys for text in values_of(each, key))
-        )
-        content = json.dumps({"patterns": patterns, "texts": texts}).encode()
-        try:
-            told = json.loads(await self._call(_MATCHING, content, limits=_PATTERN_LIMITS))
-        except WorkerFailed as error:
-            raise UsageError(
-                f"the regular expression {patterns[0][:200]!r} takes too long here; write a simpler one",
-                field="spec.selection.where",
-            ) from error
-        if "error" in told:
-            raise UsageError(
-                f"{told['pattern'][:200]!r} is no regular expression: {told['error']}",
-                field="spec.selection.where",
-            )
-        found = frozenset((patterns[number], texts[at]) for number, at in told["found"])
-        return selected(scenarios, selection, found)
 
     async def _of_harbor(self, spec: HarborSpec) -> _Wish:
         wanted = await asked_for(spec.inline_yaml, self._call)
@@ -177,7 +145,7 @@ class Asking:
         for dataset in wanted.datasets:
             benchmark = await self._dataset(dataset)
             benchmarks.append(benchmark)
-            for each in _chosen(dataset, await self.found(benchmark.scenario_ids)):
+            for each in await self._chosen(dataset, await self.found(benchmark.scenario_ids)):
                 scenarios.setdefault(each.id, each)
         source = JobSource(type="harbor", inline_yaml=spec.inline_yaml)
         return _Wish(
@@ -188,6 +156,16 @@ class Asking:
             tuple(benchmarks),
             wanted.name,
         )
+
+    async def _chosen(self, dataset: HarborDataset, scenarios: list[Scenario]) -> list[Scenario]:
+        """The scenarios of a dataset whose names fit, with or without what stands before a slash."""
+        chosen, problem = await fitting(scenarios, [], dataset.include, dataset.exclude, self._call)
+        if not chosen:
+            told = f": {problem}" if problem else ""
+            raise UsageError(
+                f"no scenario of {dataset.benchmark!r} fits task_names{told}", field="spec.inline_yaml"
+            )
+        return chosen if dataset.n_tasks is None else chosen[: dataset.n_tasks]
 
     async def _dataset(self, dataset: HarborDataset) -> Benchmark:
         """The benchmark of a dataset; one with a version has the version in its name."""
@@ -246,20 +224,6 @@ def _check_scorers(scenarios: Sequence[Scenario]) -> None:
             f"scenario {names[0]!r}" if len(names) == 1 else f"{len(names)} scenarios, such as {names[0]!r},"
         )
         raise UsageError(f"{which} cannot be scored (scorer type {type}): {missing[0].complaint}")
-
-
-def _chosen(dataset: HarborDataset, scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """The scenarios of a dataset whose names fit, with or without what stands before a slash."""
-
-    def fits(each: Scenario, globs: Sequence[str]) -> bool:
-        names = (each.name, each.name.rpartition("/")[2])
-        return any(fnmatch.fnmatchcase(name, glob) for name in names for glob in globs)
-
-    chosen = [each for each in scenarios if not dataset.include or fits(each, dataset.include)]
-    chosen = [each for each in chosen if not fits(each, dataset.exclude)]
-    if not chosen:
-        raise UsageError(f"no scenario of {dataset.benchmark!r} fits task_names", field="spec.inline_yaml")
-    return chosen if dataset.n_tasks is None else chosen[: dataset.n_tasks]
 
 
 def _agents(wanted: HarborJob) -> list[AgentConfig]:

@@ -24,8 +24,10 @@ _FULL = "the server's disk was full; free space under its data folder"
 class TrialFailed(Exception):
     """A trial is over without a score; says why."""
 
-    def __init__(self, kind: FailureKind, name: str, message: str) -> None:
+    def __init__(self, kind: FailureKind, name: str, message: str, *, is_proved: bool = False) -> None:
         super().__init__(message)
+        self.is_proved = is_proved
+        """Whether it was found out whose failure it is."""
         self.kind: FailureKind = kind
         self.name = name
         self.message = message
@@ -66,7 +68,7 @@ def of_next_round(failure: TrialFailed) -> TrialFailed:
 
     Who worked there decides what is left of it: what is the scenario's in a fresh devbox counts here.
     """
-    if failure.kind != "scenario":
+    if failure.kind != "scenario" or failure.is_proved:
         return failure
     told = f"the devbox as it was left does not let the next round begin: {failure.message}"
     return TrialFailed("agent", failure.name, told)

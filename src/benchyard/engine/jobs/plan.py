@@ -2,19 +2,16 @@
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 from benchyard.engine.ids import id_from_bytes
 from benchyard.errors import UsageError
-from benchyard.models import conditions
 from benchyard.models.jobs import MOST_TRIALS, Job, Selection
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial
 
 TRIAL_PREFIX = "trl_"
 
-Found = Set[tuple[str, str]]
-"""Regular expressions, each with a text that it is found in."""
 Place = tuple[int, int, int]
 """Which agent, which scenario, which attempt."""
 
@@ -67,28 +64,9 @@ def again(job: Job, trial: Trial, now_ms: int) -> Trial:
     return new.model_copy(update={"n_lost": trial.n_lost + 1 if lost else 0})
 
 
-def selected(
-    scenarios: Sequence[Scenario], selection: Selection | None, found: Found = frozenset()
-) -> list[Scenario]:
-    """The scenarios that are asked for, in their order; raises UsageError when none is left.
-
-    `found` has the regular expressions of its conditions with the texts that they are found in.
-    """
+def cut(scenarios: Sequence[Scenario], selection: Selection) -> list[Scenario]:
+    """The sample that is asked for, in its order, and of that the first."""
     chosen = list(scenarios)
-    if selection is None or not chosen:
-        return chosen
-
-    def matches(pattern: str, text: str) -> bool:
-        return (pattern, text) in found
-
-    if selection.scenario_ids is not None:
-        scenarios = chosen = _of_ids(chosen, selection.scenario_ids)
-    wanted = selection.wanted()
-    globs = selection.include or (), selection.exclude or ()
-    chosen = conditions.chosen(chosen, wanted, *globs, matches)
-    if not chosen:
-        told = conditions.near_misses(scenarios, wanted, *globs, matches)
-        raise UsageError(told, field="spec.selection")
     if selection.sample is not None and selection.sample < len(chosen):
         # Not to be guessed, to be the same again: whoever gives the seed gets the same sample.
         dice = random.Random(selection.seed or 0)  # noqa: S311
@@ -97,7 +75,8 @@ def selected(
     return chosen if selection.limit is None else chosen[: selection.limit]
 
 
-def _of_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
+def of_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
+    """Those with these ids, in their own order; raises UsageError for an id that none has."""
     missing = set(ids) - {each.id for each in scenarios}
     if missing:
         raise UsageError(f"the benchmark has no scenario {min(missing)[:100]}", field="spec.selection")

@@ -332,6 +332,10 @@ async def begin_round(way: Way) -> None:
     following = way.run.next_round if way.run else None
     if following and following.number == way.round and following.failure:
         told = f"step {following.name!r}: {following.failure}"
+        if following.failure_cause == "scenario":
+            raise TrialFailed("scenario", "SetupError", told, is_proved=True)
+        if following.failure_cause == "machine":
+            raise TrialFailed("infrastructure", "SetupError", told)
         raise of_setup("SetupError", told, is_disk_full=is_short(way.desk.tools.settings.data))
     if way.is_scored:
         await _recall(way)

@@ -55,6 +55,8 @@ class ReferenceVerdict:
     """Whether the start was graded as it is, for want of a reference that can be applied."""
     unknown: str | None = None
     """Why it could not be found out."""
+    next_setup: str | None = None
+    """Why the next step could not be made ready after it; None where it could, or was not come to."""
 
     @property
     def name(self) -> str:

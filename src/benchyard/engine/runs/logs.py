@@ -55,7 +55,9 @@ class RunLogs:
         self, run: ScenarioRun, *, lines: int, limit: int, of_agent: bool
     ) -> RunExecutionListView:
         """The last commands in the devbox of a run and the end of what each printed, without secrets."""
-        scrubber = await scrubber_of(self._tools, run.devbox_id)
+        scenario = await self._runs.scenario(run)
+        # Of a live scenario the scorers' own commands are among them.
+        scrubber = await scrubber_of(self._tools, run.devbox_id, (scenario.scoring_secrets or {}).values())
         try:
             found = await self._tools.host.executions(run.devbox_id)
         except NotFound:

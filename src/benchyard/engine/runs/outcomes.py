@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from benchyard.engine.journal import now_ms
 from benchyard.engine.scrubbing import Scrubber
 from benchyard.models.devboxes import Devbox, DevboxStatus
-from benchyard.models.rounds import NextRound
+from benchyard.models.rounds import NextRound, SetupCause
 from benchyard.models.runs import (
     ENDED_RUNS,
     ContractResult,
@@ -115,11 +115,13 @@ def scored(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
     )
 
 
-def prepared(scoring: int, failure: str | None, run: ScenarioRun) -> ScenarioRun:
+def prepared(scoring: int, failure: str | None, cause: SetupCause | None, run: ScenarioRun) -> ScenarioRun:
     """A run that was scored, and whose devbox is ready for the next round, or never will be."""
     if run.state is not _S.SCORING or run.scorings != scoring or run.next_round is None:
         return run
-    ready = run.next_round.model_copy(update={"is_prepared": True, "failure": failure})
+    ready = run.next_round.model_copy(
+        update={"is_prepared": True, "failure": failure, "failure_cause": cause}
+    )
     return run.model_copy(update={"state": _S.SCORED, "next_round": ready})
 
 

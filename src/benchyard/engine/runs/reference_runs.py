@@ -33,6 +33,7 @@ from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models import references
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
+from benchyard.models.rounds import NextRound, SetupCause
 from benchyard.models.runs import REFERENCE_KEY, RunProfile, ScenarioRun, ScorerResult
 from benchyard.models.scenarios import Scenario, functions_of, of_round
 
@@ -95,6 +96,19 @@ class ReferenceRuns:
             return outcome
         return replace(outcome, result=judged(result, await self._verdict(run, scenario)))
 
+    async def judge_setup(self, run: ScenarioRun, scenario: Scenario, failure: str) -> tuple[str, SetupCause]:
+        """Whose failure it is that the next step of a run could not be made ready, and that in words."""
+        if run.is_reference:
+            return failure, "scenario"
+        verdict = await self._verdict(run, scenario)
+        if verdict.unknown is not None:
+            told = f"whether it fails after {verdict.name} too could not be found out: {verdict.unknown}"
+            return f"{failure}; {told}", "machine"
+        if verdict.next_setup is not None:
+            told = f"it fails after {verdict.name} too ({verdict.next_setup}), so the scenario is to blame"
+            return f"{failure}; {told}", "scenario"
+        return failure, "agent"
+
     async def _verdict(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
         """How the scorers of the run's round end with the reference; found out once for all who ask."""
         key = _key(run, scenario)
@@ -136,10 +150,10 @@ class ReferenceRuns:
         try:
             begun = await uninterrupted(until_kept(partial(self._runs.begin, Asked(id), start)))
             devbox = await self._booted(begun.devbox_id)
-            failures = await self._walked(id, run, scenario, None if with_start else devbox)
+            failures, setup = await self._walked(id, run, scenario, None if with_start else devbox)
             await self._runs.complete(id)
             is_over = True
-            return ReferenceVerdict(failures, with_start=with_start)
+            return ReferenceVerdict(failures, with_start=with_start, next_setup=setup)
         finally:
             if not is_over:
                 with contextlib.suppress(NotFound):
@@ -147,10 +161,14 @@ class ReferenceRuns:
 
     async def _walked(
         self, id: str, run: ScenarioRun, scenario: Scenario, applied_in: Devbox | None
-    ) -> dict[int, str]:
-        """Go through the steps until the run's own; which scorers failed in that one, and why."""
+    ) -> tuple[dict[int, str], str | None]:
+        """Go through the steps until the run's own.
+
+        Which scorers failed in that one, and why, and why the next one could not be made ready.
+        """
         last = run.round if scenario.steps else 1
         results: list[ScorerResult] = []
+        following: NextRound | None = None
         for number in range(1, last + 1):
             if applied_in is not None:
                 await self._apply(of_round(scenario, number), applied_in, number)
@@ -167,8 +185,12 @@ class ReferenceRuns:
         for each in wrong.values():
             if each.cause == "machine":
                 raise Conflict(each.reason or "a scorer failed")
-        # One that never gets to this step shows nothing against its scorers.
-        return {at: each.reason or "" for at, each in wrong.items()} if number == last else {}
+        if number != last:
+            # One that never gets to this step shows nothing against its scorers.
+            return {}, None
+        is_next = following is not None and following.number == last + 1
+        setup = following.failure if following is not None and is_next else None
+        return {at: each.reason or "" for at, each in wrong.items()}, setup
 
     async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> Start:
         """As the run began that is judged: with its variables, secrets, mounts, network and scorers' time."""
@@ -242,7 +264,7 @@ def _key(run: ScenarioRun, scenario: Scenario) -> str:
 def _believed_for(verdict: ReferenceVerdict) -> float:
     if verdict.unknown is not None:
         return UNKNOWN_SECONDS
-    return FAILURE_SECONDS if verdict.failures else math.inf
+    return FAILURE_SECONDS if verdict.failures or verdict.next_setup else math.inf
 
 
 def _apply_seconds(scenario: Scenario) -> float:

@@ -324,7 +324,10 @@ class ScenarioRuns:
         step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
         devbox = await until_kept(partial(self._tools.roster.get, run.devbox_id))
         failure = await prepare_step(self._tools, devbox, number, step) if step else None
-        change = partial(prepared, run.scorings, failure)
+        cause = None
+        if failure is not None:
+            failure, cause = await self._references.judge_setup(run, scenario, failure)
+        change = partial(prepared, run.scorings, failure, cause)
         await until_kept(partial(self.board.change, run.id, change))
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:

@@ -31,9 +31,23 @@ NO_NETWORK_NOTE = (
 _MOST_ASIDE = 16
 _SETS_ID = 0o6000
 _REPOSITORY = ".git"
+_HOOKS = "hooks/"
+_BY_GIT_ITSELF = frozenset({"info/attributes", "objects/info/alternates", "info/grafts"})
+"""Of a repository: what git goes by without being told, and what no work needs; hooks are such too."""
 _MADE_BY_PYTHON = "/__pycache__/"
 
 T = TypeVar("T")
+
+
+def _is_for_git(path: str) -> bool:
+    """Whether git runs a file, or goes by it, whenever it is called: a scorer may call it."""
+    _, is_found, inner = path.partition(f"/{_REPOSITORY}/")
+    if not is_found:
+        return False
+    if inner.startswith("modules/"):
+        inner = inner[max(inner.rfind(f"/{_HOOKS}"), inner.rfind("/info/"), 0) + 1 :]
+    is_hook = inner.startswith(_HOOKS) and not inner.endswith(".sample")
+    return is_hook or inner in _BY_GIT_ITSELF
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,14 @@ class Work:
         return first.startswith(".") and first != _REPOSITORY
 
     def has(self, path: str) -> bool:
-        """Whether a path is part of the work; the system's folders are not where it lies above them."""
+        """Whether a path is part of the work; the system's folders are not where it lies above them.
+
+        What git runs or goes by without being told is none, in a repository that is.
+        """
+        if _is_for_git(path):
+            return any(
+                _REPOSITORY in folder.split("/") and is_inside(path, folder) for folder in self.folders
+            )
         if self.is_hidden(path):
             home = posixpath.normpath(self.home or "/")
             own = [each for each in self.folders if is_inside(each, home) and each != home]
