@@ -410,6 +410,11 @@ def test_list_leaves_out_what_is_not_asked_for(benchyard: CommandLine, client: C
         (["run", "--agent", "oracle", "--scenarios", "fix-a-bugg"], 4, f"did you mean {FIX!r}?"),
         (["run", "--agent", "oracle", "--benchmark", "quickstart", "--job-budget", "3"], 2, "usd=N"),
         (["run", "--agent", "oracle", "--benchmark", "quickstart", "--max-unscored", "2"], 2, "--fail-under"),
+        (
+            ["run", "--agent", "nop", "--benchmark", "quickstart", "--agent-kwargs", "a=1"],
+            2,
+            "nop: no kwargs",
+        ),
         (["watch", "some-job", "--max-unscored", "2"], 2, "--fail-under"),
         (["summary", "some-job", "--max-unscored", "5%"], 2, "--fail-under"),
         (["run", "--agent", "nop", "--benchmark", "quickstart", "--limit", "0"], 2, "whole number from 1 on"),

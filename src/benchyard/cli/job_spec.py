@@ -228,6 +228,13 @@ def _check_kwargs(agents: list[Body], given: Body) -> None:
     for key in given:
         if "." in key and agents and not key.startswith(named):
             raise UsageError(f"--agent-kwargs {key}=...: no --agent is called {key.partition('.')[0]!r}")
+        known = [catalog.kwargs_of(str(each.get("name"))) for each in agents]
+        if "." not in key and agents and all(each is not None and not each for each in known):
+            names = ", ".join(str(each.get("name")) for each in agents)
+            raise UsageError(
+                f"--agent-kwargs {key}=...: there is nobody to take it; {names}: no kwargs. "
+                "`benchyard agent show NAME` lists what an agent takes"
+            )
 
 
 def _update(outer: Body, key: str, values: Body) -> None:

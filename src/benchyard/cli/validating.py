@@ -19,7 +19,7 @@ from benchyard.cli.environments import resolved
 from benchyard.cli.options import FloatRange, IntRange, name_values
 from benchyard.cli.progress import Activity
 from benchyard.cli.pushing import custom_scorer
-from benchyard.cli.render import clean, print_table, show
+from benchyard.cli.render import clean, hanging, print_table, show
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.validation import (
     BUILD_FAILED,
@@ -28,6 +28,7 @@ from benchyard.client.validation import (
     Options,
     ScenarioValidation,
     Validator,
+    lasting_name,
     temporary,
     temporary_name,
 )
@@ -142,7 +143,8 @@ async def _validated(
         scenarios = [await stack.enter_async_context(_there(client, each)) for each in wanted]
         with _Progress(len(scenarios) * 2 * TWICE) as progress:
             validator = Validator(client, options, progress.tell)
-            results = list(await asyncio.gather(*(validator.validate(each) for each in scenarios)))
+            found = await asyncio.gather(*(validator.validate(each) for each in scenarios))
+        results = [each.model_copy(update={"name": lasting_name(each.name)}) for each in found]
         if record is not False:
             results = [
                 await _recorded(client, each, result, changes_choice=record is True)
@@ -229,7 +231,11 @@ class _Progress:
         score = "no score" if attempt.score is None else f"{attempt.score:g}"
         kind = f"{attempt.kind} in {attempt.isolation}"
         self._activity.text = f"validating: {self._done} of about {self._total} runs"
-        self._activity.say(f"{clean(name)}: {kind}: {score} ({attempt.seconds:.1f} s)")
+        self._activity.say(f"{clean(lasting_name(name))}: {kind}: {score} ({attempt.seconds:.1f} s)")
+
+
+def _print_line(text: str) -> None:
+    click.echo("\n".join(hanging(text, 2)))
 
 
 def _print(results: Sequence[ScenarioValidation]) -> None:
@@ -237,13 +243,13 @@ def _print(results: Sequence[ScenarioValidation]) -> None:
     print_table(titles, [_row(each) for each in results])
     for each in results:
         for problem in [] if each.is_unbuilt else each.problems:
-            click.echo(f"{clean(each.name)}: {clean(problem)}")
+            _print_line(f"{clean(each.name)}: {clean(problem)}")
         for isolation, why in each.failed.items() if each.is_valid and not each.is_chosen else ():
-            click.echo(f"{clean(each.name)}: not `{isolation}`: {clean(why)}")
+            _print_line(f"{clean(each.name)}: not `{isolation}`: {clean(why)}")
         for note in each.notes:
-            click.echo(f"{clean(each.name)}: note: {clean(note)}")
+            _print_line(f"{clean(each.name)}: note: {clean(note)}")
     for reason, names in _unbuilt(results).items():
-        click.echo(f"{len(names)} cannot be built here: {', '.join(names)}: {reason}")
+        _print_line(f"{len(names)} cannot be built here: {', '.join(names)}: {reason}")
     good = sum(each.is_valid for each in results)
     click.echo(f"{good} of {len(results)} valid")
 

@@ -32,6 +32,7 @@ from benchyard.models.scenarios import (
 
 TWICE = 2
 _CLOSE = 1e-9
+_TEMPORARY = "validation of "
 _SHOWN = 300
 _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which nobody else is in)
 
@@ -229,7 +230,14 @@ def isolated_copy(scenario: ScenarioView, isolation: Isolation) -> ScenarioReque
 
 def temporary_name(name: str) -> str:
     """What a scenario is called while it is tried."""
-    return f"validation of {name}"[:1024]
+    return f"{_TEMPORARY}{name}"[:1024]
+
+
+def lasting_name(name: str) -> str:
+    """What a scenario is called by its author, also while it is tried."""
+    while name.startswith(_TEMPORARY):
+        name = name.removeprefix(_TEMPORARY)
+    return name
 
 
 def _following(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> int | None:
