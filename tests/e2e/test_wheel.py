@@ -9,8 +9,8 @@ import pytest
 
 from benchyard.hosts import leaks
 from benchyard.testing.model import RunningModel, solving
-from tests.packaging import wheels
-from tests.packaging.wheels import Installed
+from tests.e2e import wheels
+from tests.e2e.wheels import Installed
 
 KEY = "sk-of-the-wheel-and-of-nobody-else"
 QUICKSTART = 12
