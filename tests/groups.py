@@ -8,7 +8,6 @@ LONGEST = (
     "tests/contracts/test_drivers.py",
     "tests/faults/",
     "tests/e2e/",
-    "tests/packaging/",
     "tests/benchmarks/",
     "tests/integrity/",
     "tests/contracts/",

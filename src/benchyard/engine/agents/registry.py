@@ -214,6 +214,9 @@ class Agents:
         return agent.model_copy(update={"shown": shown, "auth_token": None})
 
     def _lacks(self, record: RegisteredAgent) -> list[str] | None:
+        if record.is_public and record.source is None and record.name in catalog.names():
+            # As it is listed; what it is made of is known of its versions only.
+            record = public.record(AgentChoice(name=record.name)) or record
         return [each.name for each in self._missing(record)] or None
 
     def _missing(self, record: RegisteredAgent) -> list[Dependency]:

@@ -1,5 +1,7 @@
 """The wheel, installed by somebody without the repository: quickstart is scored whole, and an agent works."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,8 +9,8 @@ import pytest
 
 from benchyard.hosts import leaks
 from benchyard.testing.model import RunningModel, solving
-from tests.packaging import wheels
-from tests.packaging.wheels import Installed
+from tests.e2e import wheels
+from tests.e2e.wheels import Installed
 
 KEY = "sk-of-the-wheel-and-of-nobody-else"
 QUICKSTART = 12
@@ -37,6 +39,31 @@ def test_it_is_alone_in_its_environment(installed: Installed) -> None:
     assert (found.status, found.out.strip()) == (0, "[]"), found
     where = installed.run(installed.python, "-c", "import benchyard; print(benchyard.__file__)")
     assert Path(where.out.strip()).is_relative_to(installed.python.parent.parent), where
+
+
+def test_what_the_server_lacks_is_told_before_anything_starts(installed: Installed, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "mount", "umount"):
+        found = shutil.which(name)
+        assert found
+        (programs / name).symlink_to(found)
+    lacking = {"PATH": str(programs), "BENCHYARD_DATA": str(tmp_path / "data"), "OPENAI_API_KEY": KEY}
+    try:
+        doctor = installed.told("doctor", env=lacking)
+        less = {each["name"]: each["remedy"] for each in doctor["findings"] if each["verdict"] == "limited"}
+        assert {"node", "npm", "git", "dockerfiles", "ast-grep", "asyncssh"} <= less.keys()
+        assert "uv" not in less
+        listed = installed.benchyard("agent", "list", "-o", "json", env=lacking)
+        lacks = {each["name"]: each.get("server_lacks") for each in json.loads(listed.out)}
+        assert (lacks["codex"], lacks["mini-swe-agent"]) == (["node", "npm"], None), listed
+        run = "job", "run", "--agent", AGENT, "--benchmark", "quickstart"
+        refused = installed.benchyard(*run, env=lacking)
+        assert (refused.status, less["node"] in refused.err) == (2, True), refused
+    finally:
+        stopped = installed.benchyard("server", "stop", "--yes", env=lacking)
+    assert stopped.status == 0, stopped
+    assert leaks.find(tmp_path / "data") == []
 
 
 def test_an_agent_from_pip_is_installed_by_the_uv_that_came_along(installed: Installed) -> None:
