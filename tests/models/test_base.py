@@ -4,6 +4,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from benchyard.models.base import MAX_INT, Model, WireBool, WireFloat, WireInt
+from benchyard.models.gateway_configs import AuthMechanism
+from benchyard.models.gateway_doors import GatewayTokenView
 
 
 @pytest.mark.parametrize(("value", "expected"), [(30, 30), (30.0, 30), (-1, -1), (MAX_INT, MAX_INT)])
@@ -40,3 +42,17 @@ def test_models_ignore_unknown_fields_and_never_change() -> None:
         point.x = 2.0
     with pytest.raises(ValidationError):
         Point(x=float("nan"))
+
+
+def test_what_is_not_to_be_shown_is_in_no_repr() -> None:
+    door = GatewayTokenView(
+        token="t-1",
+        url="http://127.0.0.1:4100/",
+        devbox_id="dbx_1",
+        endpoint="https://a.example",
+        gateway_config_id="gwc_1",
+        auth_mechanism=AuthMechanism(type="bearer"),
+    )
+    assert "dbx_1" in repr(door)
+    assert "t-1" not in repr(door)
+    assert "t-1" not in repr([door])

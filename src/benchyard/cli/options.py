@@ -44,6 +44,10 @@ class IntRange(click.IntRange):
         except click.BadParameter:
             return self.fail(f"{_shown(value)} is not {_range_words('a whole number', self)}.", param, ctx)
 
+    def _describe_range(self) -> str:
+        """What the help says of it, after the option's own words."""
+        return _range_help(self, super()._describe_range())
+
 
 class FloatRange(click.FloatRange):
     """A number in a range, refused in words; `nan` and `inf` are in none."""
@@ -57,6 +61,12 @@ class FloatRange(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{_shown(value)} is not {_range_words('a number', self)}.", param, ctx)
         return found
+
+
+def _range_help(limits: click.IntRange, usual: str) -> str:
+    if limits.max is None or limits.max < MAX_INT:
+        return usual
+    return "" if limits.min is None or limits.min <= -MAX_INT else f"x>={limits.min:g}"
 
 
 def _shown(value: object) -> str:

@@ -76,8 +76,13 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Its fields as they fit on a few lines, without the solution of a scenario."""
-        shown = [(name, value) for name, value in self.__dict__.items() if value not in (None, [], {})]
+        """Its fields as they fit on a few lines, without secrets and the solution of a scenario."""
+        fields = type(self).model_fields
+        shown = [
+            (name, value)
+            for name, value in self.__dict__.items()
+            if value not in (None, [], {}) and (name not in fields or fields[name].repr)
+        ]
         for name, value in shown[:MOST_SHOWN]:
             yield name, Brief("..." if name in UNSHOWN else _brief(value))
         if len(shown) > MOST_SHOWN:
