@@ -177,7 +177,7 @@ def test_a_step_that_cannot_be_prepared_any_more_counts_and_says_why(
         step("two", command("true"), setup=f"test -e {'flour' if reference else 'x'} || {NO_FLOUR}"),
     ]
     environment = {"working_directory": "/home/user/work"}
-    launch = {"launch_commands": ["mkdir -p ~/work; touch ~/work/x"]}
+    launch = {"launch_commands": ["cd; mkdir -p work; touch work/x"]}
     made = scenario(http, environment_parameters={**environment, "launch_parameters": launch}, steps=steps)
     found = only_attempt(Job(http, scenarios_spec([made["id"]], agent("rm -f x"))))
     assert (found["state"], found["failure_reason"]["kind"]) == ("FAILED", "agent"), found
