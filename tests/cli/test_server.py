@@ -13,6 +13,7 @@ import pytest
 
 from benchyard.client import Client, Server
 from benchyard.hosts import leaks
+from benchyard.models.runs import RUN_KEY
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good
 from tests.api.scenarios import Run, bash, function, scenario
@@ -134,15 +135,50 @@ def test_a_run_is_deleted_unless_it_is_of_a_job(benchyard: CommandLine, server: 
         scenario_id = scenario(http, function(bash("echo 1")))["id"]
         run = Run(http, good(http.post("/v1/scenarios/start_run", json={"scenario_id": scenario_id})))
         assert benchyard("run", "delete", run.id, "--yes").status == 5
+        assert benchyard.ok("run", "rename", run.id, "old") == f"{run.id}  old\n"
+        assert benchyard("run", "rename", run.id, "").status == 2
+        assert run.view()["name"] == "old"
         good(run.post("cancel"))
         assert benchyard("run", "delete", run.id, typed=b"").status == 2
         assert benchyard.ok("run", "delete", run.id, "--yes").startswith(f"{run.id}  deleted")
         assert benchyard("run", "show", run.id).status == 4
         job = finished(benchyard, f"with-run-{secrets.token_hex(4)}")
         (of_job,) = good(http.get(f"/v1/benchmark_jobs/{job}/trials"))["trials"]
+    refused = benchyard("run", "rename", of_job["scenario_run_id"], "mine")
+    assert (refused.status, f"benchyard job rename {job}" in refused.err) == (5, True), refused
     refused = benchyard("run", "delete", of_job["scenario_run_id"], "--yes")
     assert (refused.status, f"benchyard job delete {job}" in refused.err) == (2, True), refused
     benchyard.ok("job", "delete", job, "--yes")
+
+
+def test_a_benchmark_run_is_renamed(benchyard: CommandLine, server: RunningServer) -> None:
+    headers = {"authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as http:
+        scenario_id = scenario(http, function(bash("echo 1")))["id"]
+        body = {"name": f"b-{secrets.token_hex(4)}", "scenario_ids": [scenario_id]}
+        made = good(http.post("/v1/benchmarks", json=body))
+        run = good(http.post("/v1/benchmarks/start_run", json={"benchmark_id": made["id"]}))["id"]
+        assert benchyard.ok("run", "rename", run, "nightly") == f"{run}  nightly\n"
+        assert good(http.get(f"/v1/benchmark_runs/{run}"))["name"] == "nightly"
+        good(http.post(f"/v1/benchmark_runs/{run}/cancel"))
+
+
+def test_an_object_is_renamed_unless_it_is_kept_with_a_run(
+    benchyard: CommandLine, server: RunningServer, tmp_path: Path
+) -> None:
+    (tmp_path / "one.txt").write_text("one\n")
+    made = json.loads(benchyard.ok("object", "upload", str(tmp_path / "one.txt"), "-o", "json"))["id"]
+    assert benchyard.ok("object", "rename", made, "two.txt") == f"{made}  two.txt\n"
+    assert json.loads(benchyard.ok("object", "show", made, "-o", "json"))["name"] == "two.txt"
+    assert benchyard("object", "rename", made, "two\nlines").status == 2
+    of_run = "--metadata", f"{RUN_KEY}=scr_1", "-o", "json"
+    kept = json.loads(benchyard.ok("object", "upload", str(tmp_path / "one.txt"), *of_run, "-o", "json"))[
+        "id"
+    ]
+    refused = benchyard("object", "rename", kept, "other")
+    assert (refused.status, "scr_1" in refused.err) == (5, True), refused
+    benchyard.ok("object", "delete", made, kept, "--yes")
+    assert benchyard("object", "rename", made, "again").status == 5
 
 
 def test_a_benchmark_is_renamed_and_deleted_with_its_scenarios(

@@ -13,7 +13,8 @@ from benchyard.cli.progress import spinner
 from benchyard.cli.render import clean, output_option, show, size
 from benchyard.client.client import Client
 from benchyard.errors import Conflict, UsageError
-from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, RenameRequest
+from benchyard.models.base import RenameRequest
+from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView
 from benchyard.models.removals import RemovalView
 
 

@@ -12,12 +12,13 @@ from benchyard.cli.connect import connect
 from benchyard.cli.names import job_named
 from benchyard.cli.options import IntRange, checked_input, name_values
 from benchyard.cli.progress import Meter
-from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
 from benchyard.client.bodies import Source, size_of
 from benchyard.client.client import Client
 from benchyard.client.objects import Origin
 from benchyard.errors import UsageError
+from benchyard.models.base import RenameRequest
 from benchyard.models.jobs import Artifact
 from benchyard.models.objects import ContentType, ObjectRequest, ObjectView
 from benchyard.models.runs import RUN_KEY
@@ -178,6 +179,23 @@ def show_(id: str, output: str) -> None:
         "metadata": pairs(view.metadata),
     }
     show(view, output, facts(described))
+
+
+@object_.command()
+@click.argument("id", metavar="ID")
+@click.argument("name", metavar="NEW-NAME")
+@output_option
+def rename(id: str, name: str, output: str) -> None:
+    """Give an object another name; what is kept with a run keeps its own.
+
+    \b
+      benchyard object rename obj_... data-2026.tgz
+    """
+    with checked_input():
+        RenameRequest(name=name)
+    with connect() as client:
+        view = client.objects.rename(id, name)
+    show(view, output, f"{view.id}  {clean(view.name)}")
 
 
 @object_.command()

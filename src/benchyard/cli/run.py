@@ -15,7 +15,7 @@ from benchyard.cli.job_delete import show_removed
 from benchyard.cli.job_logs import fetch_logs
 from benchyard.cli.job_summary import conditions_once
 from benchyard.cli.names import SHOWN, benchmark_named, scenario_named
-from benchyard.cli.options import IntRange
+from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.pager import print_paged
 from benchyard.cli.render import (
     age,
@@ -46,7 +46,7 @@ from benchyard.cli.table import Narrow
 from benchyard.cli.trajectory import Wanted, fetched
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
-from benchyard.models.base import Model
+from benchyard.models.base import Model, RenameRequest
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -257,6 +257,25 @@ def cancel(given: Sequence[str], output: str) -> None:
         show_many(ended, output, {})
     for view in ended if output == "text" else []:
         click.echo(f"{view.id}  {_word(view.state)}")
+
+
+@run.command()
+@click.argument("given", metavar="ID|NAME")
+@click.argument("name", metavar="NEW-NAME")
+@output_option
+def rename(given: str, name: str, output: str) -> None:
+    """Give a run another name; runs of a job have theirs from the job.
+
+    \b
+      benchyard run rename bmr_4kY... nightly
+    """
+    with checked_input():
+        RenameRequest(name=name)
+    with connect() as client:
+        meant = _named(client, given)
+        runs = client.benchmark_runs if isinstance(meant, BenchmarkRunView) else client.scenarios.runs
+        view = runs.rename(meant.id, name)
+    show(view, output, f"{view.id}  {clean(view.name or '')}")
 
 
 @run.command()

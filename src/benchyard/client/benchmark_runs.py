@@ -10,6 +10,7 @@ from benchyard.client.scenario_runs import Place
 from benchyard.client.verbs import Group, S, call
 from benchyard.client.waiting import insist
 from benchyard.client.wanted import BenchmarkRunFields, BenchmarkRunPageFields, StatePageFields, body_of
+from benchyard.models.base import RenameRequest
 from benchyard.models.removals import RemovalView
 from benchyard.models.runs import BenchmarkRunView, ScenarioRunView
 
@@ -45,6 +46,12 @@ class BenchmarkRuns(Group[S]):
     def cancel(self, id: str, timeout: float | None = None) -> Steps[BenchmarkRunView]:
         """End one early and cancel what still runs."""
         return (yield from cancel(id, timeout))
+
+    @call
+    def rename(self, id: str, name: str) -> Steps[BenchmarkRunView]:
+        """Give one that belongs to no job another name."""
+        body = RenameRequest(name=name)
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/rename", id), json=body), BenchmarkRunView))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:

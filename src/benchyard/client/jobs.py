@@ -11,6 +11,7 @@ from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.client.wanted import JobPageFields, TrialFields, body_of
 from benchyard.errors import StillWaiting
+from benchyard.models.base import RenameRequest
 from benchyard.models.job_plans import JobPlanView
 from benchyard.models.jobs import (
     ENDED_JOBS,
@@ -18,7 +19,6 @@ from benchyard.models.jobs import (
     BenchmarkJobView,
     JobEvent,
     JobRequest,
-    RenameRequest,
     RescoreRequest,
     RetryKind,
     RetryRequest,

@@ -9,6 +9,7 @@ from benchyard.client.files import download
 from benchyard.client.pages import pages
 from benchyard.client.verbs import Group, S, call, items
 from benchyard.errors import BenchyardError
+from benchyard.models.base import RenameRequest
 from benchyard.models.objects import ObjectDownloadView, ObjectListView, ObjectRequest, ObjectView
 
 T = TypeVar("T")
@@ -49,6 +50,12 @@ class Objects(Group[S]):
         query = {"name": name, "origin": origin, "limit": 1, "include_total_count": True}
         found = yield from fetch(Request("GET", "/v1/objects", query), ObjectListView)
         return found.total_count or 0
+
+    @call
+    def rename(self, id: str, name: str) -> Steps[ObjectView]:
+        """Give one another name."""
+        body = RenameRequest(name=name)
+        return (yield from fetch(Request("POST", at("/v1/objects/{}/rename", id), json=body), ObjectView))
 
     @call
     def delete(self, id: str) -> Steps[ObjectView]:

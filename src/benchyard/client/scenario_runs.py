@@ -14,6 +14,7 @@ from benchyard.client.verbs import Group, S, call
 from benchyard.client.waiting import insist
 from benchyard.client.wanted import RunGatewayFields, RunPageFields, ScenarioRunFields, body_of
 from benchyard.errors import Conflict
+from benchyard.models.base import RenameRequest
 from benchyard.models.objects import ObjectRequest
 from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayView
@@ -80,6 +81,12 @@ class ScenarioRuns(Group[S]):
     ) -> Steps[ScenarioRunView]:
         """Score one again from its final state and wait; raises Conflict, which says why, if it cannot be."""
         return (yield from rescore_and_await(id, timeout, newest=newest))
+
+    @call
+    def rename(self, id: str, name: str) -> Steps[ScenarioRunView]:
+        """Give one that belongs to no job another name."""
+        request = Request("POST", at("/v1/scenarios/runs/{}/rename", id), json=RenameRequest(name=name))
+        return (yield from fetch(request, ScenarioRunView))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:

@@ -12,6 +12,7 @@ from typing import Self
 from benchyard.errors import Conflict, NotFound, StoreError, TooLarge, UsageError
 from benchyard.models.objects import ObjectRequest, ObjectState, StoredObject
 from benchyard.models.pages import Page, Query
+from benchyard.models.runs import RUN_KEY
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
 
@@ -123,6 +124,18 @@ class Objects:
         if removed[-1] is not None:
             await self._contents.delete(removed[-1])
         return deleted
+
+    async def rename(self, id: str, name: str) -> StoredObject:
+        """Give an object another name; raises Conflict for one that is deleted, or kept with a run."""
+
+        def change(record: StoredObject) -> StoredObject:
+            if record.state == ObjectState.DELETED:
+                raise Conflict(f"object {id} is deleted")
+            if run_id := record.metadata.get(RUN_KEY):
+                raise Conflict(f"object {id} is kept with run {run_id}, whose logs know it by its name")
+            return record.model_copy(update={"name": name})
+
+        return await self.records.change(id, change)
 
     async def remove(self, id: str) -> None:
         """Remove an object with its record; no error if it is not there."""

@@ -29,6 +29,9 @@ WireBool = StrictBool
 ShortText = Annotated[str, StringConstraints(max_length=1024)]
 """A name, a label, a message: what people type."""
 
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""What people call a thing: one line."""
+
 Metadata = Annotated[dict[ShortText, Annotated[str, Field(max_length=65536)]], Field(max_length=256)]
 """Labels that users put on things."""
 
@@ -96,6 +99,12 @@ class Model(BaseModel):
         _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__.copy())
         _set(copied, "__pydantic_private__", None)
         return copied
+
+
+class RenameRequest(Model):
+    """Another name for a job, a run or an object."""
+
+    name: Name
 
 
 class Columns(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from benchyard.models.agents import AgentChoice
-from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireInt
+from benchyard.models.base import Columns, Metadata, Model, Name, Record, ShortText, WireBool, WireInt
 from benchyard.models.budgets import Budget
 from benchyard.models.conditions import Condition, groups
 from benchyard.models.orchestration import OrchestratorConfig, Seconds
@@ -45,7 +45,6 @@ class JobState(StrEnum):
 
 ENDED_JOBS = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT})
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, StringConstraints(max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Variables = dict[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")],
@@ -164,12 +163,6 @@ class RetryRequest(Model):
     only: RetryKind = "unscored"
     scenarios: list[str] | None = Field(default=None, max_length=10_000)
     """Only of these scenarios, by id or name."""
-
-
-class RenameRequest(Model):
-    """Another name for a job."""
-
-    name: Name
 
 
 class RescoreRequest(Model):

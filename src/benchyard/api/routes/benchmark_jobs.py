@@ -15,7 +15,7 @@ from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.jobs.jobs import JOB_PREFIX
 from benchyard.errors import UsageError
-from benchyard.models.base import MAX_INT
+from benchyard.models.base import MAX_INT, RenameRequest
 from benchyard.models.job_plans import JobPlanRequest, JobPlanView
 from benchyard.models.jobs import (
     MOST_AGENTS,
@@ -26,7 +26,6 @@ from benchyard.models.jobs import (
     Job,
     JobRequest,
     JobState,
-    RenameRequest,
     RescoreRequest,
     RetryRequest,
 )

@@ -13,6 +13,7 @@ from benchyard.api.pages import OF_A_JOB, NamedQuery, PageQuery, narrowed
 from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
+from benchyard.models.base import RenameRequest
 from benchyard.models.pages import Query
 from benchyard.models.removals import RemovalView
 from benchyard.models.runs import (
@@ -80,6 +81,12 @@ async def complete(id: str, services: ServicesDep) -> BenchmarkRunView:
 async def cancel(id: str, services: ServicesDep) -> BenchmarkRunView:
     """End a run early and cancel what still runs."""
     return await _view(services, await held(services, services.engine.benchmark_runs.cancel(id)))
+
+
+@router.post(_NOW + "/{id}/rename", response_model_exclude_none=True)
+async def rename(id: str, services: ServicesDep, body: RenameRequest) -> BenchmarkRunView:
+    """Give a run that belongs to no job another name (an extension)."""
+    return await _view(services, await services.engine.benchmark_runs.rename(id, body.name))
 
 
 @router.post(_NOW + "/{id}/delete", response_model_exclude_none=True)

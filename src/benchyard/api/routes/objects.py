@@ -15,6 +15,7 @@ from benchyard.api.links import UPLOAD_SECONDS, DownloadId, UploadId, signed_lin
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
 from benchyard.engine.objects import OBJECT_PREFIX
+from benchyard.models.base import RenameRequest
 from benchyard.models.objects import (
     ContentType,
     ObjectDownloadView,
@@ -98,6 +99,12 @@ async def retrieve(id: str, request: Request, services: ServicesDep) -> ObjectVi
 async def complete(id: str, request: Request, services: ServicesDep) -> ObjectView:
     """Close an upload."""
     return _view(request, await services.objects.complete(id))
+
+
+@router.post("/v1/objects/{id}/rename")
+async def rename(id: str, request: Request, services: ServicesDep, body: RenameRequest) -> ObjectView:
+    """Give an object another name (an extension)."""
+    return _view(request, await services.objects.rename(id, body.name))
 
 
 @router.post("/v1/objects/{id}/delete")

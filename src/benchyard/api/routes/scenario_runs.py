@@ -17,6 +17,7 @@ from benchyard.api.routing import LateRoute
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.engine.runs.starting import RUN_PREFIX
+from benchyard.models.base import RenameRequest
 from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
 from benchyard.models.runs import (
@@ -100,6 +101,12 @@ async def complete(id: str, services: ServicesDep) -> ScenarioRunView:
 async def cancel(id: str, services: ServicesDep) -> ScenarioRunView:
     """End a run without a score and shut its devbox down."""
     return await _view(services, await services.engine.scenario_runs.cancel(id))
+
+
+@router.post("/runs/{id}/rename", response_model_exclude_none=True)
+async def rename(id: str, services: ServicesDep, body: RenameRequest) -> ScenarioRunView:
+    """Give a run that belongs to no job another name (an extension)."""
+    return await _view(services, await services.engine.scenario_runs.rename(id, body.name))
 
 
 @router.post("/runs/{id}/delete", response_model_exclude_none=True)

@@ -9,7 +9,7 @@ from benchyard.engine.definitions.benchmarks import Benchmarks
 from benchyard.engine.devboxes import Asked
 from benchyard.engine.journal import now_ms
 from benchyard.engine.runs.profiles import check_gates, sealed
-from benchyard.engine.runs.scenario_runs import HOLD_SECONDS, ScenarioRuns
+from benchyard.engine.runs.scenario_runs import HOLD_SECONDS, ScenarioRuns, require_no_job
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import until_kept
 from benchyard.errors import Conflict, UsageError
@@ -98,6 +98,15 @@ class BenchmarkRuns:
     async def cancel(self, id: str) -> BenchmarkRun:
         """End a run early: what still runs is canceled, and the score is that of what was scored."""
         return await self._end(id, "canceled")
+
+    async def rename(self, id: str, name: str) -> BenchmarkRun:
+        """Give a run another name; raises Conflict for one of a job."""
+
+        def apply(run: BenchmarkRun) -> BenchmarkRun:
+            require_no_job(run)
+            return run.model_copy(update={"name": name})
+
+        return await self.records.change(id, apply)
 
     async def conclude(self, id: str, state: BenchmarkRunState, score: float | None) -> BenchmarkRun:
         """End a run whose scenario runs a job has ended, with the score the job gives it."""

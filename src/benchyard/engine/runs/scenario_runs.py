@@ -26,7 +26,7 @@ from benchyard.engine.work import until_kept
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
-from benchyard.models.jobs import TRIAL_KEY
+from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
     BenchmarkRun,
@@ -203,6 +203,15 @@ class ScenarioRuns:
         """
         return await uninterrupted(self._rescore(id, request_id, newest=newest))
 
+    async def rename(self, id: str, name: str) -> ScenarioRun:
+        """Give a run another name; raises Conflict for one of a job."""
+
+        def apply(run: ScenarioRun) -> ScenarioRun:
+            require_no_job(run)
+            return run.model_copy(update={"name": name})
+
+        return await self.board.change(id, apply)
+
     async def complete(self, id: str) -> ScenarioRun:
         """End a run and its devbox; raises StillWaiting while it is being scored for long."""
         if (await self.records.get(id)).state is _S.SCORING:
@@ -365,3 +374,9 @@ def _is_ready(run: ScenarioRun) -> bool:
 
 def _has_ended(devbox: Devbox) -> bool:
     return devbox.status in ENDED
+
+
+def require_no_job(run: ScenarioRun | BenchmarkRun) -> None:
+    """Raise Conflict for a run that a job names."""
+    if job_id := run.metadata.get(JOB_KEY):
+        raise Conflict(f"run {run.id} has its name from job {job_id}: `benchyard job rename {job_id} NAME`")
