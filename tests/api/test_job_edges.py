@@ -226,6 +226,19 @@ def test_a_retry_that_was_cut_short_goes_on_with_the_next(http: httpx.Client) ->
     assert "nothing to retry" in refusal(job.post("retry", {"only": "failed"}), 409)
 
 
+def test_the_benchmark_run_of_an_agent_that_was_cut_short_is_cancelled(http: httpx.Client) -> None:
+    job = Job(http, scenarios_spec([made(http)], agent("true"), agent("sleep 600")))
+
+    def states() -> list[str]:
+        ids = [each["benchmark_run_id"] for each in job.get()["benchmark_outcomes"]]
+        return [good(http.get(f"/v1/benchmark_runs/{id}"))["state"] for id in ids]
+
+    eventually(lambda: bool(job.get("/trials", status="completed")["trials"]), "the end of the first agent")
+    job.running()
+    good(job.post("cancel"))
+    eventually(lambda: states() == ["completed", "canceled"], "the end of both")
+
+
 def _rows(job: Job) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = job.completed()["benchmark_outcomes"][0]["scenario_outcomes"]
     return rows

@@ -91,7 +91,8 @@ class Ending:
             await self.access.forget(await self._ledger.trials.all({"parent": active.job.id}))
         is_whole = active.job.state not in (JobState.CANCELLED, JobState.TIMEOUT, JobState.FAILED)
         for agent, run_id in enumerate(active.job.benchmark_run_ids):
-            is_done = is_whole or active.is_agent_over(agent)
+            was_cut = any(trial.state is TrialState.CANCELED for trial in active.of_agent(agent))
+            is_done = is_whole or (active.is_agent_over(agent) and not was_cut)
             state: BenchmarkRunState = "completed" if is_done else "canceled"
             score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
             await until_kept(partial(self._benchmark_runs.conclude, run_id, state, score))
