@@ -5,6 +5,7 @@
     │   ├── Unauthorized        no key, or a wrong one                           401 / 3
     │   ├── Forbidden           the key may not do this                          403 / 3
     │   ├── NotFound            no such thing                                    404 / 4
+    │   │   └── MalformedId     an id that nothing of its kind can have          400
     │   ├── Conflict            the thing is in a state that forbids it          409 / 5
     │   ├── TooLarge            a body, file or header over its limit            413 / 2
     │   ├── TooMany             a rate or a quota is used up                     429 / 6

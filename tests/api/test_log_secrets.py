@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
 from benchyard.testing.server import RunningServer
@@ -132,7 +132,10 @@ def send_links(watched: Watched) -> None:
     sockets = watched.server.url.replace("http", "ws", 1)
     with connect(sockets + ticket, proxy=None) as terminal:
         terminal.send(f"echo {secret.new()}; exit\n".encode())
-        assert list(terminal)
+        assert terminal.recv()
+        # A shell that has ended is told by a code of its own.
+        with pytest.raises(ConnectionClosedError, match="4000"):
+            list(terminal)
     with pytest.raises(InvalidStatus):
         connect(f"{sockets}/pty/one/ws?ticket={secret.new()}", proxy=None)
     devbox.post("shutdown")

@@ -98,7 +98,7 @@ def test_the_same_request_again_is_not_another_execution(own_api: httpx.Client) 
 
 
 def test_requests_are_counted_by_route_never_by_what_is_in_the_path(own_api: httpx.Client) -> None:
-    own_api.get("/v1/devboxes/dbx_secret-looking")
+    own_api.get("/v1/devboxes/secret-looking")
     own_api.get("/v1/no-such-noun")
     httpx.get(f"{own_api.base_url}/v1/secrets", timeout=60)
     counted = {

@@ -30,7 +30,7 @@ NOUNS = {
     "images_and_blueprints": "^/v1/(blueprints|images)",
     "networks": "^/v1/(gateway-configs|mcp-configs|network-policies)",
     "objects_and_secrets": "^/(objects|v1/(objects|secrets))",
-    "server": "^/(gateway|healthz|metrics|pty|v1/doctor)",
+    "server": "^/(gateway|healthz|metrics|pty|v1/(doctor|server|trials))",
 }
 """What the paths of each test begin with; the schema itself is made when the first of them runs."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from benchyard.cli import render
+from benchyard.cli import notices, render
 from tests.cli.screen import Screen
 
 PROGRAM = (sys.executable, "-m", "benchyard.cli.main")
@@ -63,3 +63,23 @@ def test_a_command_to_type_is_still_one_in_a_narrow_terminal(monkeypatch: pytest
     assert heard.splitlines() == shlex.split(command), "a shell hears the same"
     monkeypatch.setenv("COLUMNS", "200")
     assert render.typed(command, "one:  ") == [f"one:  {command}"]
+
+
+def test_a_command_in_a_sentence_is_kept_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notices, "_width", lambda: 50)
+    notices.tell("something went on for long; `benchyard job watch bmj_12345` shows it again, and more")
+    lines = capsys.readouterr().err.splitlines()
+    assert all(len(line) <= 50 for line in lines)
+    assert [line for line in lines if "`benchyard job watch bmj_12345`" in line], lines
+
+
+def test_a_terminal_that_does_not_know_its_width_has_the_usual_one(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "BENCHYARD_DATA": str(tmp_path / "data"), "COLUMNS": ""}
+    arguments = ["job", "run", "--agent", "nop", "--benchmark", "quickstart", "--max-unscored", "3"]
+    with Screen(arguments, environment) as screen:
+        screen.resize(0, 0)
+        screen.expect_end()
+        lines = screen.shown.decode().replace("\r", "").splitlines()
+    assert 60 < max(len(line) for line in lines) <= 80, lines

@@ -19,6 +19,7 @@ from tests.api.devbox import good
 from tests.api.scenarios import Run, bash, function, scenario
 from tests.cli.conftest import CommandLine
 from tests.cli.test_job import FIX, WAITS, running_trial, started
+from tests.cli.test_scenario import changed
 
 START_SECONDS = 60.0
 
@@ -186,6 +187,7 @@ def test_a_benchmark_is_renamed_and_deleted_with_its_scenarios(
 ) -> None:
     name = f"mine-{secrets.token_hex(4)}"
     benchyard.ok("benchmark", "new", str(tmp_path / name))
+    changed(tmp_path / name / "first-task", name=f"{name}-first")
     benchyard.ok("benchmark", "push", str(tmp_path / name))
     benchyard.ok("benchmark", "rename", name, f"old-{name}")
     shown = json.loads(benchyard.ok("benchmark", "show", f"old-{name}", "-o", "json"))

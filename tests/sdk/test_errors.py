@@ -36,7 +36,7 @@ def test_a_wrong_key_opens_nothing(server: RunningServer, loop: Loop, kind: str,
 
 def test_unknown_ids_are_not_found(client: Runloop) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: client.devboxes.retrieve("dbx_unknown"),
+        lambda: client.devboxes.retrieve("dbx_unknown" + "0" * 14),
         lambda: client.devboxes.update("dbx_unknown", name="x"),
         lambda: client.devboxes.shutdown("dbx_unknown"),
         lambda: client.devboxes.suspend("dbx_unknown"),
@@ -61,6 +61,13 @@ def test_unknown_ids_are_not_found(client: Runloop) -> None:
         body: Any = refused.value.body
         assert body["code"] == "not_found"
         assert "nknown" in body["message"] or "NKNOWN" in body["message"]
+
+
+def test_what_cannot_be_the_id_of_a_devbox_is_a_bad_request(client: Runloop) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        client.devboxes.retrieve("dbx_unknown")
+    body: Any = refused.value.body
+    assert body["code"] == "malformed_id"
 
 
 def test_what_is_malformed_is_a_bad_request_that_names_the_field(client: Runloop, box: str) -> None:

@@ -2,13 +2,17 @@
 
 import io
 import os
+import re
 import sys
 import textwrap
 
 import click
 
 LEAST_WIDTH = 24
+_USUAL_WIDTH = 80
 _INDENT = "  "
+_COMMAND = re.compile(r"`[^`]{1,200}`")
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def tell(text: str) -> None:
@@ -33,18 +37,29 @@ def explain(error: click.ClickException) -> None:
 def _wrapped(line: str, width: int) -> list[str]:
     before = line[: len(line) - len(line.lstrip(" "))]
     indent = before + _INDENT
-    return textwrap.wrap(
-        line,
-        max(width, LEAST_WIDTH),
+    width = max(width, LEAST_WIDTH)
+
+    def whole(command: re.Match[str]) -> str:
+        # A command that fits is on one line, to be copied.
+        fits = len(command[0]) + len(indent) < width
+        return command[0].replace(" ", _UNBROKEN) if fits else command[0]
+
+    wrapped = textwrap.wrap(
+        _COMMAND.sub(whole, line),
+        width,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [""]
+    )
+    return [each.replace(_UNBROKEN, " ") for each in wrapped] or [""]
 
 
 def _width() -> int | None:
     """How wide the terminal is; None where it is none."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
+        if not sys.stderr.isatty():
+            return None
+        # Some terminals do not know how wide they are, and say 0.
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
     except (OSError, ValueError):
         return None
