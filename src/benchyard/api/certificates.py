@@ -115,8 +115,8 @@ class OwnCertificate(Certificate):
     def advice(self) -> str:
         domain = next((each for each in self._domains if each != LOCAL_DOMAIN), LOCAL_DOMAIN)
         return (
-            f"benchyard: the certificate is for {domain}, which has to lead to this machine; "
-            f"clients trust it by {self.trusted}:\n"
+            f"benchyard: its certificate is for {domain}\n"
+            "benchyard: that name has to lead to this machine; clients trust it by\n"
             f"  SSL_CERT_FILE={self.trusted}        (Python)\n"
             f"  NODE_EXTRA_CA_CERTS={self.trusted}  (Node)\n"
             f"  --cacert {self.trusted}             (curl)"

@@ -276,7 +276,8 @@ def _announced(services: Services, door: _Door) -> Iterator[None]:
     print(f"benchyard: listening on {door.url}", flush=True)  # noqa: T201  (the line that callers wait for)
     data = services.settings.data
     print(  # noqa: T201  (for whoever started it)
-        f"benchyard: the key is in {data / 'api-key'}; to use this server in another terminal, type\n"
+        f"benchyard: its key is in {data / 'api-key'}\n"
+        "benchyard: to use this server in another terminal, type\n"
         f'  eval "$(benchyard server env{_data_option(data)})"',
         flush=True,
     )
