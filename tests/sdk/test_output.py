@@ -119,7 +119,7 @@ def test_callbacks_get_everything_as_it_comes(devbox: Devbox) -> None:
     error: list[str] = []
     both: list[str] = []
     result = devbox.cmd.exec(
-        "for i in 1 2 3; do echo out $i; echo err $i >&2; sleep 0.1; done",
+        "for i in 1 2 3; do echo out $i; echo err $i >&2; sleep 0.5; done",
         stdout=out.append,
         stderr=error.append,
         output=both.append,
