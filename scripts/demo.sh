@@ -16,6 +16,10 @@ finish() {
         [ -z "$snapshot" ] || benchyard snapshot delete "$snapshot" >/dev/null 2>&1 || true
     fi
     benchyard server stop >/dev/null 2>&1 || true
+    # Devboxes of an ordinary user leave files that `rm` may not remove.
+    if [ -e "$data/lock" ] && ! benchyard server delete --yes >/dev/null; then
+        code=1
+    fi
     rm -rf "$data"
     [ "$code" = 0 ] || echo "demo: failed with status $code" >&2
     exit "$code"

@@ -214,3 +214,16 @@ def test_old_results_go_unless_they_are_pinned(benchyard: CommandLine) -> None:
     assert benchyard("server", "gc", "--keep-results", "0.00001h", typed=b"").status == 2
     benchyard.ok("job", "unpin", kept)
     benchyard.ok("job", "delete", *ids, "--yes")
+
+
+def test_a_data_folder_is_deleted_when_asked_twice(
+    benchyard: CommandLine, lonely: RunningServer, tmp_path: Path
+) -> None:
+    data = str(lonely.data)
+    assert "stop it first" in benchyard("server", "delete", "--data", data, "--yes").err
+    benchyard.ok("server", "stop", "--data", data)
+    assert "give --yes" in benchyard("server", "delete", "--data", data).err
+    assert (lonely.data / "api-key").is_file()
+    assert benchyard.ok("server", "delete", "--data", data, "--yes").split() == ["deleted", data]
+    assert not lonely.data.exists()
+    assert "not the data folder" in benchyard("server", "delete", "--data", str(tmp_path), "--yes").err

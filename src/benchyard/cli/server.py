@@ -11,7 +11,7 @@ from benchyard.cli.confirmation import yes_option
 from benchyard.cli.connect import find_or_start
 from benchyard.cli.render import facts, output_option, show
 from benchyard.cli.server_backup import backup, restore
-from benchyard.cli.server_care import disk, gc, tell_jobs
+from benchyard.cli.server_care import delete, disk, gc, tell_jobs
 from benchyard.cli.server_unit import unit
 from benchyard.client import local
 from benchyard.client.locate import PAIRS, configured_server, recorded_pid, running_server
@@ -37,7 +37,7 @@ def server() -> None:
     """
 
 
-for each in (disk, gc, backup, restore, unit):
+for each in (delete, disk, gc, backup, restore, unit):
     server.add_command(each)
 
 

@@ -1,7 +1,9 @@
 """`benchyard server`: what it keeps, what of that is too old, and what runs when it is stopped."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 
@@ -13,9 +15,12 @@ from benchyard.cli.render import clean, output_option, print_table, show, show_m
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.core import Server
-from benchyard.errors import BenchyardError
+from benchyard.client.locate import running_server
+from benchyard.errors import BenchyardError, Conflict
+from benchyard.hosts.data_folder import check_data_folder, delete_data_folder
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState
 from benchyard.models.removals import CollectedResultsView, RemovalView
+from benchyard.settings import default_data_folder
 
 _MOST_NAMED = 10
 _UNFINISHED = ",".join(each.value for each in JobState if each not in ENDED_JOBS)
@@ -90,6 +95,33 @@ def gc(keep_results: float | None, dry_run: bool, yes: bool, output: str) -> Non
         _show_collected(found)
     else:
         click.echo(f"deleted {_counted(found.n_removed)}, {size(found.size_bytes)}")
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The data folder. Default: $BENCHYARD_DATA, else benchyard in your user data folder.",
+)
+@yes_option
+def delete(data: Path | None, yes: bool) -> None:
+    """Delete the data folder of a server that is stopped: every job, result, image, key and secret.
+
+    Unlike `rm -r` it may remove the files that devboxes of an ordinary user made.
+
+    \b
+      benchyard devbox shutdown --all
+      benchyard server stop
+      benchyard server delete
+    """
+    folder = (data or default_data_folder(os.environ)).absolute()
+    check_data_folder(folder)
+    if running_server(folder) is not None:
+        raise Conflict(f"a server runs on {folder}; stop it first with `benchyard server stop`")
+    confirm(f"Delete {folder} with every job, result, image, key and secret in it?", yes=yes)
+    with spinner(f"deleting {folder}"):
+        delete_data_folder(folder)
+    click.echo(f"deleted {folder}")
 
 
 def tell_jobs(server: Server, *, yes: bool) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,11 +41,20 @@ class Leak:
 
 def find(data: Path, seconds: float = _SETTLE_SECONDS) -> list[Leak]:
     """What is left and stays: things that come and go within some seconds belong to work under way."""
+    return _lasting(lambda: look(data), seconds)
+
+
+def find_processes(data: Path, seconds: float = _SETTLE_SECONDS) -> list[Leak]:
+    """Find processes that are left and stay."""
+    return _lasting(lambda: list(_Scene(data.resolve()).processes()), seconds)
+
+
+def _lasting(look: Callable[[], list[Leak]], seconds: float) -> list[Leak]:
     deadline = time.monotonic() + seconds
-    found = look(data)
+    found = look()
     while found and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-        again = set(look(data))
+        again = set(look())
         found = [leak for leak in found if leak in again]
     return found
 
@@ -55,6 +64,11 @@ def look(data: Path) -> list[Leak]:
     scene = _Scene(data.resolve())
     found = [*scene.processes(), *scene.mounts(), *scene.groups(), *scene.folders()]
     return [*found, *scene.containers()]
+
+
+def living(data: Path) -> list[str]:
+    """Names of the devboxes that run in a data folder, with or without a server."""
+    return [name for name, _held in _living(data.resolve() / "host" / "devboxes")]
 
 
 class _Scene:
