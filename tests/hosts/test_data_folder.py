@@ -59,6 +59,17 @@ def test_no_other_folder_is_touched(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+def test_what_rm_has_left_of_one_goes_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "images" / "layers" / "0123456789abcdef01234567" / "home").mkdir(parents=True)
+    (data / "notes").touch()
+    with pytest.raises(UsageError, match="not the data folder of a server"):
+        delete_data_folder(data)
+    (data / "notes").unlink()
+    delete_data_folder(data)
+    assert not data.exists()
+
+
 def test_a_link_in_it_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("mine")

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +14,24 @@ from benchyard.errors import Conflict, DevboxError, UsageError
 from benchyard.hosts import leaks
 
 _LOCK = "lock"
+_LAYER = re.compile(r"[0-9a-f]{24}")
 _MOST_BYTES = 4096
 
 
 def check_data_folder(data: Path) -> None:
     """Refuse a folder that no server has made."""
-    if not (data / _LOCK).is_file() or not (data / "driver").is_dir():
+    if not ((data / _LOCK).is_file() and (data / "driver").is_dir()) and not _is_remainder(data):
         raise UsageError(f"{data} is not the data folder of a server; nothing was deleted")
+
+
+def _is_remainder(data: Path) -> bool:
+    """Whether it is what `rm -r` leaves for an ordinary user: layers, named by their digests, and no more."""
+    try:
+        layers = list((data / "images" / "layers").iterdir())
+        others = {path.name for path in data.iterdir()} - {"host", "images"}
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return bool(layers) and not others and all(_LAYER.fullmatch(path.name) for path in layers)
 
 
 def delete_data_folder(data: Path) -> None:
