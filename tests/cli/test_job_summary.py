@@ -1,5 +1,6 @@
 """What people read of a job."""
 
+import sys
 import time
 
 import click
@@ -67,6 +68,21 @@ def test_every_reason_for_no_score_is_told_once(capfd: pytest.CaptureFixture[str
     assert shown.count("2 unscored: scenario: it broke\n") == 1
     assert shown.count("1 unscored: ") == 2
     assert "... and 1 other reasons; -e shows all" in shown
+
+
+def test_a_terminal_breaks_no_word_of_a_reason(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "the model's provider at api.example.test cannot be reached: Name or service not known, try again later"
+    reason = FailureReason(exception_type="Oops", exception_message=told, kind="agent")
+    failed = trial(failure="agent").model_copy(update={"failure": reason})
+    cheated = trial(1.0, scenario=1, suspicions=[told])
+    made = job(scenarios=2, state=JobState.COMPLETED)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = printed(made, [failed, cheated], capfd, extended=False)
+    assert " ".join(shown.split()).count(told) == 2
+    assert [line for line in shown.splitlines() if len(line) > 60] == []
 
 
 def test_many_rewards_are_not_all_shown(capfd: pytest.CaptureFixture[str]) -> None:

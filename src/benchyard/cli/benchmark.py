@@ -20,7 +20,18 @@ from benchyard.cli.names import benchmark_named, check_is_there
 from benchyard.cli.options import IntRange
 from benchyard.cli.pulling import check_free, pull_benchmark
 from benchyard.cli.pushing import known_scenario, push_benchmark
-from benchyard.cli.render import age, clean, facts, output_option, pairs, print_table, show, show_many, when
+from benchyard.cli.render import (
+    age,
+    clean,
+    echo_sentence,
+    facts,
+    output_option,
+    pairs,
+    print_table,
+    show,
+    show_many,
+    when,
+)
 from benchyard.cli.scenario import folder_argument, new_folder_argument, show_scenario, write_template
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
@@ -75,7 +86,7 @@ def new(folder: Path) -> None:
     write_template(folder / _FIRST)
     name = slug(folder.resolve().name)
     Contents({"name": name, "description": "What it measures.", "scenarios": [_FIRST]}).write(folder, NAME)
-    click.echo(f"{folder / NAME}  made; try it with `benchyard benchmark validate {folder}`")
+    echo_sentence(f"{folder / NAME}  made; try it with `benchyard benchmark validate {folder}`")
 
 
 @benchmark.command()
@@ -111,7 +122,7 @@ def pull(given: str, folder: Path, force: bool) -> None:
     with connect() as client:
         view = benchmark_named(client, given)
         count = pull_benchmark(client, view, folder)
-    click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}, with {count} folders of scenarios")
+    echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}, with {count} folders of scenarios")
 
 
 @benchmark.command()
@@ -227,7 +238,8 @@ def show_(given: str, item: str | None, output: str) -> None:
         if output == "text":
             click.echo(_described(view))
             if (command := view.metadata.get("benchyard.import")) and not view.scenario_ids:
-                click.echo(f"\nit is not imported yet; type `{clean(command)}`")
+                click.echo()
+                echo_sentence(f"it is not imported yet; type `{clean(command)}`")
                 return
             definitions = list(client.benchmarks.definitions(view.id, limit=1000))
             for line in _categories(definitions):

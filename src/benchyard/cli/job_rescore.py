@@ -8,7 +8,7 @@ import click
 from benchyard.cli.connect import connect
 from benchyard.cli.names import job_named
 from benchyard.cli.progress import spinner
-from benchyard.cli.render import clean, output_option, print_table, show, wire
+from benchyard.cli.render import clean, echo_sentence, output_option, print_table, show, wire
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.models.base import Model
@@ -123,11 +123,11 @@ def _print(
     if rescoring is None:
         return
     if not is_over:
-        click.echo(f"to be scored again: {len(rescoring.trial_ids)}; `job summary` shows how far it is")
+        echo_sentence(f"to be scored again: {len(rescoring.trial_ids)}; `job summary` shows how far it is")
     elif changes:
         _print_changes(changes, means)
     for id in rescoring.pruned:
-        click.echo(f"{clean(id)}: its final state is not kept any more")
+        echo_sentence(f"{clean(id)}: its final state is not kept any more")
 
 
 def _print_changes(changes: Sequence[Change], means: Sequence[MeanChange]) -> None:

@@ -23,7 +23,18 @@ from benchyard.cli.job_gate import (
     suspect_option,
 )
 from benchyard.cli.names import job_named
-from benchyard.cli.render import clean, duration, facts, output_option, pairs, print_table, show, typed, when
+from benchyard.cli.render import (
+    clean,
+    duration,
+    echo_sentence,
+    facts,
+    output_option,
+    pairs,
+    print_table,
+    show,
+    typed,
+    when,
+)
 from benchyard.cli.table import Narrow
 from benchyard.models.jobs import (
     AgentProgress,
@@ -232,7 +243,7 @@ def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
     if counts:
         click.echo()
     for reason, count in counts.most_common(_MOST_REASONS):
-        click.echo(f"{count} {clean(reason[:_LONGEST_REASON])}")
+        echo_sentence(f"{count} {clean(reason[:_LONGEST_REASON])}")
     if len(counts) > _MOST_REASONS:
         click.echo(f"... and {len(counts) - _MOST_REASONS} other reasons; -e shows all")
 
@@ -255,7 +266,7 @@ def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
         click.echo()
     for each in found[:_MOST_REASONS]:
         told = f"{each.label}  {each.scenario_name}  suspect: {each.why[:_LONGEST_REASON]}"
-        click.echo(clean(told))
+        echo_sentence(clean(told))
     if len(found) > _MOST_REASONS:
         click.echo(f"... and {len(found) - _MOST_REASONS} more that are suspect; -e shows all")
 

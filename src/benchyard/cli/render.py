@@ -100,6 +100,11 @@ def hanging(text: str, indent: int) -> list[str]:
     return [first, *(" " * indent + line for line in rest)]
 
 
+def echo_sentence(text: str) -> None:
+    """Print a sentence; a terminal breaks no word of it."""
+    click.echo("\n".join(hanging(text, 2)))
+
+
 def typed(command: str, before: str = "") -> list[str]:
     """A command as it can be typed, in a terminal over several lines where it is longer than one."""
     if not sys.stdout.isatty() or cell_len(before + command) <= terminal_width():

@@ -17,7 +17,7 @@ from benchyard.cli.names import check_is_there, scenario_named, snapshot_named
 from benchyard.cli.options import IntRange
 from benchyard.cli.pulling import check_free, new_from_snapshot, pull_scenario
 from benchyard.cli.pushing import push_scenario
-from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.render import age, clean, echo_sentence, facts, output_option, pairs, show, show_many, when
 from benchyard.cli.surroundings import surroundings
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
@@ -65,7 +65,7 @@ def new(folder: Path) -> None:
     """
     check_free(folder, force=False)
     write_template(folder)
-    click.echo(f"{folder / NAME}  made; try it with `benchyard scenario validate {folder}`")
+    echo_sentence(f"{folder / NAME}  made; try it with `benchyard scenario validate {folder}`")
 
 
 @scenario.command()
@@ -103,7 +103,7 @@ def pull(given: str, folder: Path, force: bool) -> None:
     with connect() as client:
         view = scenario_named(client, given)
         pull_scenario(client, view, folder)
-    click.echo(f"{folder / NAME}  {view.id}, revision {view.revision}")
+    echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}")
 
 
 @scenario.command()
@@ -228,7 +228,7 @@ def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) ->
     with connect() as client:
         found = snapshot_named(client, snapshot)
     new_from_snapshot(folder, found, working_directory)
-    click.echo(f"{folder / NAME}  made; write problem.md, the scorers and reference.sh")
+    echo_sentence(f"{folder / NAME}  made; write problem.md, the scorers and reference.sh")
 
 
 def write_template(folder: Path) -> None:

@@ -19,7 +19,7 @@ from benchyard.cli.environments import resolved
 from benchyard.cli.options import FloatRange, IntRange, name_values
 from benchyard.cli.progress import Activity
 from benchyard.cli.pushing import custom_scorer
-from benchyard.cli.render import clean, hanging, print_table, show
+from benchyard.cli.render import clean, echo_sentence, print_table, show
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.validation import (
     BUILD_FAILED,
@@ -235,7 +235,7 @@ class _Progress:
 
 
 def _print_line(text: str) -> None:
-    click.echo("\n".join(hanging(text, 2)))
+    echo_sentence(text)
 
 
 def _print(results: Sequence[ScenarioValidation]) -> None:
