@@ -73,7 +73,7 @@ def test_every_reason_for_no_score_is_told_once(capfd: pytest.CaptureFixture[str
 def test_a_terminal_breaks_no_word_of_a_reason(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = "the model's provider at api.example.test cannot be reached: Name or service not known, try again later"
+    told = "the model's provider at api.example.test cannot be reached: Name or service not known, try again"
     reason = FailureReason(exception_type="Oops", exception_message=told, kind="agent")
     failed = trial(failure="agent").model_copy(update={"failure": reason})
     cheated = trial(1.0, scenario=1, suspicions=[told])
