@@ -1,9 +1,12 @@
-"""Which tests `make test` leaves to `make test-all`: those that repeat what others show.
+"""Which tests `make test` leaves to `make test-all`: those that repeat what others show, at a cost.
 
 The official client is tried whole as the blocking one, and as the asynchronous one where the two differ:
 streams, long polls, pages, errors, context managers. The drivers' contract is tried whole with the native
-driver's default mode, and in part with the others.
+driver's default mode, and in part with the others. Of real agents, languages and kills `make test` has some of
+each kind; `make agents`, `make parity`, `make contracts` and `make faults` have all.
 """
+
+import re
 
 import pytest
 
@@ -16,8 +19,41 @@ DRIVERS_FILE = "tests/contracts/test_drivers.py"
 WHOLE_DRIVER = "native-root-idmap"
 CORE_CONTRACTS = frozenset({"DevboxContract", "KillContract", "RoomContract", "TracingContract"})
 """What is tried of every driver and mode."""
-SLOW_CONTAINERS = frozenset({"test_fifty_at_once"})
-"""Of that, what takes minutes with containers and shows the engine's speed more than ours."""
+CONTAINER_CONTRACTS = frozenset({"DevboxContract"})
+"""What is tried with containers, each of which takes seconds."""
+SLOW_CONTAINERS = frozenset({"test_fifty_at_once", "test_a_cancelled_start_leaves_nothing_behind"})
+"""Of that, what takes long and shows the engine's speed more than ours."""
+
+OTHER_MODES = re.compile(
+    r"tests/contracts/(test_kills\.py::.*\[(process-(version \d|signals)|native-signals)\]"
+    r"|test_containment\.py::.*\[native-root\]"
+    r"|test_escape_container\.py::)"
+)
+"""Modes and drivers beside those that are tried in full."""
+OTHER_AGENTS = re.compile(
+    r"tests/e2e/("
+    r"test_agents\.py::.*\[(codex-gpt-5\.6|opencode|goose|gemini-cli|mini-swe-agent)"
+    r"|test_independent_model\.py::.*\[goose"
+    r"|test_rounds\.py::test_one_that_cannot_go_on)"
+)
+"""Real agents beside claude-code and codex: fetching and starting one takes up to two minutes."""
+OTHER_KILLS = re.compile(
+    r"tests/faults/("
+    r"test_agents\.py::.*\[gateway( and server)?\]"
+    r"|test_agent_ends\.py::.*(\[devbox\]|budget)"
+    r"|test_jobs_clock\.py::.*\[days0\]"
+    r"|test_taken\.py::.*\[(_is_noted|_has_ended)\]"
+    r"|test_starts\.py::.*(sockets_that_are_removed|stands_still)"
+    r"|test_kills\.py::.*\[2\])"
+)
+"""Kills at moments beside one of each kind."""
+COSTLY = re.compile(
+    r"tests/("
+    r"benchmarks/test_swe_bench_verified\.py::test_an_(export_of_it_says_the_same|environment_with_stand_ins)"
+    r"|benchmarks/test_bigcodebench\.py::test_real_items"
+    r")"
+)
+"""Single tests that build or install for a minute what a shorter test beside them shows in small."""
 
 
 def is_left_out(item: pytest.Function) -> bool:
@@ -27,9 +63,13 @@ def is_left_out(item: pytest.Function) -> bool:
     if path.startswith("tests/sdk/"):
         return "async" in case.split("-") and path not in ASYNC_FILES
     if path == DRIVERS_FILE:
-        assert item.cls is not None
-        contract = next(each.__name__ for each in item.cls.__mro__ if item.originalname in vars(each))
-        if case.startswith("container") and item.originalname in SLOW_CONTAINERS:
-            return True
-        return not case.startswith(WHOLE_DRIVER) and contract not in CORE_CONTRACTS
-    return False
+        return _is_left_out_of_drivers(item, case)
+    return any(each.match(item.nodeid) for each in (OTHER_MODES, OTHER_AGENTS, OTHER_KILLS, COSTLY))
+
+
+def _is_left_out_of_drivers(item: pytest.Function, case: str) -> bool:
+    assert item.cls is not None
+    contract = next(each.__name__ for each in item.cls.__mro__ if item.originalname in vars(each))
+    if case.startswith("container"):
+        return contract not in CONTAINER_CONTRACTS or item.originalname in SLOW_CONTAINERS
+    return not case.startswith(WHOLE_DRIVER) and contract not in CORE_CONTRACTS
