@@ -138,7 +138,7 @@ class ValidatedIsolation(Model):
 class ScoringRules(Model):
     """How a scenario is scored, beyond what the wire of the original has (extensions).
 
-    Each may also be given as metadata, which every client can set: see `engine/scenario_rules.py`.
+    Each may also be given as metadata, which every client can set: see `engine/definitions/rules.py`.
     """
 
     scoring_isolation: IsolationChoice | None = None
