@@ -62,22 +62,38 @@ class Work:
 
     def is_hidden(self, path: str) -> bool:
         """Whether a path lies in what is hidden of the home."""
-        if self.home is None or not is_inside(path, self.home):
+        home = self._own_home
+        if home is None or not (path == home or path.startswith(f"{home.rstrip('/')}/")):
             return False
-        first = path.removeprefix(posixpath.normpath(self.home)).strip("/").partition("/")[0]
+        first = path.removeprefix(home).strip("/").partition("/")[0]
         return first.startswith(".") and first != _REPOSITORY
+
+    @cached_property
+    def _own_home(self) -> str | None:
+        return None if self.home is None else posixpath.normpath(self.home)
 
     def has(self, path: str) -> bool:
         """Whether a path is part of the work; the system's folders are not where it lies above them.
 
         What git runs or goes by without being told is none, in a repository that is.
         """
+        # Asked of each changed path several times.
+        known = self._known.get(path)
+        if known is None:
+            known = self._known[path] = self._has(path)
+        return known
+
+    @cached_property
+    def _known(self) -> dict[str, bool]:
+        return {}
+
+    def _has(self, path: str) -> bool:
         if _is_for_git(path):
             return any(
                 _REPOSITORY in folder.split("/") and is_inside(path, folder) for folder in self.folders
             )
         if self.is_hidden(path):
-            home = posixpath.normpath(self.home or "/")
+            home = self._own_home or "/"
             own = [each for each in self.folders if is_inside(each, home) and each != home]
             return any(is_inside(path, folder) for folder in own)
         return any(
