@@ -1,6 +1,5 @@
 """The user who runs commands is there, made if need be."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_a_list_of_users_that_is_none_shows_nobody(tmp_path: Path) -> None:
     list_of_users.symlink_to(linked.layers[1] / "etc/passwd")
     assert not has_user(linked, "user", None)
     (missing.layers[0] / "etc/passwd").unlink()
-    os.rmdir(missing.layers[0] / "etc")
+    (missing.layers[0] / "etc").rmdir()
     (missing.layers[0] / "etc").symlink_to(missing.layers[1] / "etc")
     assert not has_user(missing, "user", None)
     assert not has_user(Rootfs(()), "user", None)

@@ -23,7 +23,7 @@ from benchyard.devboxes.trees import LocalTrees, within
 
 T = TypeVar("T")
 
-_MOMENT_SECONDS = 0.03
+_MOMENT_SECONDS = 0.02
 _MOST_REMEMBERED = 1000
 """Large trees; they are forgotten when they are removed, or when as many others have come."""
 _LONG_SHEET_BYTES = 32 * 1024
