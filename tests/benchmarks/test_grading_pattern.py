@@ -28,7 +28,7 @@ class Jobs:
 import json, __main__
 if expected:
     print()
-    print(json.dumps(expected(__main__.steps)))
+    print(json.dumps([expected(case) for case in __main__.cases]))
     sys.stdout.flush()
     os._exit(0)
 """
@@ -109,8 +109,9 @@ def naive(scorer: dict[str, Any]) -> dict[str, Any]:
     def plain(text: str) -> str:
         text = re.sub(r"^(ctypes\.CDLL\(None\)|libc)\.prctl\(.*$", "", text, flags=re.MULTILINE)
         text = re.sub(r'\[GRADED, "--seconds", "\d+", "--cases", ', lambda _: PLAIN, text)
+        text = re.sub(r'\[GRADED, "--seconds", "\d+", ', "[GRADED, ", text)
         text = text.replace('os.environ["BENCHYARD_GRADED"]', '"env"')
-        return text.replace("exec python3 -I check", "python3 -I check")
+        return text.replace("exec python3 -I -S check", "python3 -I -S check")
 
     made: dict[str, Any] = {
         key: plain(value) if isinstance(value, str) else value for key, value in scorer.items()

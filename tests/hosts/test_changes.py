@@ -56,13 +56,17 @@ def test_the_disk_of_a_stopped_devbox_becomes_an_image_without_a_copy(on_host: O
         with pytest.raises(Conflict, match="still runs"):
             await rooms.take(devbox, "taken", "scoring")
         await yard.host.stop(devbox, keep_disk=True, is_synced=False)
-        found = await rooms.take(devbox, "taken", "scoring")
+        with pytest.raises(Conflict, match="not taken"):
+            await rooms.taken(devbox, "taken")
+        await rooms.take(devbox, "taken", "scoring")
+        found = await rooms.taken(devbox, "taken")
         assert [each.path for each in found.changes] == ["/etc/profile", "/task", "/task/work"]
         await yard.restart()
         # Once more, as after a kill: the same is told of what was moved.
         rooms = yard.host.rooms
-        assert await rooms.take(devbox, "taken", "scoring") == found
-        assert (await rooms.take(devbox, "taken", "scoring", aside=["/task"])).total == 1
+        await rooms.take(devbox, "taken", "scoring")
+        assert await rooms.taken(devbox, "taken") == found
+        assert (await rooms.taken(devbox, "taken", aside=["/task"])).total == 1
         graded = await yard.devbox("dbx_2", image="taken", user="root")
         assert await yard.text(graded, "cat /task/work; stat -c %i /task/work") == f"left\n{inode}"
 
@@ -80,7 +84,8 @@ def test_a_disk_that_was_not_moved_before_a_kill_is_moved_after_it(on_host: OnHo
         top = yard.images.top(await yard.images.get("taken-late"))
         top.rename(yard.folder / "host" / "devboxes" / devbox / "changes")
         await yard.restart()
-        assert (await yard.host.rooms.take(devbox, "taken-late", "scoring")).total == 2
+        await yard.host.rooms.take(devbox, "taken-late", "scoring")
+        assert (await yard.host.rooms.taken(devbox, "taken-late")).total == 2
         graded = await yard.devbox("dbx_2", image="taken-late", user="root")
         assert await yard.text(graded, "cat /task/work") == "left\n"
 

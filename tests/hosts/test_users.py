@@ -1,9 +1,12 @@
 """The user who runs commands is there, made if need be."""
 
+from pathlib import Path
+
 import pytest
 
-from benchyard.devboxes.base import Capability
+from benchyard.devboxes.base import Capability, Rootfs
 from benchyard.errors import UsageError
+from benchyard.hosts.users import has_user
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
@@ -73,3 +76,37 @@ def test_a_name_that_is_none_is_refused(on_host: OnHost) -> None:
         assert yard.host.running() == set()
 
     on_host(test, name="native")
+
+
+def _image(folder: Path, passwd: str | None) -> Rootfs:
+    (folder / "top").mkdir(parents=True)
+    (folder / "below/etc").mkdir(parents=True)
+    (folder / "below/etc/passwd").write_text("user:x:1000:1000::/home/user:/bin/bash\n")
+    if passwd is not None:
+        (folder / "top/etc").mkdir()
+        (folder / "top/etc/passwd").write_text(passwd)
+    return Rootfs((folder / "top", folder / "below"))
+
+
+def test_an_image_shows_its_users_by_its_topmost_list(tmp_path: Path) -> None:
+    below = _image(tmp_path / "below", None)
+    assert has_user(below, "user", None)
+    assert has_user(below, "user", 1000)
+    assert not has_user(below, "user", 1001)
+    assert not has_user(below, "ada", None)
+    covered = _image(tmp_path / "covered", "ada:x:7:7::/home/ada:/bin/sh\nuser:x:1000\n")
+    assert has_user(covered, "ada", 7)
+    assert not has_user(covered, "user", None)
+
+
+def test_a_list_of_users_that_is_none_shows_nobody(tmp_path: Path) -> None:
+    linked, missing = _image(tmp_path / "linked", ""), _image(tmp_path / "missing", "")
+    list_of_users = linked.layers[0] / "etc/passwd"
+    list_of_users.unlink()
+    list_of_users.symlink_to(linked.layers[1] / "etc/passwd")
+    assert not has_user(linked, "user", None)
+    (missing.layers[0] / "etc/passwd").unlink()
+    (missing.layers[0] / "etc").rmdir()
+    (missing.layers[0] / "etc").symlink_to(missing.layers[1] / "etc")
+    assert not has_user(missing, "user", None)
+    assert not has_user(Rootfs(()), "user", None)

@@ -34,7 +34,7 @@ from benchyard.hosts.output_budget import OutputBudget
 from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.rooms import HostTies, Rooms
 from benchyard.hosts.unfinished import Unfinished
-from benchyard.hosts.users import ensure_user
+from benchyard.hosts.users import ensure_user, has_user
 from benchyard.images.store import Image, ImageStore
 from benchyard.store.vault import Vault
 
@@ -185,18 +185,19 @@ class Host:
             devbox = self._make(entry, rootfs, image)
             try:
                 await self._driver.start(devbox.spec)
-                await self._see_to_user(devbox, image)
+                await self._see_to_user(devbox, image, is_new=noted is None)
             except BaseException:
                 await asyncio.shield(self._settle(devbox, "the devbox did not start"))
                 raise
             devbox.is_running = True
 
-    async def _see_to_user(self, devbox: Devbox, image: Image) -> None:
+    async def _see_to_user(self, devbox: Devbox, image: Image, *, is_new: bool) -> None:
         name, uid = devbox.entry.request.user, devbox.entry.request.uid
         is_known = (image.id, name, uid) in self._users_in_images
         if name == "root" or name.isdigit() or is_known or Capability.USERS not in self._driver.capabilities:
             return
-        if await ensure_user(self._driver, devbox.spec, name, uid):
+        is_there = is_new and await asyncio.to_thread(has_user, devbox.spec.rootfs, name, uid)
+        if is_there or await ensure_user(self._driver, devbox.spec, name, uid):
             self._users_in_images.add((image.id, name, uid))
 
     async def _settle(self, devbox: Devbox, reason: str) -> None:

@@ -124,38 +124,50 @@ class Rooms:
         """Whether all that was written to the disk of a stopped devbox is there: no power was lost since."""
         return resting.is_sound(self._ties.devbox(devbox_id).spec.folder)
 
-    async def take(
-        self,
-        devbox_id: str,
-        image_id: str,
-        kind: str,
-        *,
-        aside: Sequence[str] = (),
-        counted: Sequence[str] = (),
-    ) -> Changes:
-        """Make the disk of a stopped devbox an image by moving it, and tell what is different since the mark.
+    async def take(self, devbox_id: str, image_id: str, kind: str) -> None:
+        """Make the disk of a stopped devbox an image by moving it; the devbox cannot be started again.
 
-        The devbox cannot be started again after that. Called once more, after a kill too, this moves what has
-        not been moved, and tells the differences but for those in the folders `aside`. Where there are more
-        than can be listed, those in new folders of the `counted` ones are counted only.
+        Called once more, after a kill too, this moves what has not been moved.
         """
         images = self._ties.images
         async with self._ties.lock(devbox_id):
             devbox = self._ties.devbox(devbox_id)
             if devbox.is_running:
                 raise Conflict(f"devbox {devbox_id} still runs; its disk can be taken when it is stopped")
-            started_from = await self._ties.image(devbox.entry)
-            disk = devbox.spec.changes
-            with contextlib.suppress(NotFound):
-                made = await images.get(image_id)
-                disk = images.top(made) if images.has_top(made) else disk
-            changes.require_mark(devbox, disk)
-            found = await changes.compared(
-                devbox, self._trees, (disk, images.rootfs(started_from)), aside, counted
-            )
-            async with images.shallow(started_from) as parent:
+            if await self._taken(devbox, image_id) is None and not devbox.spec.changes.exists():
+                raise Conflict(f"devbox {devbox_id} has no disk any more that could be taken")
+            async with images.shallow(await self._ties.image(devbox.entry)) as parent:
                 await images.take_layer(parent, devbox.spec.changes, image_id, kind)
-            return found
+
+    async def _taken(self, devbox: Devbox, image_id: str) -> Path | None:
+        """Where the disk of a devbox lies that was made an image; None where it is not there."""
+        try:
+            image = await self._ties.images.get(image_id)
+        except NotFound:
+            return None
+        return self._ties.images.top(image) if self._ties.images.has_top(image) else None
+
+    async def taken(
+        self,
+        devbox_id: str,
+        image_id: str,
+        *,
+        aside: Sequence[str] = (),
+        counted: Sequence[str] = (),
+    ) -> Changes:
+        """What is different since the mark on a disk that `take` made an image, but for the folders `aside`.
+
+        Where there are more differences than can be listed, those in new folders of the `counted` ones are
+        counted only.
+        """
+        async with self._ties.lock(devbox_id):
+            devbox = self._ties.devbox(devbox_id)
+            disk = await self._taken(devbox, image_id)
+            if disk is None:
+                raise Conflict(f"the disk of devbox {devbox_id} was not taken as image {image_id}")
+            changes.require_mark(devbox, disk)
+            below = self._ties.images.rootfs(await self._ties.image(devbox.entry))
+            return await changes.compared(devbox, self._trees, (disk, below), aside, counted)
 
     async def processes(self, devbox_id: str) -> Processes:
         """What runs in a running devbox, without our own: `MOST_PROCESSES` at most, and the number of all."""

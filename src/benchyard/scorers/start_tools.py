@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import resource
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator
@@ -114,14 +115,37 @@ async def make(rootfs: Rootfs, kits: Kits) -> Kit | None:
 def _fingerprint(layers: list[str], beside: list[str]) -> str | None:
     """Tells the files of one image from those of another, without a look into them; None without a shell."""
     with Stack(layers, beside) as stack:
-        found = {name: _facts(stack, name) for name in ("bash", *_TOOLS)}
+        plain = _plain_facts(stack)
+        found = {name: plain.get(name) or _facts(stack, name) for name in ("bash", *_TOOLS)}
         if found["bash"] is None:
             return None
         more = [_facts(stack, "libc.so.6", _LIBRARY_FOLDERS)]
     return hashlib.sha256(repr((found, more)).encode()).hexdigest()
 
 
-def _facts(stack: Stack, name: str, folders: Iterable[str] = _FOLDERS) -> tuple[str, int, int, int] | None:
+_Facts = tuple[str, int, int, int]
+"""Where a file lies, its size, time and inode."""
+
+
+def _plain_facts(stack: Stack) -> dict[str, _Facts]:
+    """The tools that lie in the first folder and are no links: the way there is gone once for all of them."""
+    folder = real_path(stack, _FOLDERS[0])
+    found = {}
+    parents = folder.split("/")[1:]
+    try:
+        is_there = stack.descend(parents) == len(parents)
+        for name in ("bash", *_TOOLS) if is_there else ():
+            shown = stack.look(name)
+            if shown is not None and not stat.S_ISLNK(shown.status.st_mode):
+                status = shown.status
+                found[name] = (f"{folder}/{name}", status.st_size, status.st_mtime_ns, status.st_ino)
+    finally:
+        while stack.depth:
+            stack.up()
+    return found
+
+
+def _facts(stack: Stack, name: str, folders: Iterable[str] = _FOLDERS) -> _Facts | None:
     for folder in folders:
         path = real_path(stack, f"{folder}/{name}")
         with _at(stack, path) as found:

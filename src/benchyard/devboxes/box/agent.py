@@ -3,8 +3,9 @@
 It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection, but
 not for ever: it ends, and the devbox with it, when nobody was connected for as long as its lease.
 A supervisor is forked ahead of the next command, so that a command costs one fork, not two; a devbox that has
-run none for some seconds keeps no such process, nor the memory it takes. What root inside does to supervisors
-does not save a command: this process ends it when they do not.
+run none for some seconds keeps no such process, nor the memory it takes. Many devboxes run one command only:
+none is forked ahead of the second one. What root inside does to supervisors does not save a command: this
+process ends it when they do not.
 """
 
 import os
@@ -72,6 +73,7 @@ class Agent:
         self.doors = Doors()
         self.spare: Custody | None = None
         self.spare_until = time.monotonic() + _SPARE_SECONDS
+        self.has_run = False
 
     def run(self) -> None:
         """Serve until the lease is over."""
@@ -286,7 +288,8 @@ class Agent:
     def _execute(self, message: dict[str, Any], descriptors: list[int]) -> None:
         held = self.spare or self._fork_supervisor(descriptors)
         self.spare = None
-        self.spare_until = time.monotonic() + _SPARE_SECONDS
+        self.spare_until = time.monotonic() + _SPARE_SECONDS if self.has_run else 0.0
+        self.has_run = True
         if held is None:
             os.write(descriptors[2 + bool(message.get("spilled"))], _NO_PROCESS)
             self._broadcast({"ended": message["id"]})

@@ -1,11 +1,15 @@
 """Trees of a driver that runs as root: small ones in a thread, large ones in a child of the zygote.
 
 A thread is quicker to begin with, but all threads of a server take turns: one that walks through the hundred
-thousand files of an agent makes every request wait. So whatever is not done in a moment is begun anew apart.
+thousand files of an agent makes every request wait. So whatever is not done in a moment is begun anew apart;
+a tree of which that is known is walked apart from the start.
 """
 
 import os
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from benchyard.devboxes.base import Rootfs
 from benchyard.devboxes.box import ids
@@ -17,7 +21,11 @@ from benchyard.devboxes.parts.watching import add_here
 from benchyard.devboxes.parts.zygote import ZygoteProcess
 from benchyard.devboxes.trees import LocalTrees, within
 
-_MOMENT_SECONDS = 0.03
+T = TypeVar("T")
+
+_MOMENT_SECONDS = 0.02
+_MOST_REMEMBERED = 1000
+"""Large trees; they are forgotten when they are removed, or when as many others have come."""
 _LONG_SHEET_BYTES = 32 * 1024
 """Of a list of paths: some hundreds of them."""
 
@@ -30,18 +38,32 @@ class RootTrees(LocalTrees):
         # In this mode a child stays who it is.
         self._apart = MappedTrees(zygote, ids.ROOT)
         self._moment = moment
+        self._large: dict[tuple[int, int], None] = {}
+        """Trees that took longer than a moment, by what stays when a tree is moved: its inode."""
+
+    async def _walk(
+        self, tree: Path, here: Callable[..., T], apart: Callable[[], Awaitable[T]], *args: object
+    ) -> T:
+        """Walk through a tree in a thread for a moment, or else apart."""
+        known = _identity(tree)
+        if known is None or known not in self._large:
+            try:
+                return await within(self._moment, here, str(tree), *args)
+            except Stopped:
+                if known is not None:
+                    self._large[known] = None
+                    while len(self._large) > _MOST_REMEMBERED:
+                        del self._large[next(iter(self._large))]
+        return await apart()
 
     async def remove(self, path: Path) -> None:
-        try:
-            await within(self._moment, remove_tree, str(path))
-        except Stopped:
-            await self._apart.remove_slowly(path)
+        known = _identity(path)
+        await self._walk(path, remove_tree, partial(self._apart.remove_slowly, path))
+        if known is not None:
+            self._large.pop(known, None)
 
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
-        try:
-            return await within(self._moment, tree_usage, str(path), most)
-        except Stopped:
-            return await self._apart.usage(path, most)
+        return await self._walk(path, tree_usage, partial(self._apart.usage, path, most), most)
 
     async def compare(
         self,
@@ -51,14 +73,20 @@ class RootTrees(LocalTrees):
         aside: tuple[str, ...],
         counted: tuple[str, ...] = (),
     ) -> None:
-        tree, manifest = map(str, noted)
+        tree, manifest = noted
         layers = ([str(layer) for layer in below.layers], below.host_dirs)
-        try:
-            await within(self._moment, compare_tree, tree, manifest, layers, str(report), aside, counted)
-        except Stopped:
-            await self._apart.compare(noted, below, report, aside, counted)
+        apart = partial(self._apart.compare, noted, below, report, aside, counted)
+        await self._walk(tree, compare_tree, apart, str(manifest), layers, str(report), aside, counted)
 
     async def watch(self, root: int, watcher: int, sheet: int) -> None:
         """Add watches to the files that are listed in `sheet`."""
         is_long = os.fstat(sheet).st_size > _LONG_SHEET_BYTES
         await (self._apart.watch if is_long else add_here)(root, watcher, sheet)
+
+
+def _identity(tree: Path) -> tuple[int, int] | None:
+    try:
+        status = tree.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -189,7 +189,10 @@ class Scoring:
         await desk.findings.look_at_processes(self._tools, devbox.id, is_running=is_running)
         await desk.findings.look_at_network(self._tools, devbox.id)
         if devbox.status is DevboxStatus.SUSPENDED and TRIAL_KEY in case.run.metadata:
-            await desk.findings.take(self._tools, devbox.id, case.image_id)
+            if await desk.findings.take(self._tools, devbox.id, case.image_id):
+                look = partial(desk.findings.look_at_taken, self._tools, devbox.id, case.image_id)
+                # Beside what is done for the scorers, none of whom begins before it has ended.
+                desk.findings.begin(self._twice(desk, look))
         else:
             await desk.findings.freeze(self._tools, devbox.id, case.image_id)
 
@@ -200,6 +203,7 @@ class Scoring:
             images = await self._graded_from(desk)
             # What is kept does not depend on the scorers.
             results, kept = await asyncio.gather(self._in_rooms(desk, images), self._keep(case))
+            results = await self._where_looked(desk, results)
             await self._compare_with_stricter(desk, results)
             return results, kept
         except asyncio.CancelledError:
@@ -207,10 +211,20 @@ class Scoring:
             is_cut = True
             raise
         finally:
+            await desk.findings.end()
             # What is scored from a final state is forgotten by whoever has noted the result.
             if not is_cut and case.kept is None:
                 key = f"frozen/{case.image_id}"
                 self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
+
+    async def _where_looked(self, desk: Desk, results: list[ScorerResult]) -> list[ScorerResult]:
+        """The results, unless the disk could not be looked at: then every scorer has failed."""
+        try:
+            await desk.findings.looked()
+        except ScorerFailed as error:
+            failure = failure_of(error, desk.case.scorer_seconds)
+            return [failed_result(each, failure) for each in _functions(desk.case.scenario)]
+        return results
 
     async def _keep(self, case: Case) -> Kept:
         return Kept(case.kept) if case.kept else await self.finals.keep(case)

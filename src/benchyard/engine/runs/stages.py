@@ -307,6 +307,9 @@ class Apart(Stage):
             )
             await tools.host.start(request)
             await open_door(tools, record)
+            if scorer is not None:
+                # Before its time begins.
+                await self._desk.findings.looked()
             place = await self._desk.room_place(devbox_id, self._index, scorer)
             async with room_in(tools, place) as room:
                 yield devbox_id, room

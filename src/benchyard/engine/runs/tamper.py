@@ -1,11 +1,12 @@
 """The tamper report: what was done to a devbox beside the work itself."""
 
+import asyncio
 import contextlib
 import posixpath
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
 from benchyard.devboxes.box.weight import is_of_system, weight
@@ -62,22 +63,38 @@ class Work:
 
     def is_hidden(self, path: str) -> bool:
         """Whether a path lies in what is hidden of the home."""
-        if self.home is None or not is_inside(path, self.home):
+        home = self._own_home
+        if home is None or not (path == home or path.startswith(f"{home.rstrip('/')}/")):
             return False
-        first = path.removeprefix(posixpath.normpath(self.home)).strip("/").partition("/")[0]
+        first = path.removeprefix(home).strip("/").partition("/")[0]
         return first.startswith(".") and first != _REPOSITORY
+
+    @cached_property
+    def _own_home(self) -> str | None:
+        return None if self.home is None else posixpath.normpath(self.home)
 
     def has(self, path: str) -> bool:
         """Whether a path is part of the work; the system's folders are not where it lies above them.
 
         What git runs or goes by without being told is none, in a repository that is.
         """
+        # Asked of each changed path several times.
+        known = self._known.get(path)
+        if known is None:
+            known = self._known[path] = self._has(path)
+        return known
+
+    @cached_property
+    def _known(self) -> dict[str, bool]:
+        return {}
+
+    def _has(self, path: str) -> bool:
         if _is_for_git(path):
             return any(
                 _REPOSITORY in folder.split("/") and is_inside(path, folder) for folder in self.folders
             )
         if self.is_hidden(path):
-            home = posixpath.normpath(self.home or "/")
+            home = self._own_home or "/"
             own = [each for each in self.folders if is_inside(each, home) and each != home]
             return any(is_inside(path, folder) for folder in own)
         return any(
@@ -119,6 +136,7 @@ class Findings:
     suspicions: list[str] = field(default_factory=list)
     """What the scoring itself found that speaks against the score."""
     why_unknown: list[str] = field(default_factory=list)
+    _look: asyncio.Task[None] | None = None
     _opened: set[str] | None = None
     """None until the first scorer is done."""
     _unwatched: set[str] = field(default_factory=set)
@@ -189,16 +207,43 @@ class Findings:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
 
-    async def take(self, tools: Tools, devbox_id: str, image_id: str) -> None:
-        """Make the disk of a devbox that was stopped an image, and note what was changed on it."""
-        rooms = tools.host.rooms
+    async def take(self, tools: Tools, devbox_id: str, image_id: str) -> bool:
+        """Make the disk of a stopped devbox an image; False where `look_at_taken` cannot look at it."""
         try:
-            self.changes = await rooms.take(devbox_id, image_id, SCORING_KIND, counted=self.work.aside)
-            if self.changes.truncated:
-                self.outside = await rooms.take(devbox_id, image_id, SCORING_KIND, aside=self.work.aside)
+            await tools.host.rooms.take(devbox_id, image_id, SCORING_KIND)
+            return True
         except Conflict as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
+            return False
+
+    async def look_at_taken(self, tools: Tools, devbox_id: str, image_id: str) -> None:
+        """Note what was changed on a disk that was taken, which nobody changes any more."""
+        rooms = tools.host.rooms
+        try:
+            self.changes = await rooms.taken(devbox_id, image_id, counted=self.work.aside)
+            if self.changes.truncated:
+                self.outside = await rooms.taken(devbox_id, image_id, aside=self.work.aside)
+        except Conflict as error:
+            self.why_unknown.append(f"what was changed is not known: {error.message}")
+
+    def begin(self, look: Coroutine[Any, Any, None]) -> None:
+        """Have the disk looked at beside other work; what is found is known after `looked`."""
+        self._look = asyncio.ensure_future(look)
+
+    async def looked(self) -> None:
+        """Wait until the disk was looked at; raises what kept it from being."""
+        if self._look is not None:
+            await asyncio.shield(self._look)
+
+    async def end(self) -> None:
+        """Do not go on looking at the disk."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.wait([self._look])
+            if not self._look.cancelled():
+                # Read, so that nobody complains that it was not.
+                self._look.exception()
 
     def recall(self, report: TamperReport | None) -> None:
         """Take over what was found when the devbox was there, to score what is kept of it."""

@@ -1,6 +1,6 @@
 # The share of lines of a file that are as they must be, each in its place; a file of another length loses for
 # every line too many. Parameters: `file`, and `lines`.
-exec python3 -I - <<'PROGRAM'
+exec python3 -I -S - <<'PROGRAM'
 import json, os
 
 wanted = json.loads(os.environ["RL_SCORER_CONTEXT"])

@@ -1,5 +1,5 @@
 # What is graded is a process of its own already; its answers are compared here.
-exec python3 -I - <<'PROGRAM'
+exec python3 -I -S - <<'PROGRAM'
 import ctypes, random, sys, time, urllib.error, urllib.request
 
 ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # what is graded cannot look into this process

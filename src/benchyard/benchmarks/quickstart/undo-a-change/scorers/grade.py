@@ -13,16 +13,20 @@ GRADED = os.environ["BENCHYARD_GRADED"]  # runs the code as the user whose work 
 ASK = """
 import json, sys
 sys.path.insert(0, ".")
-steps = json.load(sys.stdin)
+cases = json.load(sys.stdin)
 from jobs import Jobs
-queue, said = Jobs(), []
-for step in steps:
-    if step is None:
-        job = queue.take()
-        said.append(job["name"] if job else None)
-    else:
-        queue.add(step[0], {"name": step[1]})
-    said.append(len(queue))
+
+def answers(steps):
+    queue = Jobs()
+    for step in steps:
+        if step is None:
+            job = queue.take()
+            yield job["name"] if job else None
+        else:
+            queue.add(step[0], {"name": step[1]})
+        yield len(queue)
+
+said = [list(answers(case)) for case in cases]
 print()
 print(json.dumps(said))
 """
@@ -46,20 +50,16 @@ def expected(asked):
 
 
 def answers(cases):
-    """What the code says to each list of steps: one process each, by one command for all of them."""
+    """What the code says to each list of steps: all by one process."""
     ran = subprocess.run(
-        [GRADED, "--seconds", "30", "--cases", "python3", "-I", "-c", ASK],
-        input=json.dumps([{"stdin": json.dumps(case)} for case in cases]),
-        stdout=subprocess.PIPE,
+        [GRADED, "--seconds", "30", "python3", "-I", "-c", ASK],
+        input=json.dumps(cases),
+        capture_output=True,
         text=True,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
     )
-    return [answer(each["stdout"]) for each in json.loads(ran.stdout)]
-
-
-def answer(printed):
     try:
-        return json.loads(printed.strip().splitlines()[-1])
+        return json.loads(ran.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError, RecursionError) as error:
         print(f"no answer: {error}")
         return None

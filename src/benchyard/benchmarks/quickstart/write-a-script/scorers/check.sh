@@ -1,5 +1,5 @@
 # Runs the script that is graded in processes of their own, and compares what they print out here.
-exec python3 -I - <<'PROGRAM'
+exec python3 -I -S - <<'PROGRAM'
 import collections, ctypes, json, os, random, re, subprocess, sys
 
 ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # where all have one user, it cannot look into this process
@@ -28,8 +28,8 @@ chance = random.Random(7)
 words = ["Apple", "pear", "FIG", "plum", "quince", "apple", "fig", "Date", "a", "b"]
 joints = [" ", ", ", "\n", " - ", ". ", "1", "_"]
 cases = [("", 3), ("one", 5), ("b a", 2), ("It's 5 o'clock, it's late.\n", 10)]
-for _ in range(6):
-    text = "".join(chance.choice(words) + chance.choice(joints) for _ in range(chance.randrange(5, 200)))
+for size in (5, 60, 400):
+    text = "".join(chance.choice(words) + chance.choice(joints) for _ in range(size))
     cases.append((text, chance.randrange(1, 12)))
 wrong = [case for case, lines in zip(cases, printed(cases), strict=True) if lines != expected(*case)]
 if wrong:
