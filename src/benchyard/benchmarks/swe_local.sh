@@ -1,12 +1,12 @@
 #!/bin/bash
 # Makes the environment `testbed` of a Python of this image and packages of the index, where conda would have it.
-#   swe_local.sh VERSION    the Python that is asked for, such as 3.9
+#   swe_local.sh VERSION [FOLDER]    the Python that is asked for, such as 3.9, and where conda would be
 # Beside this file are conda.txt and pip.txt: the pins of what conda and pip install officially, in that order.
 set -eu
 
 wanted=$1
 beside=$(dirname "$0")
-conda=/opt/miniconda3
+conda=${2:-/opt/miniconda3}
 environment=$conda/envs/testbed
 different=$beside/different.txt
 
