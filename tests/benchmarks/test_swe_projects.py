@@ -125,8 +125,8 @@ def _made(project: Project, folder: Path) -> Path:
     _run(repository, "git", "init", "--quiet", "--initial-branch", "main")
     project.take_back(repository, row)
     base = _commit(repository, row["created_at"], "as it was")
-    for each in ("patch", "test_patch"):
-        _run(repository, "git", "apply", "--verbose", given=row[each])
+    for patch in ("patch", "test_patch"):
+        _run(repository, "git", "apply", "--verbose", given=row[patch])
     _commit(repository, "2024-01-01T00:00:00Z", "solved")
     data = folder / "data"
     (data / "repositories").mkdir(parents=True)
