@@ -209,5 +209,26 @@ def test_a_test_command_without_files_ends_where_it_ends() -> None:
     assert "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1" in made.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("repo", "test", "needs"),
+    [
+        ("psf/requests", "test_requests.py::RequestsTestCase::test_HTTP_200_OK_GET", True),
+        ("psf/requests", "tests/test_requests.py::TestTimeout::test_connect_timeout[timeout0]", True),
+        ("psf/requests", "tests/test_utils.py::TestSuperLen::test_string", False),
+        ("sphinx-doc/sphinx", "tests/test_build_latex.py::test_latex_images", True),
+        ("sphinx-doc/sphinx", "tests/test_build_linkcheck.py::test_defaults", True),
+        ("sphinx-doc/sphinx", "tests/test_build_linkcheck.py::test_follows_redirects_on_GET", False),
+        ("pallets/flask", "tests/test_build_linkcheck.py::test_defaults", False),
+    ],
+)
+def test_items_whose_tests_ask_the_internet_are_labelled(
+    repo: str, test: str, needs: bool, tmp_path: Path
+) -> None:
+    draft = only("swe-bench-verified", [row(REPOSITORY, repo=repo, PASS_TO_PASS=[test])], tmp_path)
+    assert isinstance(draft, Draft)
+    told = (draft.request.metadata or {}).get("needs")
+    assert told == ("a network for its scorer" if needs else None)
+
+
 def _said(script: str) -> list[str]:
     return [line for line in script.splitlines() if line.strip()]

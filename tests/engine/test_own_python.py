@@ -19,6 +19,8 @@ def made_at(prefix: Path) -> Python:
     (modules / "gone.py").symlink_to("nowhere")
     (prefix / "include/python3.77").mkdir(parents=True)
     (prefix / "include/python3.77/Python.h").write_text("")
+    (prefix / "include/python3.77m").mkdir()
+    (prefix / "include/python3.77m/Python.h").write_text("")
     (prefix / "lib/libpython3.77.so.1.0").write_bytes(b"\x7fELF")
     (prefix / "lib/libpython3.77.so").symlink_to("libpython3.77.so.1.0")
     (prefix / "bin").mkdir()
@@ -34,6 +36,7 @@ def test_it_is_whole_without_what_was_added_to_it_and_says_where_it_will_lie(tmp
     own_python.write(python, folder)
     assert list((folder / "lib/python3.77/site-packages").iterdir()) == []
     assert (folder / "include/python3.77/Python.h").exists()
+    assert (folder / "include/python3.77m/Python.h").exists()
     assert str((folder / "lib/libpython3.77.so").readlink()) == "libpython3.77.so.1.0"
     assert (folder / "lib/python3.77/_sysconfigdata_x.py").read_text().endswith("'/usr/local/include'}\n")
     assert (folder / "lib/python3.77/config-3.77/Makefile").read_text() == "prefix=/usr/local\n"

@@ -39,6 +39,16 @@ as you leave them; there is no need to commit.{conda}
 {issue}
 </issue>
 """
+_ASK_OUTSIDE = {
+    "psf/requests": re.compile(
+        r"::test_(?:HTTP_\d|DIGEST|BASICAUTH|POSTBIN|connect_timeout|total_timeout_connect)"
+    ),
+    "sphinx-doc/sphinx": re.compile(
+        r"test_build_latex\.py::test_latex_images$"
+        r"|test_build_linkcheck\.py::test_(?:defaults|defaults_json|anchors_ignored)$"
+    ),
+}
+"""Tests that ask hosts on the internet, by project: where they cannot, not even the gold patch resolves."""
 _CONDA = """ The project is installed in conda's environment `testbed`: \
 `source /opt/miniconda3/bin/activate testbed`."""
 
@@ -148,9 +158,19 @@ def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
         "language": "python",
         "category": swe_rows.text(row, "repo"),
         "environment": swe_local.MARK if variant == LOCAL else "",
+        "needs": _needs(row),
         "eval_script": "" if row.get("eval_script") else "made from the row, which has none",
     }
     return {ITEM_KEY: item, **{key: value[:1000] for key, value in told.items() if value}}
+
+
+def _needs(row: Row) -> str:
+    """What must be within reach of the scorer, beside the environment."""
+    pattern = _ASK_OUTSIDE.get(swe_rows.text(row, "repo"))
+    listed = [
+        test for key in ("FAIL_TO_PASS", "PASS_TO_PASS") for test in swe_rows.texts(row, key, key.lower())
+    ]
+    return "a network for its scorer" if pattern and any(map(pattern.search, listed)) else ""
 
 
 def _official(row: Row, item: str, folder: Path) -> Origin:

@@ -26,63 +26,37 @@ REPOSITORIES = "repositories"
 """Where bundles are, beside the rows."""
 _BUNDLE = "repository.bundle"
 _INSIDE = f"/tmp/{_BUNDLE}"  # noqa: S108  it is the build's
-_ENVIRONMENT = "/opt/miniconda3/envs/testbed"
+_MAKE = Path(__file__).with_suffix(".sh")
+_FILES = "testbed"
+"""What makes the environment, beside the Dockerfile."""
+_THERE = f"/tmp/{_FILES}"  # noqa: S108  it is the build's
 _CLONE = re.compile(r"(git clone (?:(?!git clone ).)*?)https://github\.com/\S+")
 _FORGET = re.compile(r"^git remote remove origin$", re.MULTILINE)
+_OF_SYSTEM = re.compile(r"^apt(?:-get)? .*$", re.MULTILINE)
 _WRITES = re.compile(r"cat <<'(EOF_\w+)' > \S*/environment\.yml\n")
 _MOST_WRITES = 20
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+")
 _PYTHON = re.compile(r"python=(\d+\.\d+)")
-_OF_CONDA = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9.!+_]+)=py(?:\d|h)[A-Za-z0-9_]*")
+_OF_CONDA = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9.!+_]+)=(?:[A-Za-z0-9]+_)?py(?:\d|h|_|ge)[A-Za-z0-9_]*"
+)
 """A package for Python, by its build: the others are libraries, which bases have by other names."""
-_NOT_OF_INDEX = frozenset({"pip", "pyqt", "pyqt5-sip", "sip", "matplotlib-base", "numpy-base"})
-"""Packages of conda that the index has under other names, or in other parts."""
-_ACTIVATE = """\
-conda() {{ if [ "${{1:-}}" = activate ]; then
-export CONDA_DEFAULT_ENV=testbed VIRTUAL_ENV={environment} PATH={environment}/bin:$PATH; fi; }}
-if [ "${{1:-}}" = testbed ]; then conda activate; fi
-"""
-_INSTALL = """\
-RUN <<'BENCHYARD_PYTHON'
-set -eu
-python=$(command -v python{version} || command -v python3)
-# Debian's and Ubuntu's Pythons make environments with pip only where python3-venv is installed.
-"$python" -m venv --clear {environment} ||
-    {{ "$python" -m venv --clear --without-pip {environment} &&
-        "$python" -m pip install --prefix {environment} --ignore-installed pip setuptools wheel; }} ||
-    {{ apt-get update && apt-get install -y --no-install-recommends python3-venv &&
-        "$python" -m venv --clear {environment}; }} ||
-    {{ echo 'no pip: install python3-pip or python3-venv in the base'
-        "$python" -m venv --clear --without-pip {environment}; }}
-packages=$({environment}/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-# Who follows the link to the environment's Python, as tox does, finds the packages all the same, as conda's.
-"$python" - "$packages" <<'BENCHYARD_FOUND'
-import os, site, sys
-folder = site.getsitepackages()[0]
-os.makedirs(folder, exist_ok=True)
-with open(os.path.join(folder, "zz_testbed.pth"), "w") as file:
-    print(f"import site; site.addsitedir({{sys.argv[1]!r}})", file=file)
-BENCHYARD_FOUND
-mkdir -p /opt/miniconda3/bin /opt/miniconda3/etc/profile.d
-cat > /opt/miniconda3/bin/activate <<'BENCHYARD_ACTIVATE'
-{activate}BENCHYARD_ACTIVATE
-cp /opt/miniconda3/bin/activate /opt/miniconda3/etc/profile.d/conda.sh
-cat > /opt/miniconda3/requirements.txt <<'BENCHYARD_PINS'
-{pins}BENCHYARD_PINS
-if [ -s /opt/miniconda3/requirements.txt ]; then
-    {environment}/bin/python -m pip install --no-deps -r /opt/miniconda3/requirements.txt
-fi
-cat > /opt/miniconda3/conda.txt <<'BENCHYARD_CONDA'
-{conda}BENCHYARD_CONDA
-# What conda brought may not be in the index in that version, or not for this Python.
-if [ -s /opt/miniconda3/conda.txt ]; then
-    {environment}/bin/python -m pip install --no-deps -r /opt/miniconda3/conda.txt ||
-    while read -r pin; do
-        {environment}/bin/python -m pip install --no-deps "$pin" || echo "not done: $pin"
-    done < /opt/miniconda3/conda.txt
-fi
-BENCHYARD_PYTHON
-"""
+_NOT_OF_INDEX = frozenset({"pyqt", "pyqt5-sip", "sip", "numpy-base", "pyarrow-core"})
+"""Packages of conda that the index has in other parts."""
+_NAMES_OF_INDEX = {
+    "antlr-python-runtime": "antlr4-python3-runtime",
+    "brotli-python": "brotli",
+    "dask-core": "dask",
+    "iris": "scitools-iris",
+    "matplotlib-base": "matplotlib",
+    "msgpack-python": "msgpack",
+    "python-eccodes": "eccodes",
+    "python-fastjsonschema": "fastjsonschema",
+    "python-tzdata": "tzdata",
+    "python-xxhash": "xxhash",
+    "seaborn-base": "seaborn",
+}
+"""Packages that conda has under other names than the index."""
 
 
 def write(row: Row, data: Path, folder: Path) -> None:
@@ -92,11 +66,16 @@ def write(row: Row, data: Path, folder: Path) -> None:
         official = parse(swe_rows.text(row, "dockerfile"))
     except BuildFailed as error:
         raise DatasetError(f"the dockerfile of the row cannot be read: {error.message}") from error
-    text = "\n".join(_changed(official, _pins(row))) + "\n"
-    if not _CLONE.search(swe_rows.text(row, "dockerfile")) or _INSTALL[:20] not in text:
+    pins = _pins(row)
+    text = "\n".join(_changed(official, pins)) + "\n"
+    if not _CLONE.search(swe_rows.text(row, "dockerfile")) or f"COPY {_FILES}" not in text:
         raise DatasetError("the dockerfile of the row is not as those of SWE-bench are: no stand-ins fit")
-    folder.mkdir(parents=True)
+    files = folder / _FILES
+    files.mkdir(parents=True)
     (folder / "Dockerfile").write_text(text)
+    shutil.copyfile(_MAKE, files / "make.sh")
+    (files / "conda.txt").write_text("".join(f"{pin}\n" for pin in pins.conda))
+    (files / "pip.txt").write_text("".join(f"{pin}\n" for pin in pins.pip))
     try:
         # The same for hundreds of items.
         os.link(bundle, folder / _BUNDLE)
@@ -148,7 +127,8 @@ def _pins(row: Row) -> Pins:
         elif python := _PYTHON.match(str(each)):
             version = python[1]
         elif (package := _OF_CONDA.fullmatch(str(each))) and package[1] not in _NOT_OF_INDEX:
-            conda[_plain(package[1])] = f"{package[1]}=={package[2]}"
+            name = _NAMES_OF_INDEX.get(package[1], package[1])
+            conda[_plain(name)] = f"{name}=={package[2]}"
     # What pip installed came last.
     return Pins(version, tuple(pip.values()), tuple(pin for name, pin in conda.items() if name not in pip))
 
@@ -183,23 +163,24 @@ def _stand_in(instruction: Instruction, lines: tuple[str, ...], wanted: Pins) ->
     if instruction.name != "RUN":
         yield text
     elif "conda env create" in text:
-        yield _INSTALL.format(
-            version=wanted.python,
-            environment=_ENVIRONMENT,
-            activate=_ACTIVATE.format(environment=_ENVIRONMENT),
-            pins="".join(f"{pin}\n" for pin in wanted.pip),
-            conda="".join(f"{pin}\n" for pin in wanted.conda),
-        )
+        yield f"COPY {_FILES} {_THERE}"
+        yield f"RUN bash {_THERE}/make.sh {wanted.python} && rm -r {_THERE}"
     elif _CLONE.search(text):
         yield f"COPY {_BUNDLE} {_INSIDE}"
         cloned = _CLONE.sub(rf"\g<1>{_INSIDE}", text)
         # Older gits leave the name of a branch that is gone, and their `gc` stumbles over it.
-        yield _FORGET.sub(r"\g<0>\nrm -rf .git/refs/remotes/origin", cloned)
+        cloned = _FORGET.sub(r"\g<0>\nrm -rf .git/refs/remotes/origin", cloned)
+        yield _OF_SYSTEM.sub(_if_it_can_be_had, cloned)
         yield f"RUN rm -f {_INSIDE}"
     elif "repo.anaconda.com" in text or instruction.rest.startswith("conda "):
         yield "# Left out: conda."
     elif instruction.rest.startswith(("apt ", "apt-get ", "adduser ")):
-        body = text.removeprefix("RUN ").rstrip()
-        yield f"RUN ( {body} ) || echo 'not done; what the base has is used'"
+        yield f"RUN {_if_it_can_be_had(text.removeprefix('RUN ').rstrip())}"
     else:
         yield text
+
+
+def _if_it_can_be_had(command: str | re.Match[str]) -> str:
+    """A command that installs packages of the system, or goes on with those that the base has."""
+    text = command if isinstance(command, str) else command[0]
+    return f"( {text} ) || echo 'not done; what the base has is used'"

@@ -29,8 +29,10 @@ def write(python: Python, folder: Path) -> None:
     ignore = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.copytree(python.modules, folder / "lib" / name, ignore=ignore, ignore_dangling_symlinks=True)
     (folder / "lib" / name / "site-packages").mkdir()
-    if (prefix / "include" / name).is_dir():
-        shutil.copytree(prefix / "include" / name, folder / "include" / name)
+    # Up to 3.7 the headers' folder has an `m` at its end.
+    for headers in (prefix / "include" / name, prefix / "include" / f"{name}m"):
+        if headers.is_dir():
+            shutil.copytree(headers, folder / "include" / headers.name)
     for library in python.modules.parent.glob("libpython3*.so*"):
         shutil.copy2(library, folder / "lib" / library.name, follow_symlinks=False)
     (folder / "bin").mkdir()
