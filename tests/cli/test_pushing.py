@@ -1,5 +1,9 @@
 """What pushing says of what it did, and of what it would do."""
 
+import sys
+
+import pytest
+
 from benchyard.cli.pushing import Pushed
 
 LONG = "greet.py in the working directory greets nobody; change it so that it prints Hello, and the name."
@@ -31,3 +35,13 @@ def test_a_change_in_a_long_text_is_seen() -> None:
 def test_a_short_change_is_told_whole() -> None:
     assert told(["a"], None) == "  field: ['a'] -> nothing"
     assert told("one", "two") == "  field: one -> two"
+
+
+def test_a_terminal_breaks_no_word_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    _, first, *rest = Pushed("mine", "changed", "scn_1", 2, (("field", "one", "two " * 20),)).lines()
+    assert first.startswith("  field: one -> two")
+    assert rest
+    assert all(line.startswith("    ") for line in rest)
+    assert max(map(len, [first, *rest])) <= 60

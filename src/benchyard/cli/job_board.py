@@ -283,19 +283,18 @@ def _rows(board: Board, trials: list[TrialView], width: int) -> list[Text]:
         start = each.start_time_ms
         length = each.working_ms if each.working_ms is not None else (now - start if start else None)
         before = f"{duration(length):>7}  {_state(each):<12}  "
-        what = _who_and_what(board, each, width - cell_len(before))
+        label = board.label(each.agent) if width >= _WIDE else board.shorter_label(each.agent)
+        what = _who_and_what(label, named(each), width - cell_len(before))
         text = f"{before}{what}  {_why(each)}".rstrip()
         style = "" if each.state in BUSY else "dim"
         found.append(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
     return found
 
 
-def _who_and_what(board: Board, trial: TrialView, room: int) -> str:
+def _who_and_what(label: str, name: str, room: int) -> str:
     """The agent and the scenario; where there is too little room, both are still told apart from others."""
-    label, name = board.label(trial.agent), named(trial)
     gap = "  "
     if cell_len(label + gap + name) > room:
-        label = board.shorter_label(trial.agent)
         label = shortened(label, max(LEAST_NAME, room - cell_len(gap + name)))
         name = shortened(name, max(LEAST_NAME, room - cell_len(label + gap)))
     return f"{label}{gap}{name}"

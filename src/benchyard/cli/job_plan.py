@@ -41,7 +41,10 @@ def described(plan: JobPlanView, pending_secrets: list[str]) -> str:
             "cost": _cost(plan),
         }
     )
-    lines = [told, "", "agents:", *(line for each in plan.agents for line in hanging(f"  {_agent(each)}", 4))]
+    lines = [told, "", "agents:"]
+    for each in plan.agents:
+        first, *rest = hanging(_agent(each), 4)
+        lines += [f"  {first}", *rest]
     lines += ["", *(_missing(plan) or ["nothing has to be installed or built first"])]
     lines += [f"the secret {name} would be made of your {name.partition('_')[2]}" for name in pending_secrets]
     lines += ["", "scenarios:", *(f"  {name}" for name in [*names[:_MOST_NAMES], *more])]

@@ -56,7 +56,8 @@ class Pushed:
         yield from self.before
         yield f"{self.id or '(new)'}  {clean(self.name)}: {would}{self.action}{revision}"
         for place, old, new in self.differences:
-            yield from hanging(f"  {clean(place)}: {_change(old, new)}", 4)
+            first, *rest = hanging(f"{clean(place)}: {_change(old, new)}", 4)
+            yield from (f"  {first}", *rest)
 
 
 def push_scenario(client: Client, draft: Draft, *, dry_run: bool) -> Pushed:
