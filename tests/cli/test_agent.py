@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchyard.cli.agent_list import listed, told
+from benchyard.cli.agent_list import COLUMNS, listed, told
 from benchyard.client import Client, Server
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.mounts import AgentMount
@@ -117,6 +117,12 @@ def test_a_key_that_the_server_needs_not_is_not_missing(
     assert found["codex"].missing_keys == {}
     assert told(found["codex"].keys) == "openai: none needed"
     assert list(found["goose"].missing_keys or {}) == ["anthropic", "google"]
+    shown = COLUMNS["MISSING KEY"]
+    assert shown(found["goose"]) == "", "one key is enough"
+    assert shown(found["claude-code"]) == "anthropic"
+    assert shown(found["goose"].model_copy(update={"missing_keys": found["goose"].keys})) == (
+        "anthropic or openai or google"
+    )
 
 
 @pytest.mark.parametrize(

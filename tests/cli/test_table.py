@@ -130,3 +130,22 @@ def test_a_shortened_name_keeps_its_ends(name: str, width: int) -> None:
         assert name.endswith(tail)
     else:
         assert short == name
+
+
+def test_a_brief_name_is_told_before_one_is_shortened() -> None:
+    brief = {AGENT: "claude-code:claude-sonnet-4-5", "nop": "no"}
+    made = Table(
+        ["AGENT", "PASSED"], [[AGENT, "3 (100%)"], ["nop", "0 (0%)"]], Narrow(["AGENT"], brief=brief)
+    )
+    assert made.lines(60)[1].split()[0] == AGENT, "there is room for the whole"
+    assert made.lines(40)[1].split() == ["claude-code:claude-sonnet-4-5", "3", "(100%)"]
+    assert made.lines(35)[1].startswith("claude-code")
+    titles = Table(["SCENARIO", AGENT], [["fix", "1.000"]], Narrow(["SCENARIO", AGENT], brief=brief))
+    assert titles.lines(40)[0].split() == ["SCENARIO", "claude-code:claude-sonnet-4-5"]
+
+
+def test_a_block_has_room_for_whole_names() -> None:
+    narrow = Narrow(["AGENT"], brief={AGENT: "claude"})
+    made = Table(["AGENT", "MEAN"], [[AGENT, "1.000 (0.439 to 1.000)"]], narrow)
+    assert AGENT in made.lines(24)[0]
+    assert made.is_blocks

@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchyard.models.jobs import BenchmarkOutcome, JobState
-from benchyard.reports.comparison import compared, labels, suspects
+from benchyard.reports.comparison import brief, compared, labels, suspects
 from benchyard.reports.outcomes import outcomes
 from tests.reports.scenes import job, trial
 
@@ -55,3 +55,12 @@ def test_labels_are_unique() -> None:
         "a#2",
         "a@1:m",
     ]
+
+
+def test_a_version_is_left_out_only_where_names_stay_apart() -> None:
+    assert brief(["claude-code@2.1:sonnet", "codex@0.1:gpt", "nop"]) == {
+        "claude-code@2.1:sonnet": "claude-code:sonnet",
+        "codex@0.1:gpt": "codex:gpt",
+    }
+    assert brief(["mine@1", "mine@2", "@team/mine@3:m"]) == {"@team/mine@3:m": "@team/mine:m"}
+    assert brief(["mine@1", "mine"]) == {}

@@ -16,7 +16,7 @@ from benchyard.cli.progress import patience
 from benchyard.cli.render import duration, facts, output_option, pairs, show, show_many, when
 from benchyard.client.client import Client
 from benchyard.errors import NotFound
-from benchyard.models.agents import AgentInstallView, AgentView
+from benchyard.models.agents import AgentInstallView, AgentView, origin
 from benchyard.registry import nearest
 
 
@@ -160,7 +160,7 @@ def install(names: Sequence[str], output: str) -> None:
         wanted = [_wanted(client, given) for given in names]
         for name, version, source in wanted:
             title = f"{name}@{version}" if version else name
-            with patience(f"installing {title} from {source}" if source else title):
+            with patience(f"installing {title} from {origin(source)}" if source else title):
                 view = client.agents.install(name, version)
             installed.append(view)
             if output == "text":
@@ -229,7 +229,7 @@ def _installed(view: AgentInstallView) -> str:
         return "comes with the server"
     if view.was_installed:
         return "was installed already"
-    return f"installed from {view.source} in {duration(view.duration_ms)}"
+    return f"installed from {origin(view.source)} in {duration(view.duration_ms)}"
 
 
 def _described(view: AgentView) -> str:

@@ -24,7 +24,7 @@ COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
     "NAME": lambda view: view.name,
     "VERSION": lambda view: view.version,
     "INSTALLED": lambda view: ", ".join(view.installed_versions or []),
-    "MISSING KEYS": lambda view: ", ".join(view.missing_keys or {}),
+    "MISSING KEY": lambda view: _missing_key(view),
     "SERVER LACKS": lambda view: ", ".join(view.server_lacks or []),
     "FROM": lambda view: view.source.type if view.source else None,
     "SOURCE": lambda view: view.source.described() if view.source else None,
@@ -33,6 +33,12 @@ COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
 }
 """`agent show` tells which keys an agent takes."""
 NARROW = Narrow(shorten=["NAME", "SOURCE"], drop=["ID", "AGE", "SOURCE", "FROM"])
+
+
+def _missing_key(view: ListedAgent) -> str:
+    """The providers any of whose keys would do, where there is none yet."""
+    missing = view.missing_keys or {}
+    return " or ".join(missing) if len(missing) == len(view.keys or {}) else ""
 
 
 def listed(

@@ -1,6 +1,7 @@
 """`benchyard benchmark`: write, keep and check sets of scenarios."""
 
 import random
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -38,6 +39,7 @@ from benchyard.client.client import Client
 from benchyard.client.pages import PAGE_SIZE
 from benchyard.errors import NotFound
 from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.job_plans import counted
 from benchyard.models.scenarios import ScenarioView
 
 COLUMNS: Mapping[str, Callable[[BenchmarkView], object]] = {
@@ -86,7 +88,9 @@ def new(folder: Path) -> None:
     write_template(folder / _FIRST)
     name = slug(folder.resolve().name)
     Contents({"name": name, "description": "What it measures.", "scenarios": [_FIRST]}).write(folder, NAME)
-    echo_sentence(f"{folder / NAME}  made; try it with `benchyard benchmark validate {folder}`")
+    echo_sentence(
+        f"{folder / NAME}  made; try it with `benchyard benchmark validate {shlex.quote(str(folder))}`"
+    )
 
 
 @benchmark.command()
@@ -122,7 +126,8 @@ def pull(given: str, folder: Path, force: bool) -> None:
     with connect() as client:
         view = benchmark_named(client, given)
         count = pull_benchmark(client, view, folder)
-    echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}, with {count} folders of scenarios")
+    folders = counted(count, "folder")
+    echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}, with {folders} of scenarios")
 
 
 @benchmark.command()

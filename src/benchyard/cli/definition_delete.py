@@ -11,6 +11,7 @@ from benchyard.cli.options import checked_input
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import clean, output_option, show
 from benchyard.models.benchmarks import BenchmarkChange
+from benchyard.models.job_plans import counted
 
 
 @click.command()
@@ -49,11 +50,11 @@ def delete_benchmark(given: str, with_scenarios: bool, yes: bool, output: str) -
     with connect() as client:
         view = benchmark_named(client, given)
         count = len(view.scenario_ids or [])
-        what = f" and its {count} scenarios" if with_scenarios else ""
+        what = f" and its {counted(count, 'scenario')}" if with_scenarios else ""
         confirm(f"Delete benchmark {clean(view.name)!r}{what}?", yes=yes)
         with spinner(f"deleting {clean(view.name)}"):
             done = client.benchmarks.delete(view.id, with_scenarios=with_scenarios)
-    gone = f", and {len(done.scenario_ids)} scenarios" if with_scenarios else ""
+    gone = f", and {counted(len(done.scenario_ids), 'scenario')}" if with_scenarios else ""
     show(done, output, f"{clean(done.name)}  deleted{gone}")
 
 

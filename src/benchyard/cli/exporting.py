@@ -28,6 +28,7 @@ from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile, unpacked
 from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.job_plans import counted
 from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
 from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
 from benchyard.scorers import answer_command, shipping
@@ -71,7 +72,8 @@ class Exported:
         """For people."""
         for each in self.refused:
             yield f"not exported: {clean(each.name)}: {clean(each.reason)}"
-        yield f"{self.folder}  {len(self.tasks)} task folders; read them with `benchyard benchmark import`"
+        folders = counted(len(self.tasks), "task folder")
+        yield f"{self.folder}  {folders}; `benchyard benchmark import` reads them"
 
 
 def export_benchmark(client: Client, view: BenchmarkView, folder: Path, *, private: bool) -> Exported:

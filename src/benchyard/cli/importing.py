@@ -28,6 +28,7 @@ from benchyard.cli.settling import first_named, settled
 from benchyard.client.client import Client
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.benchmarks import BenchmarkRequest
+from benchyard.models.job_plans import counted
 from benchyard.models.scenarios import ScenarioView
 
 Network = Literal["task", "gateway"]
@@ -93,7 +94,7 @@ class Imported:
         for item, reason in self.known_bad.items():
             yield f"known to be bad: {clean(item)}: {clean(reason)}"
         new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
-        yield f"{len(self.scenarios)} scenarios: {new} new, {changed} changed, {same} as they were"
+        yield f"{counted(len(self.scenarios), 'scenario')}: {new} new, {changed} changed, {same} as they were"
         if self.kept:
             yield f"{self.kept} more stay in the benchmark: only a part of it was read now"
         yield from self.benchmark.lines()
@@ -200,7 +201,11 @@ def _found(wish: Wish, work: Path) -> Iterator[Found]:
         folder = _tree(tree)
         yield _folder(replace(wish, name=wish.name or _last(tree.url)), folder, work, git.commit_of(folder))
     elif _is_path(wish.given):
-        raise UsageError(f"there is no folder {wish.given}, and no registry.json of that name")
+        raise UsageError(
+            f"there is no folder or file {wish.given}; give a folder of Harbor tasks, a registry.json, the "
+            "address of a git repository, or the name of a public benchmark "
+            "(`benchyard benchmark list --public`)"
+        )
     else:
         catalog.required(wish.given)
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -12,11 +13,15 @@ from rich.text import Text
 
 from benchyard.cli.job_gate import rule_of
 from benchyard.cli.render import clean, duration
+from benchyard.cli.table import LEAST_NAME, shortened
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobEvent, JobState, Preparation
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, PASSED, SuspectRule, TrialState, TrialView
+from benchyard.reports.comparison import brief
 
 BUSY = (TrialState.PROVISIONING, TrialState.SETTING_UP, TrialState.RUNNING, TrialState.SCORING)
 REMEMBERED = 100
+_WIDE = 100
+"""Columns of a terminal in which agents are told in full."""
 _PARTS = ("cache", "reasoning")
 _LEAST_LEFT_MS = 1000
 _NEARLY = PASSED - 1e-9
@@ -34,6 +39,7 @@ class Board:
         self.state: JobState = view.state
         self.is_away = False
         self.labels = [clean(config.label) for config in view.job_spec.agent_configs]
+        self._brief = brief(self.labels)
         self._trials: dict[Place, TrialView] = {}
         self._ended: deque[TrialView] = deque(maxlen=REMEMBERED)
         self._preparations = {(each.name, each.start_time_ms): each for each in view.preparations}
@@ -72,6 +78,11 @@ class Board:
     def label(self, agent: int) -> str:
         """What an agent is called."""
         return self.labels[agent] if 0 <= agent < len(self.labels) else f"agent {agent}"
+
+    def shorter_label(self, agent: int) -> str:
+        """What an agent is called where there is little room."""
+        label = self.label(agent)
+        return self._brief.get(label, label)
 
     def line_of(self, event: JobEvent) -> str:
         """One line for a change, for logs."""
@@ -121,9 +132,9 @@ class Board:
             agents,
             Text(""),
             *(_preparation_row(each) for each in preparing),
-            *_rows(self, now),
+            *_rows(self, now, options.max_width),
             *_gap(recent),
-            *_rows(self, recent),
+            *_rows(self, recent, options.max_width),
         )
         yield self._foot()
 
@@ -162,15 +173,21 @@ class Board:
         for number, label in enumerate(self.labels):
             own = [each for each in trials if each.agent == number]
             done = sum(each.state in ENDED_TRIALS for each in own)
-            bar = ProgressBar(total=max(total, 1), completed=done, width=max(4, min(30, width // 5)))
+            share = width // (5 if width >= _WIDE else 8)
+            bar = ProgressBar(total=max(total, 1), completed=done, width=max(4, min(30, share)))
             told = tally(own, total, rule_of(self.view))
             text = Text(f"{done}/{total}  {told}", no_wrap=True, overflow="ellipsis")
+            if width < _WIDE:
+                label = shortened(self.shorter_label(number), max(LEAST_NAME, width // 3))
             table.add_row(Text(label, no_wrap=True, overflow="ellipsis"), bar, text)
         return table
 
 
 def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -> str:
-    """How many trials are in which state, and the mean so far; what nothing is heard of waits."""
+    """The mean so far, and how many trials are in which state; what nothing is heard of waits.
+
+    What tells most comes first: a narrow terminal cuts off the end.
+    """
     own = list(trials)
     count = Counter(each.state for each in own)
     scores = [score for each in own if (score := _counted(each, rule)) is not None]
@@ -178,18 +195,18 @@ def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -
     busy = sum(count[state] for state in BUSY)
     crashed = sum(each.outcome == "crashed" for each in own)
     parts = {
-        "running": busy - count[TrialState.SCORING],
-        "scoring": count[TrialState.SCORING],
-        "waiting": max(0, total - ended - busy),
         "passed": sum(score >= _NEARLY for score in scores),
         "not passed": sum(score < _NEARLY for score in scores) - crashed,
         "crashed": crashed,
         "unscored": ended - len(scores),
         "suspect": sum(_is_suspect(each) for each in own),
+        "running": busy - count[TrialState.SCORING],
+        "scoring": count[TrialState.SCORING],
+        "waiting": max(0, total - ended - busy),
     }
     told_ = [f"{amount} {name}" for name, amount in parts.items() if amount]
     mean = [f"mean {sum(scores) / len(scores):.3f}"] if scores else []
-    return ", ".join([*told_, *mean])
+    return ", ".join([*mean, *told_])
 
 
 def used(usage: Iterable[Mapping[str, float]]) -> list[str]:
@@ -259,17 +276,28 @@ def told(trial: TrialView) -> str:
     return "  ".join(part for part in (_state(trial), _why(trial)) if part)
 
 
-def _rows(board: Board, trials: list[TrialView]) -> list[Text]:
+def _rows(board: Board, trials: list[TrialView], width: int) -> list[Text]:
     now = int(time.time() * 1000)
     found = []
     for each in trials:
         start = each.start_time_ms
         length = each.working_ms if each.working_ms is not None else (now - start if start else None)
-        what = f"{board.label(each.agent)}  {named(each)}  {_why(each)}"
-        text = f"{duration(length):>7}  {_state(each):<12}  {what}"
+        before = f"{duration(length):>7}  {_state(each):<12}  "
+        label = board.label(each.agent) if width >= _WIDE else board.shorter_label(each.agent)
+        what = _who_and_what(label, named(each), width - cell_len(before))
+        text = f"{before}{what}  {_why(each)}".rstrip()
         style = "" if each.state in BUSY else "dim"
         found.append(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
     return found
+
+
+def _who_and_what(label: str, name: str, room: int) -> str:
+    """The agent and the scenario; where there is too little room, both are still told apart from others."""
+    gap = "  "
+    if cell_len(label + gap + name) > room:
+        label = shortened(label, max(LEAST_NAME, room - cell_len(gap + name)))
+        name = shortened(name, max(LEAST_NAME, room - cell_len(label + gap)))
+    return f"{label}{gap}{name}"
 
 
 def _preparation_row(preparation: Preparation) -> Text:

@@ -14,6 +14,7 @@ from benchyard.cli.render import clean, output_option, show, size
 from benchyard.client.client import Client
 from benchyard.errors import Conflict, UsageError
 from benchyard.models.base import RenameRequest
+from benchyard.models.job_plans import counted
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView
 from benchyard.models.removals import RemovalView
 
@@ -91,8 +92,8 @@ def unpin(given: Sequence[str]) -> None:
 
 def show_removed(done: RemovalView, output: str) -> None:
     """Print what was deleted."""
-    parts = [f"{done.n_trials} trials"] if done.kind == "job" else []
-    parts += [f"{done.n_scenario_runs} runs", f"{done.n_objects} files", size(done.size_bytes)]
+    parts = [counted(done.n_trials, "trial")] if done.kind == "job" else []
+    parts += [counted(done.n_scenario_runs, "run"), counted(done.n_objects, "file"), size(done.size_bytes)]
     show(done, output, f"{done.id}  deleted: {', '.join(parts)}")
 
 

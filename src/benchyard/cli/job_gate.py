@@ -9,6 +9,7 @@ from benchyard.cli.notices import tell
 from benchyard.cli.options import FloatRange
 from benchyard.cli.render import clean
 from benchyard.errors import UsageError
+from benchyard.models.job_plans import counted
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.comparison import labels, suspects
@@ -145,7 +146,7 @@ def unscored(view: BenchmarkJobView, most: tuple[float, bool]) -> list[str]:
     for label, outcome in zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
         limit = outcome.n_trials * number / 100 if is_share else number
         if outcome.unscored > limit:
-            told = f"{clean(label)}: {outcome.unscored} of {outcome.n_trials} trials are unscored"
+            told = f"{clean(label)}: {outcome.unscored} of {counted(outcome.n_trials, 'trial')} unscored"
             allowed = f"{number:g}{'%' if is_share else ''}"
             found.append(f"{told}; --max-unscored allows {allowed}, and `job retry` tries them again")
     return found

@@ -17,11 +17,12 @@ from rich.console import Console
 
 from benchyard.cli.connect import connect_async
 from benchyard.cli.names import PAGE, near, scenario_of, tell_of_several
-from benchyard.cli.render import clean
+from benchyard.cli.render import clean, echo_sentence
 from benchyard.client.client import AsyncClient
 from benchyard.client.core import TRANSFER_TIMEOUT, Request, at
 from benchyard.client.files import download
 from benchyard.errors import BenchyardError, NotFound, TooLarge
+from benchyard.models.job_plans import counted
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
 
@@ -90,7 +91,8 @@ async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenar
         with _Progress(len(wanted)) as progress:
             gate = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(_fetch(client, each, gate, progress) for each in wanted))
-    click.echo(f"{target}  {len(wanted) - progress.failed} of {len(wanted)} trials")
+    fetched = f"{len(wanted) - progress.failed} of {counted(len(wanted), 'trial')}"
+    echo_sentence(f"{target}  {fetched}, each with its logs and results.json in a folder of its own")
     if progress.failed:
         raise click.exceptions.Exit(INCOMPLETE)
 

@@ -1,9 +1,10 @@
 """What a job would be, for people: counted, with what is missing, limits, and what the like cost before."""
 
 from benchyard.cli.notices import tell
-from benchyard.cli.render import clean, duration, facts
+from benchyard.cli.render import clean, duration, facts, hanging
 from benchyard.client.client import Client
 from benchyard.errors import NotFound
+from benchyard.models.agents import origin
 from benchyard.models.budgets import Budget
 from benchyard.models.job_plans import JobPlanView, PlannedAgent, counted
 from benchyard.models.jobs import JobRequest
@@ -40,7 +41,10 @@ def described(plan: JobPlanView, pending_secrets: list[str]) -> str:
             "cost": _cost(plan),
         }
     )
-    lines = [told, "", "agents:", *(f"  {_agent(each)}" for each in plan.agents)]
+    lines = [told, "", "agents:"]
+    for each in plan.agents:
+        first, *rest = hanging(_agent(each), 4)
+        lines += [f"  {first}", *rest]
     lines += ["", *(_missing(plan) or ["nothing has to be installed or built first"])]
     lines += [f"the secret {name} would be made of your {name.partition('_')[2]}" for name in pending_secrets]
     lines += ["", "scenarios:", *(f"  {name}" for name in [*names[:_MOST_NAMES], *more])]
@@ -85,7 +89,7 @@ def _missing(plan: JobPlanView) -> list[str]:
         if each.problem:
             lines.append(f"{label} cannot be installed: {clean(each.problem)}")
         elif not each.is_installed:
-            lines.append(f"{label} has to be installed first, from {each.source}")
+            lines.append(f"{label} has to be installed first, from {origin(each.source)}")
     for image in plan.missing_images[:_MOST_IMAGES]:
         users = counted(image.n_scenarios, "scenario")
         lines.append(f"an image has to be made first: {clean(image.what)}, for {users}")

@@ -12,6 +12,7 @@ from benchyard.cli.render import clean, echo_sentence, output_option, print_tabl
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.models.base import Model
+from benchyard.models.job_plans import counted
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
 from benchyard.reports.comparison import labels
@@ -71,7 +72,7 @@ def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
         view = client.jobs.rescore(before.id, list(trials) or None)
         ids = view.rescoring.trial_ids if view.rescoring else []
         if wait and view.rescoring is not None:
-            with spinner(f"scoring {len(ids)} trials again"):
+            with spinner(f"scoring {counted(len(ids), 'trial')} again"):
                 view = _scored(client, view)
         after = list(client.jobs.trials(before.id, limit=_PAGE)) if wait else []
     changes = [_change(before, known.get(each.id), each) for each in after if each.id in set(ids)]

@@ -194,7 +194,6 @@ def run(
     if junit_file is not None and not junit_file.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {junit_file.parent} for --junit; make it first")
     short = _short(given)
-    _warn_of_open_secrets(short.env_vars or {})
     with connect() as client:
         body = _body(client, short, file, like)
         if dry_run:
@@ -206,6 +205,8 @@ def run(
         with checked_input():
             request = job_spec.finished(with_known_keys(client, body, os.environ))
         announce(client, request)
+        # After the server has refused the keys of models.
+        _warn_of_open_secrets(short.env_vars or {})
         view = client.jobs.create(request)
         if not watch and fail_under is None and junit_file is None:
             show(

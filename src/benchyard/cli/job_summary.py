@@ -36,6 +36,7 @@ from benchyard.cli.render import (
     when,
 )
 from benchyard.cli.table import Narrow
+from benchyard.models.job_plans import counted
 from benchyard.models.jobs import (
     AgentProgress,
     AttemptOutcome,
@@ -45,7 +46,15 @@ from benchyard.models.jobs import (
     ScenarioOutcome,
 )
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, FailureReason, SuspectRule
-from benchyard.reports.comparison import Compared, compared, counted_score, labels, suspects, why_suspect
+from benchyard.reports.comparison import (
+    Compared,
+    brief,
+    compared,
+    counted_score,
+    labels,
+    suspects,
+    why_suspect,
+)
 
 SHOWN_DIFFERENCES = 20
 _COST = "cost"
@@ -201,8 +210,14 @@ _MOST_REWARDS = 4
 _CLOSE = 1e-6
 _MOST_REASONS = 3
 _LONGEST_REASON = 800
+_VARYING = re.compile(
+    r"(?<=[\w.\]]):[0-9]{4,5}\b"
+    r"|\b[a-z]{2,4}_[0-9A-Za-z]{8,}\b"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+)
+"""What differs from one attempt to the next where the reason is the same: ports and ids."""
 _ONLY_WHEN_KNOWN = ("UNSCORED", "OF COMPLETED", "SUSPECT", "PASS@K", "REWARDS", "TOKENS", "COST")
-_NARROW = Narrow(shorten=["AGENT"], drop=["OF COMPLETED", "REWARDS", "TOKENS", "DURATION", "PASS@K", "COST"])
+_DROPPED = ["OF COMPLETED", "REWARDS", "TOKENS", "DURATION", "PASS@K", "COST"]
 _NARROW_SCENARIOS = Narrow(shorten=["SCENARIO"], drop=["ROUNDS", "ATTEMPTS", "DURATION"])
 
 
@@ -212,7 +227,8 @@ def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) ->
         for title, cell in _AGENT_COLUMNS.items()
         if title not in _ONLY_WHEN_KNOWN or any(cell(each) for each in outcomes)
     }
-    print_table(["AGENT", *columns], zip(names, *columns.values(), strict=True), _NARROW)
+    narrow = Narrow(shorten=["AGENT"], drop=_DROPPED, brief=brief(names), goes_on=True)
+    print_table(["AGENT", *columns], zip(names, *columns.values(), strict=True), narrow)
 
 
 def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
@@ -233,19 +249,23 @@ def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome])
 
 def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
     """Why attempts crashed or are unscored: each reason once, the most frequent first."""
-    counts = Counter(
-        # Whose build or devbox it was is another each time, and stands at the end.
-        f"{word}: {reason.told.partition('; see `')[0]}"
-        for each in outcomes
-        for row in each.scenario_outcomes
-        for word, reason in _reasons(row)
-    )
+    counts: Counter[str] = Counter()
+    wordings: dict[str, str] = {}
+    for each in outcomes:
+        for row in each.scenario_outcomes:
+            for word, reason in _reasons(row):
+                # Whose build or devbox it was is another each time, and stands at the end.
+                told = f"{word}: {reason.told.partition('; see `')[0]}"
+                same = _VARYING.sub("", told)
+                counts[same] += 1
+                wordings.setdefault(same, told)
     if counts:
         click.echo()
-    for reason, count in counts.most_common(_MOST_REASONS):
-        echo_sentence(f"{count} {clean(reason[:_LONGEST_REASON])}")
+    for same, count in counts.most_common(_MOST_REASONS):
+        echo_sentence(f"{count} {clean(wordings[same][:_LONGEST_REASON])}")
     if len(counts) > _MOST_REASONS:
-        click.echo(f"... and {len(counts) - _MOST_REASONS} other reasons; -e shows all")
+        more = counted(len(counts) - _MOST_REASONS, "other reason")
+        click.echo(f"... and {more}; -e shows all")
 
 
 def _reasons(row: ScenarioOutcome) -> Iterator[tuple[str, FailureReason]]:
@@ -295,7 +315,7 @@ def _worst_scenario(outcomes: Sequence[BenchmarkOutcome]) -> str | None:
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
     rows = compared(outcomes)
     differing = [row for row in rows if row.differs]
-    click.echo(f"\nthey differ on {len(differing)} of {len(rows)} scenarios")
+    click.echo(f"\nthey differ on {len(differing)} of {counted(len(rows), 'scenario')}")
     if differing:
         _print_compared(names, differing[:SHOWN_DIFFERENCES])
     if len(differing) > SHOWN_DIFFERENCES:
@@ -310,7 +330,7 @@ def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
             for score, state, is_suspect in zip(row.scores, row.states, row.suspect, strict=True)
         ]
         table.append([clean(row.scenario_name), *cells])
-    print_table(["SCENARIO", *names], table, Narrow(["SCENARIO", *names]))
+    print_table(["SCENARIO", *names], table, Narrow(["SCENARIO", *names], brief=brief(names)))
 
 
 def _scenario(row: ScenarioOutcome) -> list[str]:

@@ -12,6 +12,9 @@ from click.shell_completion import CompletionItem
 
 from benchyard.cli import aliases
 
+_WHOLE = 1000
+"""More characters than any first sentence has."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -95,6 +98,14 @@ class Noun(click.Group):
             help=group.help,
             no_args_is_help=group.no_args_is_help,
         )
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help's list of verbs, each with the whole first sentence of its own help."""
+        shown = [(name, verb) for name, verb in self.commands.items() if not verb.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(limit=_WHOLE)) for name, verb in sorted(shown)],
+            )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb of that name, or of one that it is another name of."""

@@ -174,15 +174,15 @@ def _check_unified(machine: Machine, base: Path) -> Finding:
 def check_ids(machine: Machine) -> Finding:
     """A range of ids for an ordinary user's devboxes."""
     if machine.is_root:
-        return Finding("ids", Verdict.GOOD, "root has all")
+        return Finding("user ids", Verdict.GOOD, "root has all")
     name = _user_name(machine.uid)
     lines = (machine.text("etc/subuid") or "").splitlines()
     has_range = any(line.partition(":")[0] in (name, str(machine.uid)) for line in lines)
     if has_range and shutil.which("newuidmap"):
-        return Finding("ids", Verdict.GOOD, "a range from /etc/subuid")
+        return Finding("user ids", Verdict.GOOD, "a range from /etc/subuid")
     ranges = "--add-subuids 100000-165535 --add-subgids 100000-165535"
     remedy = f"`sudo apt install uidmap` and `sudo usermod {ranges} {name}`"
-    return Finding("ids", Verdict.LESS, "one only: devboxes have a single user", remedy)
+    return Finding("user ids", Verdict.LESS, "one only: devboxes have a single user", remedy)
 
 
 def check_container(machine: Machine) -> Finding:
@@ -195,7 +195,7 @@ def check_container(machine: Machine) -> Finding:
         "--security-opt systempaths=unconfined`, with Docker also `--security-opt apparmor=unconfined`, and "
         "the data folder on a volume"
     )
-    return Finding("container", Verdict.LESS, "we are in one", remedy)
+    return Finding("container", Verdict.LESS, "this machine is one", remedy)
 
 
 def filesystem_of(machine: Machine, path: Path) -> str | None:

@@ -10,7 +10,7 @@ from benchyard.benchmarks.comparing import Difference
 from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.cli.environments import resolved
 from benchyard.cli.names import one_named, scenario_named
-from benchyard.cli.render import clean
+from benchyard.cli.render import clean, hanging
 from benchyard.client.client import Client
 from benchyard.errors import UsageError
 from benchyard.models.benchmarks import BenchmarkRequest, BenchmarkView
@@ -18,6 +18,8 @@ from benchyard.models.scenarios import CustomScorerView, ScenarioView
 
 Action = Literal["created", "changed", "unchanged"]
 _SHOWN = 60
+_BEFORE = 20
+"""Of what is the same in both, how much is shown before the difference."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Pushed:
     differences: tuple[Difference, ...] = ()
     before: tuple[str, ...] = field(default=())
     """What had to be done first."""
+    is_dry: bool = False
+    """Whether it is only what would be done."""
 
     def data(self) -> dict[str, Any]:
         """As plain values."""
@@ -48,10 +52,12 @@ class Pushed:
     def lines(self) -> Iterator[str]:
         """For people."""
         revision = f" (revision {self.revision})" if self.action != "unchanged" else ", nothing to do"
+        would = "would be " if self.is_dry and self.action != "unchanged" else ""
         yield from self.before
-        yield f"{self.id or '(new)'}  {clean(self.name)}: {self.action}{revision}"
+        yield f"{self.id or '(new)'}  {clean(self.name)}: {would}{self.action}{revision}"
         for place, old, new in self.differences:
-            yield f"  {clean(place)}: {_short(old)} -> {_short(new)}"
+            first, *rest = hanging(f"{clean(place)}: {_change(old, new)}", 4)
+            yield from (f"  {first}", *rest)
 
 
 def push_scenario(client: Client, draft: Draft, *, dry_run: bool) -> Pushed:
@@ -67,7 +73,7 @@ def push_over(client: Client, draft: Draft, known: ScenarioView | None, *, dry_r
     request = resolved(client, draft, dry_run=dry_run)
     if known is None:
         made = None if dry_run else client.scenarios.create(**_fields(request))
-        return Pushed(request.name, "created", made.id if made else None, before=before)
+        return Pushed(request.name, "created", made.id if made else None, before=before, is_dry=dry_run)
     differences = comparing.scenario_differences(known, request)
     if not differences:
         return Pushed(request.name, "unchanged", known.id, known.revision, before=before)
@@ -75,11 +81,12 @@ def push_over(client: Client, draft: Draft, known: ScenarioView | None, *, dry_r
     if not dry_run:
         change = comparing.scenario_change(request, differences)
         revision = client.scenarios.update(known.id, **_fields(change)).revision
-    return Pushed(request.name, "changed", known.id, revision, tuple(differences), before)
+    return Pushed(request.name, "changed", known.id, revision, tuple(differences), before, dry_run)
 
 
 def push_scorers(client: Client, draft: Draft, *, dry_run: bool) -> Iterator[str]:
     """Register the custom scorers that come with a scenario; says what was done."""
+    would = "would be " if dry_run else ""
     for type, script in draft.custom_scorers.items():
         known = custom_scorer(client, type)
         if known is not None and known.bash_script == script:
@@ -87,11 +94,11 @@ def push_scorers(client: Client, draft: Draft, *, dry_run: bool) -> Iterator[str
         if known is None:
             if not dry_run:
                 client.scenarios.scorers.create(type, script)
-            yield f"custom scorer {clean(type)}: registered"
+            yield f"custom scorer {clean(type)}: {would}registered"
         else:
             if not dry_run:
                 client.scenarios.scorers.update(known.id, type, script)
-            yield f"custom scorer {clean(type)}: changed, for every scenario that uses it"
+            yield f"custom scorer {clean(type)}: {would}changed, for every scenario that uses it"
 
 
 def custom_scorer(client: Client, type: str) -> CustomScorerView | None:
@@ -129,7 +136,7 @@ def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pus
     if known is None:
         try:
             made = None if dry_run else client.benchmarks.create(**_fields(request))
-            return Pushed(request.name, "created", made.id if made else None)
+            return Pushed(request.name, "created", made.id if made else None, is_dry=dry_run)
         except UsageError:
             # Somebody else may have made it since.
             known = _known_set(client, request.name)
@@ -142,7 +149,7 @@ def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pus
     if not dry_run:
         change = comparing.benchmark_change(request)
         revision = client.benchmarks.update(known.id, **_fields(change)).revision
-    return Pushed(request.name, "changed", known.id, revision, tuple(differences))
+    return Pushed(request.name, "changed", known.id, revision, tuple(differences), is_dry=dry_run)
 
 
 def _known_set(client: Client, name: str) -> BenchmarkView | None:
@@ -153,10 +160,24 @@ def _fields(model: Any) -> Any:
     return model.model_dump(mode="json", exclude_none=True)
 
 
-def _short(value: object) -> str:
-    if value in (None, "", [], {}):
-        return "nothing"
-    text = clean(value if isinstance(value, str) else str(value))
-    if len(text) <= _SHOWN:
+def _change(old: object, new: object) -> str:
+    """What a field was and is; of long values the place where they begin to differ."""
+    was, now = _text(old), _text(new)
+    ends = (at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
+    same = next(ends, min(len(was), len(now)))
+    start = max(0, same - _BEFORE) if same + _BEFORE > _SHOWN else 0
+    return f"{_short(was, start)} -> {_short(now, start)}"
+
+
+def _text(value: object) -> str:
+    return (
+        "nothing" if value in (None, "", [], {}) else clean(value if isinstance(value, str) else str(value))
+    )
+
+
+def _short(text: str, start: int) -> str:
+    if not start and len(text) <= _SHOWN:
         return text
-    return f"{text[:_SHOWN]}... ({len(text)} characters)"
+    end = start + _SHOWN
+    shown = f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+    return f"{shown} ({len(text)} characters)"

@@ -66,7 +66,16 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Na
     table = Table(titles, list(rows), narrow or Narrow())
     head, *body = table.lines(terminal_width() if sys.stdout.isatty() else None)
     click.echo("\n".join([head if table.is_blocks else click.style(head, bold=True), *body]))
-    if table.dropped:
+    left = [column for column, title in enumerate(titles) if title in table.dropped]
+    if left and table.narrow.goes_on and len(left) + 1 < len(titles):
+        click.echo()
+        again = [0, *left]
+        print_table(
+            [titles[column] for column in again],
+            [[row[column] for column in again] for row in table.rows],
+            narrow,
+        )
+    elif left:
         say(f"left out, the terminal is too narrow: {', '.join(table.dropped)}")
 
 
@@ -189,9 +198,9 @@ def duration(milliseconds: int | None) -> str:
     """A length of time for people."""
     if milliseconds is None:
         return ""
-    if milliseconds < 10_000:
+    if milliseconds < 9_950:
         return f"{milliseconds / 1000:.1f}s"
-    minutes, seconds = divmod(milliseconds // 1000, 60)
+    minutes, seconds = divmod(max(milliseconds, 10_000) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}h{minutes:02}m"

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from benchyard.cli.render import clean, clean_lines, duration, size, table_lines
+from benchyard.cli.render import LONGEST_LINE, clean, clean_lines, duration, hanging, size, table_lines
 from benchyard.cli.table import Narrow
 from benchyard.cli.trajectory import Wanted, lines_of, size_of, step_range
 from benchyard.models.runs import (
@@ -20,6 +20,7 @@ from benchyard.models.tampering import ChangedFile, TamperReport
 
 SCORER_LINES = 15
 COMMAND_LINES = 20
+LONGEST_EXCERPT = 240
 """What is shown of an output unless all is asked for."""
 MOST_FILES = 10
 EXCERPT = Wanted(is_excerpt=True)
@@ -81,7 +82,7 @@ def scorer_lines(result: ContractResult, *, full: bool) -> Iterator[str]:
 
 
 def _scorer(result: ScorerResult, *, full: bool) -> Iterator[str]:
-    lines = clean_lines(result.output)
+    lines = clean_lines(result.output, _longest(full=full))
     if lines:
         yield ""
         yield from _ending(
@@ -108,7 +109,7 @@ def _command(execution: RunExecution, what: str, *, full: bool) -> Iterator[str]
     told = ", ".join(part for part in (ended, duration(length), clean(execution.hint)) if part)
     yield ""
     if not execution.stdout_bytes and not execution.stderr_bytes:
-        yield f"{name}: {told}; it printed nothing"
+        yield from hanging(f"{name}: {told}; it printed nothing", 2)
         return
     for stream, text, amount in (
         ("stdout", execution.stdout, execution.stdout_bytes),
@@ -117,7 +118,7 @@ def _command(execution: RunExecution, what: str, *, full: bool) -> Iterator[str]
         if amount:
             is_cut = len(text.encode()) < amount
             head = f"{name}, {'the end of ' if is_cut else ''}{stream} ({size(amount)}; {told})"
-            yield from _ending(head, clean_lines(text), COMMAND_LINES, full=full)
+            yield from _ending(head, clean_lines(text, _longest(full=full)), COMMAND_LINES, full=full)
 
 
 def trajectory_lines(
@@ -198,6 +199,11 @@ def _files(files: Sequence[ChangedFile], *, full: bool) -> Iterator[str]:
         yield f"  {each.kind} {clean(each.path)}{' (opened by scorers)' if each.opened else ''}"
     if not full and len(files) > MOST_FILES:
         yield f"  ... and {len(files) - MOST_FILES} more; --full shows them"
+
+
+def _longest(*, full: bool) -> int:
+    """How much is shown of a line: agents print JSON in lines of many thousand characters."""
+    return LONGEST_LINE if full else LONGEST_EXCERPT
 
 
 def _ending(title: str, lines: Sequence[str], most: int, *, full: bool) -> Iterator[str]:

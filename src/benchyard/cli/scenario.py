@@ -1,5 +1,6 @@
 """`benchyard scenario`: write, keep and check what agents are run on."""
 
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -65,7 +66,9 @@ def new(folder: Path) -> None:
     """
     check_free(folder, force=False)
     write_template(folder)
-    echo_sentence(f"{folder / NAME}  made; try it with `benchyard scenario validate {folder}`")
+    echo_sentence(
+        f"{folder / NAME}  made; try it with `benchyard scenario validate {shlex.quote(str(folder))}`"
+    )
 
 
 @scenario.command()

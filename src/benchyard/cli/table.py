@@ -6,8 +6,8 @@ becomes a block of lines. What is not printed to a terminal is neither wrapped n
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rich.cells import cell_len, set_cell_size
 
@@ -27,6 +27,14 @@ class Narrow:
     """Columns of names that may be shortened in the middle."""
     drop: Sequence[str] = ()
     """Columns that may be left out, the first first."""
+    brief: Mapping[str, str] = field(default_factory=dict)
+    """What some names, in cells or titles, may be told as before any is shortened."""
+    goes_on: bool = False
+    """Whether the columns that are left out follow in a table of their own."""
+
+    def briefly(self) -> "Narrow":
+        """The same for a table in which the brief names stand already."""
+        return replace(self, shorten=[self.brief.get(each, each) for each in self.shorten], brief={})
 
 
 @dataclass
@@ -48,6 +56,8 @@ class Table:
         self.dropped, self.is_blocks = [], False
         if width is None or _total(natural) <= width:
             return list(_aligned([self.titles, *self.rows], natural))
+        if self.narrow.brief:
+            return self._brief_lines(width)
         kept = [column for column in kept if any(row[column] for row in self.rows)]
         least = [self._least(column, natural[column]) for column in range(len(self.titles))]
         columns = {self.titles[column]: column for column in kept}
@@ -62,6 +72,16 @@ class Table:
         body = [self._wrapped(row, kept, widths) for row in self.rows]
         head = [self.titles[column] for column in kept]
         return [line for row in [[head], *body] for line in _aligned(row, widths)]
+
+    def _brief_lines(self, width: int) -> list[str]:
+        titles, *rows = (
+            [self.narrow.brief.get(cell, cell) for cell in row] for row in [self.titles, *self.rows]
+        )
+        told = Table(titles, rows, self.narrow.briefly())
+        lines = told.lines(width)
+        self.dropped, self.is_blocks = told.dropped, told.is_blocks
+        # A line of its own has room for a whole name.
+        return list(self._blocks(width)) if told.is_blocks else lines
 
     def _natural(self, column: int) -> int:
         return max(cell_len(row[column]) for row in [self.titles, *self.rows])

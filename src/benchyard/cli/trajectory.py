@@ -13,6 +13,7 @@ from benchyard.cli.render import clean, clean_lines, shorter
 from benchyard.client.client import Client
 from benchyard.engine.runs.atif import MOST_VALUES, check_atif
 from benchyard.errors import BenchyardError, TooLarge, UsageError
+from benchyard.models.job_plans import counted
 from benchyard.models.runs import Trace
 from benchyard.workers.json_values import ValueCount
 
@@ -105,7 +106,7 @@ def size_of(trajectory: Mapping[str, Any]) -> str:
     """How many steps there are, whose, and how many calls of tools."""
     steps = [each for each in trajectory.get("steps", []) if isinstance(each, dict)]
     calls = sum(len(_dicts(each.get("tool_calls"))) for each in steps)
-    return f"{len(steps)} steps, {calls} tool calls"
+    return f"{counted(len(steps), 'step')}, {counted(calls, 'tool call')}"
 
 
 def _chosen(count: int, wanted: Wanted) -> Sequence[int]:

@@ -229,8 +229,8 @@ def isolated_copy(scenario: ScenarioView, isolation: Isolation) -> ScenarioReque
 
 
 def temporary_name(name: str) -> str:
-    """What a scenario is called while it is tried."""
-    return f"{_TEMPORARY}{name}"[:1024]
+    """What a scenario is called while it is tried; a copy of one that is tried has no longer name."""
+    return f"{_TEMPORARY}{name.removeprefix(_TEMPORARY)}"[:1024]
 
 
 def lasting_name(name: str) -> str:

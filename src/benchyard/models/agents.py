@@ -113,6 +113,11 @@ class AgentSource(Model):
         return package.package_name if package else self.object.object_id if self.object else ""
 
 
+def origin(source: str | None) -> str | None:
+    """Where an agent of a type of source comes from, as the end of a sentence."""
+    return "an uploaded object" if source == "object" else source
+
+
 class AgentRequest(Model):
     """The body of a create call; `run_command` and `metadata` are extensions."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from benchyard.models.agents import AgentChoice
+from benchyard.models.agents import AgentChoice, origin
 from benchyard.models.base import Columns, Metadata, Model, Name, Record, ShortText, WireBool, WireInt
 from benchyard.models.budgets import Budget
 from benchyard.models.conditions import Condition, groups
@@ -205,7 +205,7 @@ class Preparation(Model):
     @property
     def what(self) -> str:
         """In words: `opencode@1.18.33 from npm`."""
-        return f"{self.name} from {self.source}" if self.source else self.name
+        return f"{self.name} from {origin(self.source)}" if self.source else self.name
 
 
 class Pause(Model):

@@ -1,11 +1,14 @@
 """Agents side by side: what each made of each scenario, and where they differ."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchyard.models.jobs import BenchmarkOutcome, ScenarioOutcome
 from benchyard.models.trials import OutcomeState
+
+_VERSION = re.compile(r"(?<=.)@[^:#]*")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,13 @@ def labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
         seen[label] += 1
         found.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
     return found
+
+
+def brief(names: Iterable[str]) -> dict[str, str]:
+    """What agents' labels come to without their versions, for those that are still told apart so."""
+    found = {name: _VERSION.sub("", name, count=1) for name in names}
+    counts = Counter(found.values())
+    return {name: short for name, short in found.items() if short != name and counts[short] == 1}
 
 
 def counted_score(row: ScenarioOutcome) -> float | None:

@@ -35,6 +35,10 @@ def _past_cost(agent: PlannedAgent, jobs: Sequence[BenchmarkJobView]) -> PastCos
     found: list[tuple[str, float, int]] = []
     for job in jobs:
         for outcome in job.benchmark_outcomes:
+            counts = outcome.attempts
+            if counts.crashed + counts.unscored and not counts.passed + counts.not_passed:
+                # Where every trial broke off, what they cost tells nothing.
+                continue
             is_same = (outcome.agent_name, outcome.model_name) == (agent.name, agent.model_name)
             if is_same and outcome.usage.get("model_calls") and "cost_usd" in outcome.usage:
                 found.append((job.id, outcome.usage["cost_usd"], max(1, outcome.n_trials)))

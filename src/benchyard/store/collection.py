@@ -25,6 +25,7 @@ from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
 from benchyard.store.bodies import body_field, metadata_items, metadata_value
 from benchyard.store.rows import Rows, clean
 from benchyard.store.statements import Applying
+from benchyard.store.tables import ONE
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Record)
@@ -86,8 +87,11 @@ class Collection(Generic[T]):
         """The record of that id; raises NotFound."""
         record = await self.find(id)
         if record is None:
-            raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+            raise self._missing(id)
         return record
+
+    def _missing(self, id: str) -> NotFound:
+        return NotFound(f"there is no {self._table.info[ONE]} {id[:200]}", id=id[:200])
 
     async def find(self, id: str) -> T | None:
         """The record of that id, or None."""
@@ -110,7 +114,7 @@ class Collection(Generic[T]):
         def work(connection: Connection) -> T:
             row = self.rows.find_to_change.run(connection, key).first()
             if row is None:
-                raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+                raise self._missing(id)
             old = self._record(id, row.body)
             new = change(old)
             if new is not old:
@@ -128,7 +132,7 @@ class Collection(Generic[T]):
         """Remove a record; raises NotFound."""
         statement = delete(self._table).where(self._table.c.id == clean(id))
         if not await self._database.write(lambda connection: connection.execute(statement).rowcount):
-            raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+            raise self._missing(id)
 
     async def page(self, query: Query) -> Page[T]:
         """One page; raises UsageError for a limit out of range or an unknown cursor."""

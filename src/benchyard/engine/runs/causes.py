@@ -153,7 +153,9 @@ def _judged(result: ScorerResult, index: int, verdict: ReferenceVerdict) -> Scor
         told = f"whether {verdict.name} makes it fail too could not be found out: {verdict.unknown}"
         return _told(result, told, {"cause": "machine"})
     if index in verdict.failures:
-        told = f"{verdict.name} makes it fail too ({verdict.failures[index]}), so the scorer is to blame"
+        failure = verdict.failures[index]
+        how = "too, in the same way" if failure == result.reason else f"too ({failure})"
+        told = f"{verdict.name} makes it fail {how}, so the scorer is to blame"
         return _told(result, told, {"cause": "scorer"})
     told = f"{verdict.name} does not make it fail, so the answer counts 0"
     return _told(result, told, {"cause": "answer", "state": "complete"})
