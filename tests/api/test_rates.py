@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from benchyard.api.rates import Buckets
 from benchyard.client import Client
-from benchyard.client.core import Server
+from benchyard.client.operations import Server
 from benchyard.models.keys import ApiKeyRequest
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import create

@@ -19,9 +19,9 @@ from runloop_api_client import AsyncRunloop, DefaultAsyncHttpxClient, DefaultHtt
 from benchyard.api.certificates import GivenCertificate, OwnCertificate, now
 from benchyard.api.tls import open_tls
 from benchyard.client import AsyncClient, Client
-from benchyard.client.core import Server
-from benchyard.client.locate import running_server
-from benchyard.client.terminal import open_terminal
+from benchyard.client.operations import Server
+from benchyard.client.servers import running_server
+from benchyard.client.sockets import open_terminal
 from benchyard.errors import ServerUnreachable, UsageError
 from benchyard.settings import Settings
 from benchyard.testing.server import RunningServer

@@ -9,7 +9,7 @@ from benchyard.benchmarks.harbor_images import Image, Tree, tree_of
 from benchyard.benchmarks.harbor_parts import Parts
 from benchyard.benchmarks.harbor_tasks import HarborOptions
 from benchyard.benchmarks.scenario_folder import Draft, Origin
-from benchyard.cli.context import packed_context
+from benchyard.client.build_context import context_archive
 from benchyard.models.attachments import PackedFile, unpacked
 from benchyard.models.scenarios import ScenarioRequest, ScenarioView
 
@@ -46,7 +46,7 @@ def _image(draft: Draft, origin: Origin) -> Image:
     if origin.kind == "image-reference":
         return Image(f"FROM {origin.name}\n")
     path = draft.folder.inside(origin.name)
-    with packed_context(path.parent, path) as archive:
+    with context_archive(path.parent, path) as archive:
         context = tree_of(archive.read_bytes())
     return Image(draft.folder.text(origin.name), context, origin.prebuilt)
 

@@ -22,7 +22,7 @@ from benchyard.benchmarks.harbor_images import BASE, Image, Tree, tree_of
 from benchyard.benchmarks.harbor_parts import Parts
 from benchyard.benchmarks.harbor_verifiers import Programs
 from benchyard.benchmarks.starting_files import StartingFile, command
-from benchyard.cli import exporting
+from benchyard.client.benchmark_files import task_export
 from benchyard.errors import UsageError
 from benchyard.models.attachments import PackedFile
 from benchyard.models.shipped import Attachments
@@ -53,7 +53,7 @@ def graded(
     work.mkdir(exist_ok=True)
     view = scenario(scorers, environment_parameters={"working_directory": str(work)})
     given = [each.scorer for each in view.scoring_contract.scoring_function_parameters]
-    programs = replace(programs, shipped=exporting.shipped_of(given, attachments or {}, seconds))
+    programs = replace(programs, shipped=task_export.shipped_graders(given, attachments or {}, seconds))
     tree = harbor_export.made(view, Parts(programs=programs))
     folder = written(tree, tmp_path / "task")
     script = folder / "tests/test.sh"
@@ -173,9 +173,9 @@ def test_exported_exercises_take_every_source_and_nothing_that_tools_read(tmp_pa
 
 def test_exercises_that_need_the_servers_own_tools_are_refused() -> None:
     with pytest.raises(UsageError, match="`--variant images`, and export that"):
-        exporting.shipped_of([{**POLYGLOT, "tools": "server"}], {}, 60)
+        task_export.shipped_graders([{**POLYGLOT, "tools": "server"}], {}, 60)
     with pytest.raises(UsageError, match="attachment 'exercise' is missing"):
-        exporting.shipped_of([POLYGLOT], {}, 60)
+        task_export.shipped_graders([POLYGLOT], {}, 60)
 
 
 def test_every_kind_of_scorer_can_be_run_elsewhere() -> None:

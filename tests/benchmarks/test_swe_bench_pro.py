@@ -10,9 +10,9 @@ import pytest
 from benchyard.benchmarks import catalog, swe_pro_images
 from benchyard.benchmarks.base import Broken, Options
 from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import swe_repository
 from tests.benchmarks.executing import both, exported_again
@@ -86,7 +86,7 @@ def scenario(client: Client, repository: Repository, tmp_path_factory: pytest.Te
     client.images.set_alias(f"{swe_pro_images.REGISTRY}:tiny.words", name)
     data = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     data.write_text(json.dumps(row(repository)) + "\n")
-    made = importing.imported(client, Wish(NAME, name="tiny-pro", local=data))
+    made = benchmark_import.import_benchmark(client, BenchmarkImport(NAME, name="tiny-pro", local=data))
     assert made.broken == []
     return made.scenarios[0].id or ""
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks import swe_local
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.errors import UsageError
 from benchyard.testing.server import RunningServer
 from tests import parity
@@ -40,7 +40,7 @@ def scenario(client: Client, repository: Repository, tmp_path_factory: pytest.Te
     client.images.set_alias(IMAGE, swe_repository.image(client, root, "/testbed"))
     data = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     data.write_text(json.dumps(swe_repository.row(repository)) + "\n")
-    made = importing.imported(client, Wish(NAME, name="tiny-verified", local=data))
+    made = benchmark_import.import_benchmark(client, BenchmarkImport(NAME, name="tiny-verified", local=data))
     assert made.broken == []
     return made.scenarios[0].id or ""
 
@@ -159,7 +159,9 @@ def test_a_test_command_that_is_nowhere_is_the_environments_fault(
     own = swe_repository.row(repository, instance_id="tiny__words-2")
     own["eval_script"] = own["eval_script"].replace("python3 /opt/tiny/run.py", "no-such-runner")
     (tmp_path / "rows.jsonl").write_text(json.dumps(own) + "\n")
-    made = importing.imported(client, Wish(NAME, name="tiny-broken", local=tmp_path / "rows.jsonl"))
+    made = benchmark_import.import_benchmark(
+        client, BenchmarkImport(NAME, name="tiny-broken", local=tmp_path / "rows.jsonl")
+    )
     assert made.broken == []
     result = graded(client, made.scenarios[0].id or "", write("words.py", FIXED), state="error")
     assert (result.state, result.cause, result.score) == ("error", "scorer", 0.0), result
@@ -324,7 +326,9 @@ def test_a_test_command_that_is_not_found_is_no_plain_zero(
         data = tmp_path / str(at)
         data.mkdir()
         (data / "rows.jsonl").write_text(json.dumps({**row, "image": IMAGE}) + "\n")
-        (made,) = importing.imported(client, Wish(NAME, name=f"tiny-{at}", local=data)).scenarios
+        (made,) = benchmark_import.import_benchmark(
+            client, BenchmarkImport(NAME, name=f"tiny-{at}", local=data)
+        ).scenarios
         with swe_repository.working(client, made.id or "") as (run_id, devbox_id):
             client.executions.run(devbox_id, f"cd /testbed\n{write('words.py', FIXED)}")
             scored = client.scenarios.runs.score_and_await(run_id, timeout=300)
@@ -347,13 +351,13 @@ def test_an_environment_with_stand_ins_is_built_and_marked(
     data = tmp_path / "data"
     data.mkdir()
     (data / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    wish = Wish(NAME, name="tiny-local", local=data, variant="local")
+    wish = BenchmarkImport(NAME, name="tiny-local", local=data, variant="local")
     with pytest.raises(UsageError, match=r"bundle create tiny__words\.bundle"):
-        importing.imported(client, wish)
+        benchmark_import.import_benchmark(client, wish)
     (data / "repositories").mkdir()
     bundle = ["git", "bundle", "create", str(data / "repositories/tiny__words.bundle"), "--all"]
     subprocess.run(bundle, cwd=tmp_path / "root/somewhere-else", capture_output=True, check=True)
-    (made,) = importing.imported(client, wish).scenarios
+    (made,) = benchmark_import.import_benchmark(client, wish).scenarios
     view = client.scenarios.retrieve(made.id or "")
     assert view.metadata["environment"].startswith("unofficial environment")
     gone = f"! git cat-file -e {repository.solution} && test ! -e /tmp/repository.bundle"

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.testing.server import RunningServer
 from tests import parity, stand_ins
 from tests.benchmarks.executing import both
@@ -143,7 +143,9 @@ def test_the_gold_patch_resolves_it_and_nothing_does_not(
     data = _made(project, tmp_path)
     with Client(Server(server.url, server.key)) as client:
         stand_ins.provide(client, BASE)
-        made = importing.imported(client, Wish(NAME, name=project.item, local=data, variant="local"))
+        made = benchmark_import.import_benchmark(
+            client, BenchmarkImport(NAME, name=project.item, local=data, variant="local")
+        )
         assert made.broken == []
         oracle, nop = both(client, made, _PATIENCE_SECONDS)
     assert list(oracle.values()) == [1.0]

@@ -14,8 +14,8 @@ from pip._internal.models.index import PyPI
 from benchyard.benchmarks import catalog
 from benchyard.benchmarks.base import Options
 from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.cli.phases import OPEN
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files.environments import OPEN_POLICY
 from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests import parity
@@ -105,7 +105,7 @@ def prepare(client: Client) -> None:
         (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
         for other in OTHER_BASES:
             client.images.set_alias(other, alias.image)
-    (policy,) = [each for each in client.network_policies.list(name=OPEN) if each.name == OPEN]
+    (policy,) = [each for each in client.network_policies.list(name=OPEN_POLICY) if each.name == OPEN_POLICY]
     blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
     client.network_policies.update(
         policy.id, allow_all=False, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks
@@ -114,7 +114,7 @@ def prepare(client: Client) -> None:
 
 def opened(client: Client) -> None:
     """Let the policy be again what an import expects."""
-    for each in client.network_policies.list(name=OPEN):
+    for each in client.network_policies.list(name=OPEN_POLICY):
         client.network_policies.update(each.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[])
 
 

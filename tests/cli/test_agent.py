@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchyard.cli.agent_list import COLUMNS, listed, told
+from benchyard.cli.agent import COLUMNS, keys_line, list_agents
 from benchyard.client import Client, Server
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.mounts import AgentMount
@@ -113,9 +113,9 @@ def test_a_key_that_the_server_needs_not_is_not_missing(
         RunningServer(tmp_path / "data", options) as server,
         Client(Server(server.url, server.key)) as client,
     ):
-        found = {each.name: each for each in listed(client, None, own=False)}
+        found = {each.name: each for each in list_agents(client, None, own=False)}
     assert found["codex"].missing_keys == {}
-    assert told(found["codex"].keys) == "openai: none needed"
+    assert keys_line(found["codex"].keys) == "openai: none needed"
     assert list(found["goose"].missing_keys or {}) == ["anthropic", "google"]
     shown = COLUMNS["MISSING KEY"]
     assert shown(found["goose"]) == "", "one key is enough"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchyard.cli.devbox_copy import Remote, parsed, quoted
+from benchyard.cli.devbox.copy import Remote, quote_path, remote_from_text
 from benchyard.client import Client
 from benchyard.errors import UsageError
 from tests.cli.conftest import CommandLine
@@ -220,11 +220,11 @@ def test_a_file_that_is_not_there_leaves_none_here(benchyard: CommandLine, box: 
 
 
 def test_places_are_told_apart() -> None:
-    assert parsed("box:/a:b") == Remote("box", "/a:b")
-    assert parsed("./a:b") == "./a:b"
-    assert parsed("-") == "-"
-    assert parsed("plain") == "plain"
+    assert remote_from_text("box:/a:b") == Remote("box", "/a:b")
+    assert remote_from_text("./a:b") == "./a:b"
+    assert remote_from_text("-") == "-"
+    assert remote_from_text("plain") == "plain"
     with pytest.raises(UsageError):
-        parsed("box:")
-    assert quoted("~/a b") == "'./a b'"
-    assert quoted("$x") == "'$x'"
+        remote_from_text("box:")
+    assert quote_path("~/a b") == "'./a b'"
+    assert quote_path("$x") == "'$x'"

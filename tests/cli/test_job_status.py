@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchyard.cli.job_gate import STATUSES
+from benchyard.cli.job.gates import STATUSES
 from benchyard.models.jobs import BenchmarkJobView, JobState
 from benchyard.models.trials import Trial
 from benchyard.reports.jobs import job_view

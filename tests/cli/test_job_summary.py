@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchyard.cli.job_gate import BELOW, SUSPECT, UNSCORED, below, require_good, suspect_scores
-from benchyard.cli.job_summary import summarize, summary
+from benchyard.cli.job.gates import BELOW, SUSPECT, UNSCORED, means_below, require_good, suspect_scores
+from benchyard.cli.job.summary import summarize, summary
 from benchyard.models.jobs import Job, JobState
 from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.trials import FailureReason, SuspectRule, Trial, TrialRound, TrialState
@@ -157,7 +157,7 @@ def test_ten_thousand_trials_are_shown_in_a_moment(capfd: pytest.CaptureFixture[
 
 def test_below_a_threshold_or_without_a_score() -> None:
     def why(made: Job, *trials: Trial) -> list[str]:
-        return below(job_view(made, list(trials), with_scenarios=True), 0.5)
+        return means_below(job_view(made, list(trials), with_scenarios=True), 0.5)
 
     assert why(job(), trial(0.5)) == []
     assert why(job(agents=2), trial(0.5), trial(0.4, agent=1)) == ["agent-1: the mean 0.400 is below 0.5"]

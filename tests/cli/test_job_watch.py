@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchyard.cli.job_board import Board, tally, time_left
+from benchyard.cli.job.board import JobBoard, tally, time_left
 from benchyard.cli.render import duration
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView, JobEvent
@@ -115,12 +115,12 @@ def test_run_and_watch_on_a_terminal(environment: dict[str, str], tmp_path: Path
         assert screen.expect_end() == 0
 
 
-def board(agents: int = 1, scenarios: int = 1) -> Board:
+def board(agents: int = 1, scenarios: int = 1) -> JobBoard:
     spec = {
         "agent_configs": [{"name": f"agent-{number}"} for number in range(agents)],
         "scenario_ids": [f"scn_{number}" for number in range(scenarios)],
     }
-    return Board(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
+    return JobBoard(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
 
 
 def event(seq: int, **fields: Any) -> JobEvent:
@@ -165,7 +165,7 @@ def test_a_narrow_board_tells_agents_and_attempts_apart() -> None:
     names = ["claude-sonnet-4-5", "claude-opus-4-5"]
     agents = [{"name": "claude-code", "version": "2.1.325", "model_name": name} for name in names]
     spec = {"agent_configs": agents, "scenario_ids": ["scn_1"], "orchestrator_config": {"n_attempts": 3}}
-    one = Board(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
+    one = JobBoard(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
     scenario = "quickstart/extract-a-function"
     for agent in (0, 1):
         for attempt in (1, 2):
@@ -209,7 +209,7 @@ def test_a_board_uses_the_words_of_the_summary() -> None:
     assert "3/5  mean 0.250, 1 not passed, 1 crashed, 1 unscored, 2 waiting" in drawn(one)
 
 
-def drawn(one: Board, width: int = 120) -> str:
+def drawn(one: JobBoard, width: int = 120) -> str:
     console = Console(width=width, height=20, color_system=None)
     with console.capture() as captured:
         console.print(one)

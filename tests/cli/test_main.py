@@ -9,7 +9,7 @@ import threading
 import click
 import pytest
 
-from benchyard.cli.lazy import Entry, LazyGroup
+from benchyard.cli.lazy_group import CommandEntry, LazyGroup
 from benchyard.cli.main import COMMANDS, cli, run
 from tests.client.stub import Answer, Asked, error, stub
 
@@ -110,7 +110,7 @@ def test_version_is_the_installed_one() -> None:
 
 
 def test_a_table_that_names_no_command_is_a_mistake() -> None:
-    group = LazyGroup({"odd": Entry("benchyard.cli.main:COMMANDS", "Not a command.")}, name="odd")
+    group = LazyGroup({"odd": CommandEntry("benchyard.cli.main:COMMANDS", "Not a command.")}, name="odd")
     with pytest.raises(TypeError):
         group.get_command(click.Context(group), "odd")
 

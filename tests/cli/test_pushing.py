@@ -4,22 +4,22 @@ import sys
 
 import pytest
 
-from benchyard.cli.pushing import Pushed
+from benchyard.client.benchmark_files.folders import PushResult
 
 LONG = "greet.py in the working directory greets nobody; change it so that it prints Hello, and the name."
 
 
 def test_a_dry_run_says_what_would_be_done() -> None:
-    (would,) = Pushed("mine", "changed", "scn_1", 2, is_dry=True).lines()
+    (would,) = PushResult("mine", "changed", "scn_1", 2, is_dry=True).lines()
     assert would == "scn_1  mine: would be changed (revision 2)"
-    (new,) = Pushed("mine", "created", is_dry=True).lines()
+    (new,) = PushResult("mine", "created", is_dry=True).lines()
     assert new == "(new)  mine: would be created (revision 1)"
-    (same,) = Pushed("mine", "unchanged", "scn_1", 2, is_dry=True).lines()
+    (same,) = PushResult("mine", "unchanged", "scn_1", 2, is_dry=True).lines()
     assert same == "scn_1  mine: unchanged, nothing to do"
 
 
 def told(old: object, new: object) -> str:
-    return list(Pushed("mine", "changed", "scn_1", 2, (("field", old, new),)).lines())[1]
+    return list(PushResult("mine", "changed", "scn_1", 2, (("field", old, new),)).lines())[1]
 
 
 def test_a_change_in_a_long_text_is_seen() -> None:
@@ -40,7 +40,7 @@ def test_a_short_change_is_told_whole() -> None:
 def test_a_terminal_breaks_no_word_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    _, first, *rest = Pushed("mine", "changed", "scn_1", 2, (("field", "one", "two " * 20),)).lines()
+    _, first, *rest = PushResult("mine", "changed", "scn_1", 2, (("field", "one", "two " * 20),)).lines()
     assert first.startswith("  field: one -> two")
     assert rest
     assert all(line.startswith("    ") for line in rest)

@@ -7,9 +7,10 @@ import time
 import pytest
 import yaml
 
-from benchyard.cli.progress import Meter
-from benchyard.cli.render import age, clean, facts, print_table, show, show_many, size, when
+from benchyard.cli.progress import ByteMeter
+from benchyard.cli.render import age, facts, print_table, show, show_many, size, when
 from benchyard.cli.table import Narrow
+from benchyard.client.plain_text import clean
 from benchyard.models.secrets import SecretView
 
 VIEWS = [
@@ -108,7 +109,7 @@ def test_times_are_for_people() -> None:
 
 
 def test_a_meter_is_silent_about_what_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
-    with Meter("file", 100) as meter:
+    with ByteMeter("file", 100) as meter:
         meter.add(100)
     assert capsys.readouterr().err == ""
 
@@ -117,7 +118,7 @@ def test_a_meter_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchyard.cli.progress.QUIET_SECONDS", 0.0)
-    with Meter("file", 4096) as meter:
+    with ByteMeter("file", 4096) as meter:
         meter.add(1024)
         meter.add(1024)
     assert capsys.readouterr().err.startswith("file: 1.0 KiB of 4.0 KiB, ")

@@ -40,8 +40,8 @@ _NOTHING = "\x01"
 """When a text is twice as long: 2 is linear, 4 is quadratic."""
 DYNAMIC: dict[str, list[Any]] = {
     "api/ssh/serving/file_shell.py": [rb"0123456789abcdef (\d+)\n"],
-    "cli/dockerignore.py": [r"(?:.*/)?a[^/]*b[^/]*"],
-    "cli/validating.py": [re.compile(r"^validated_isolation: *{.*\n", re.M)],
+    "client/build_context.py": [r"(?:.*/)?a[^/]*b[^/]*"],
+    "client/validation.py": [re.compile(r"^validated_isolation: *{.*\n", re.M)],
     "engine/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
     "engine/runs/cleaning.py": [r"/home/user/(?=[^\s/])"],
     "gateway/masking.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
@@ -64,7 +64,7 @@ OWN_TEXT = {
     "benchyard.images.host_files._SETTING": "files of the server's own machine",
     "benchyard.images.builders.disk._UPPER": "the kernel's list of mounts",
     "benchyard.scorers.verifier_programs.tool": "an argument of a program in the room",
-    "cli/dockerignore.py": "the user's own file, on the user's machine",
+    "client/build_context.py": "the user's own file, on the user's machine",
 }
 """Patterns that see no text of others on the server, and why."""
 

@@ -19,7 +19,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from benchyard.cli.several import SeveralCommand, repeated
+from benchyard.cli.multi_value_options import SeveralCommand, repeat_flags
 from benchyard.errors import BenchyardError
 
 VARIABLE = "_BENCHYARD_COMPLETE"
@@ -239,5 +239,5 @@ def _with_flag(command: click.Command, args: list[str]) -> list[str]:
         if isinstance(param, click.Option) and param.multiple
         for name in param.opts
     }
-    *words, _ = repeated([*args, ""], flags)
+    *words, _ = repeat_flags([*args, ""], flags)
     return words

@@ -10,8 +10,8 @@ import httpx
 from click.shell_completion import CompletionItem
 
 from benchyard.benchmarks import catalog
-from benchyard.client.locate import configured_server, recorded_server
-from benchyard.client.trust import tls_context
+from benchyard.client.servers import configured_server, recorded_server
+from benchyard.client.sessions import tls_context
 from benchyard.settings import default_data_folder
 
 TIMEOUT_SECONDS = 1.5
@@ -22,7 +22,7 @@ _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 @dataclass(frozen=True)
-class Source:
+class NameSource:
     """Where the names of a kind are listed."""
 
     path: str
@@ -31,21 +31,27 @@ class Source:
     """Its name; the id is offered where a thing has none, and to those who type an id."""
 
 
-SOURCES: Mapping[str, Sequence[Source]] = {
-    "agent": (Source("/v1/agents", "agents"), Source("/v1/agents/list_public", "agents")),
-    "benchmark": (Source("/v1/benchmarks", "benchmarks"), Source("/v1/benchmarks/list_public", "benchmarks")),
-    "blueprint": (Source("/v1/blueprints", "blueprints"),),
-    "devbox": (Source("/v1/devboxes?status=running", "devboxes"),),
-    "gateway-config": (Source("/v1/gateway-configs", "gateway_configs"),),
-    "image": (Source("/v1/images", "images"),),
-    "job": (Source("/v1/benchmark_jobs", "jobs"),),
-    "key": (Source("/v1/apikeys", "apikeys", "id"),),
-    "network-policy": (Source("/v1/network-policies", "network_policies"),),
-    "object": (Source("/v1/objects", "objects", "id"),),
-    "run": (Source("/v1/scenarios/runs", "runs", "id"),),
-    "scenario": (Source("/v1/scenarios", "scenarios"), Source("/v1/scenarios/list_public", "scenarios")),
-    "secret": (Source("/v1/secrets", "secrets"),),
-    "snapshot": (Source("/v1/devboxes/disk_snapshots", "snapshots"),),
+SOURCES: Mapping[str, Sequence[NameSource]] = {
+    "agent": (NameSource("/v1/agents", "agents"), NameSource("/v1/agents/list_public", "agents")),
+    "benchmark": (
+        NameSource("/v1/benchmarks", "benchmarks"),
+        NameSource("/v1/benchmarks/list_public", "benchmarks"),
+    ),
+    "blueprint": (NameSource("/v1/blueprints", "blueprints"),),
+    "devbox": (NameSource("/v1/devboxes?status=running", "devboxes"),),
+    "gateway-config": (NameSource("/v1/gateway-configs", "gateway_configs"),),
+    "image": (NameSource("/v1/images", "images"),),
+    "job": (NameSource("/v1/benchmark_jobs", "jobs"),),
+    "key": (NameSource("/v1/apikeys", "apikeys", "id"),),
+    "network-policy": (NameSource("/v1/network-policies", "network_policies"),),
+    "object": (NameSource("/v1/objects", "objects", "id"),),
+    "run": (NameSource("/v1/scenarios/runs", "runs", "id"),),
+    "scenario": (
+        NameSource("/v1/scenarios", "scenarios"),
+        NameSource("/v1/scenarios/list_public", "scenarios"),
+    ),
+    "secret": (NameSource("/v1/secrets", "secrets"),),
+    "snapshot": (NameSource("/v1/devboxes/disk_snapshots", "snapshots"),),
 }
 
 _OF_NOUN = ("id", "ids", "given", "name", "names", "policy", "policies")
@@ -137,7 +143,7 @@ def _names(kind: str, incomplete: str, environ: Mapping[str, str]) -> Iterator[s
             yield from _labels(http)
 
 
-def _listed(http: httpx.Client, source: Source, incomplete: str) -> Iterator[str]:
+def _listed(http: httpx.Client, source: NameSource, incomplete: str) -> Iterator[str]:
     for each in _page(http, source, incomplete):
         id, name = str(each.get("id", "")), str(each.get(source.field) or "")
         # A name may have been chosen by anybody who has a key: it must stay one word on one line.
@@ -152,7 +158,7 @@ def _labels(http: httpx.Client) -> Iterator[str]:
                 yield label
 
 
-def _page(http: httpx.Client, source: Source, incomplete: str) -> list[dict[str, Any]]:
+def _page(http: httpx.Client, source: NameSource, incomplete: str) -> list[dict[str, Any]]:
     query: dict[str, str | int] = {"limit": PAGE, **({"search": incomplete} if incomplete else {})}
     try:
         answer = http.get(httpx.URL(source.path).copy_merge_params(query))

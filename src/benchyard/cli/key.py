@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from benchyard.cli.connect import connect
+from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.render import age, output_option, show, show_many, when
 from benchyard.models.keys import ApiKeyRequest, ApiKeyView

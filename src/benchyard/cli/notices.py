@@ -1,4 +1,4 @@
-"""What is said to a person on standard error: a terminal breaks no word of it, a pipe gets it whole."""
+"""Notices for people on standard error: a terminal breaks no word of them, a pipe gets them whole."""
 
 import io
 import os

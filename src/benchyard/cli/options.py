@@ -1,7 +1,8 @@
-"""What people give on the command line: NAME=VALUE, LOCAL:REMOTE, and values a model has to accept."""
+"""Options of commands: ranges, NAME=VALUE, LOCAL:REMOTE, sizes and ages, and confirmation."""
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,3 +152,17 @@ def size_in_bytes(text: str) -> int:
     if not found:
         raise click.BadParameter(f"{text!r} is no size: write 20GiB, 500M or a number of bytes")
     return int(float(found[1]) * 1024 ** _UNITS[(found[2] or "").upper()])
+
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask in a terminal and end the command unless the answer is yes; elsewhere `--yes` has to be given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask in: give --yes")
+    if not click.confirm(question, err=True):
+        click.echo("nothing was done", err=True)
+        raise click.exceptions.Exit(1)

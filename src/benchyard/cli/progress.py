@@ -33,7 +33,7 @@ def is_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-class Activity:
+class ActivityLine:
     """Something that takes its time, and for how long; use as a context manager.
 
     A terminal has one line that is drawn anew. Elsewhere there is a line with the time of day when it begins,
@@ -105,22 +105,22 @@ class Activity:
         return f"{seconds}s" if seconds < 10 else duration(seconds * 1000)
 
 
-def spinner(text: str) -> Activity:
+def spinner(text: str) -> ActivityLine:
     """What is shown while something goes on that always takes long."""
-    return Activity(text)
+    return ActivityLine(text)
 
 
-def patience(text: str) -> Activity:
+def patience(text: str) -> ActivityLine:
     """What is shown while something goes on that may be quick: nothing, if it is."""
-    return Activity(text, after=QUIET_SECONDS)
+    return ActivityLine(text, after=QUIET_SECONDS)
 
 
-class Meter:
+class ByteMeter:
     """Counts bytes that pass and, from the third second on, says how many."""
 
     def __init__(self, name: str, total: int | None = None, then: str | None = None) -> None:
         self._name = name
-        self._then = Activity(then, after=QUIET_SECONDS) if then else None
+        self._then = ActivityLine(then, after=QUIET_SECONDS) if then else None
         """What goes on when all has passed."""
         self._total = total
         self._count = 0

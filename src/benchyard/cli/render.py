@@ -1,11 +1,11 @@
-"""Shows what came back: as text for people, or as the wire's own view in JSON or YAML."""
+"""Shows what came back: as text for people, through a pager if it is long, or as JSON or YAML."""
 
 import json
-import re
+import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 
@@ -15,12 +15,13 @@ from pydantic import BaseModel
 from rich.cells import cell_len
 
 from benchyard.cli.notices import say
-from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrapped
+from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrap_words
+from benchyard.client.plain_text import clean
+from benchyard.models.job_plans import counted
+from benchyard.models.removals import RemovalView
 
 M = TypeVar("M", bound=BaseModel)
 
-LONGEST_LINE = 2000
-"""Of what came out of a devbox; the rest of a line is counted."""
 _GOES_ON = " \\"
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -93,28 +94,28 @@ def facts(pairs: Mapping[str, object]) -> str:
     indent = max((len(name) for name in kept), default=0) + 2
     lines = []
     for name, value in kept.items():
-        first, *rest = hanging(value, indent)
+        first, *rest = indented(value, indent)
         lines += [f"{name + ':':<{indent}}{first}", *rest]
     return "\n".join(lines)
 
 
-def hanging(text: str, indent: int) -> list[str]:
+def indented(text: str, indent: int) -> list[str]:
     """Lines of whole words in a terminal, those after the first set in by so much; one line elsewhere.
 
     The first has to be printed as far to the right.
     """
     if not sys.stdout.isatty():
         return [text]
-    first, *rest = wrapped(text, _room(indent))
+    first, *rest = wrap_words(text, _room(indent))
     return [first, *(" " * indent + line for line in rest)]
 
 
 def echo_sentence(text: str) -> None:
     """Print a sentence; a terminal breaks no word of it."""
-    click.echo("\n".join(hanging(text, 2)))
+    click.echo("\n".join(indented(text, 2)))
 
 
-def typed(command: str, before: str = "") -> list[str]:
+def command_text(command: str, before: str = "") -> list[str]:
     """A command as it can be typed, in a terminal over several lines where it is longer than one."""
     if not sys.stdout.isatty() or cell_len(before + command) <= terminal_width():
         return [before + command]
@@ -146,24 +147,6 @@ def write_all(target: BinaryIO, data: bytes) -> None:
     while left:
         left = left[target.write(left) :]
     target.flush()
-
-
-def clean(value: object) -> str:
-    """Text that cannot steer a terminal, whatever a devbox or another client put into it."""
-    text = "" if value is None else str(value)
-    # A line is one line, whatever was written in several.
-    return "".join(char if char.isprintable() else "\ufffd" for char in re.sub(r"[\t\n]+", " ", text))
-
-
-def clean_lines(text: str, longest: int = LONGEST_LINE) -> list[str]:
-    """Lines of a text that cannot steer a terminal, none longer than this; blank ones at the end are gone."""
-    lines = text.rstrip().split("\n") if text.strip() else []
-    return [shorter(clean(line.removesuffix("\r").expandtabs(4)), longest) for line in lines]
-
-
-def shorter(line: str, longest: int) -> str:
-    """A line with its end left out where it is too long, and how much that is."""
-    return line if len(line) <= longest else f"{line[:longest]}... {len(line) - longest} more characters"
 
 
 def size(count: int | None) -> str:
@@ -216,3 +199,33 @@ def _dump(value: Any, output: str) -> str:
     if output == "json":
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+
+
+def show_removed(done: RemovalView, output: str) -> None:
+    """Print what was deleted."""
+    parts = [counted(done.n_trials, "trial")] if done.kind == "job" else []
+    parts += [counted(done.n_scenario_runs, "run"), counted(done.n_objects, "file"), size(done.size_bytes)]
+    show(done, output, f"{done.id}  deleted: {', '.join(parts)}")
+
+
+def print_paged(lines: Iterator[str]) -> None:
+    """Print lines; what is higher than the terminal goes through PAGER, or what click finds."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(line)
+        return
+    height = os.get_terminal_size(sys.stdout.fileno()).lines
+    held: list[str] = []
+    for line in lines:
+        held.append(line)
+        if len(held) >= height:
+            # What less shows stays on the screen, unless the user's own settings say otherwise.
+            os.environ.setdefault("LESS", "FRX")
+            click.echo_via_pager(_whole(held, lines))
+            return
+    click.echo("\n".join(held))
+
+
+def _whole(held: list[str], rest: Iterator[str]) -> Iterator[str]:
+    yield from (f"{line}\n" for line in held)
+    yield from (f"{line}\n" for line in rest)

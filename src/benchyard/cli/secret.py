@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from benchyard.cli.connect import connect
+from benchyard.cli.connection import connect
 from benchyard.cli.notices import tell
 from benchyard.cli.render import age, output_option, show, show_many
 from benchyard.engine.scrubbing import LEAST_CHARACTERS

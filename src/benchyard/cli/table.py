@@ -122,9 +122,9 @@ class Table:
         cells = []
         for column, width in zip(kept, widths, strict=True):
             if self.titles[column] in self.narrow.shorten:
-                cells.append([shortened(row[column], width)])
+                cells.append([shorten_name(row[column], width)])
             else:
-                cells.append(wrapped(row[column], width))
+                cells.append(wrap_words(row[column], width))
         height = max(map(len, cells))
         return [[cell[line] if line < len(cell) else "" for cell in cells] for line in range(height)]
 
@@ -136,12 +136,12 @@ class Table:
                 yield ""
             for title, cell in zip(self.titles, row, strict=True):
                 for line, text in enumerate(
-                    wrapped(cell, max(width - indent, LEAST_SENTENCE)) if cell else []
+                    wrap_words(cell, max(width - indent, LEAST_SENTENCE)) if cell else []
                 ):
                     yield set_cell_size("" if line else title, indent) + text
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_words(text: str, width: int) -> list[str]:
     """Lines of whole words; a word that is wider than that stays whole."""
     lines = [""]
     for word in text.split(" "):
@@ -153,7 +153,7 @@ def wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
-def shortened(name: str, width: int) -> str:
+def shorten_name(name: str, width: int) -> str:
     """A name that is too long, with its middle left out."""
     if cell_len(name) <= width:
         return name

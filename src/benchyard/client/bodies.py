@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from benchyard.client.core import Body
+from benchyard.client.operations import Body
 
 Source = Path | bytes | BinaryIO
 Target = Path | BinaryIO
@@ -21,18 +21,18 @@ Sized = Callable[[int], None]
 CHUNK = 1024 * 1024
 
 
-def silent(count: int) -> None:
+def no_progress(count: int) -> None:
     """A progress nobody looks at."""
 
 
-def body_from(source: Source, progress: Progress = silent) -> Body:
+def body_from(source: Source, progress: Progress = no_progress) -> Body:
     """The source as a request body."""
     return Body(
         lambda: chunks_of(source, progress), length=size_of(source), repeatable=not _reads_once(source)
     )
 
 
-def multipart(path: str, source: Source, progress: Progress = silent) -> Body:
+def multipart(path: str, source: Source, progress: Progress = no_progress) -> Body:
     """The form of a file upload: the part `path`, then the part `file`."""
     boundary = secrets.token_hex(16)
     name = path.rsplit("/", 1)[-1] or "file"
@@ -64,7 +64,7 @@ def size_of(source: Source) -> int | None:
     return None
 
 
-def chunks_of(source: Source, progress: Progress = silent) -> Iterator[bytes]:
+def chunks_of(source: Source, progress: Progress = no_progress) -> Iterator[bytes]:
     """The source's bytes, never empty ones; a file is sent with the size it has when it is opened."""
     for chunk in _chunks(source):
         progress(len(chunk))
@@ -72,7 +72,7 @@ def chunks_of(source: Source, progress: Progress = silent) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened(target: Target) -> Iterator[BinaryIO]:
+def open_target(target: Target) -> Iterator[BinaryIO]:
     """Where to write a download; a path appears only when it is whole."""
     if not isinstance(target, Path):
         yield target

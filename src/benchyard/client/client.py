@@ -5,36 +5,31 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Generic, Self
 
-from benchyard.client.agents import Agents
-from benchyard.client.benchmark_runs import BenchmarkRuns
-from benchyard.client.benchmarks import Benchmarks
-from benchyard.client.blueprints import Blueprints
-from benchyard.client.core import TRANSFER_TIMEOUT, Request, Server, Steps, fetch
-from benchyard.client.devboxes import Devboxes
-from benchyard.client.executions import Executions
-from benchyard.client.files import Files
-from benchyard.client.gateway_configs import GatewayConfigs
-from benchyard.client.images import Images
-from benchyard.client.jobs import Jobs
-from benchyard.client.keys import Keys
-from benchyard.client.locate import find_server
-from benchyard.client.logs import Logs
-from benchyard.client.network_policies import NetworkPolicies
-from benchyard.client.objects import Objects
-from benchyard.client.pty import Pty
-from benchyard.client.scenarios import Scenarios
-from benchyard.client.secrets import Secrets
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Server, Steps, fetch
+from benchyard.client.resources.access import Pty, Ssh, Tunnels
+from benchyard.client.resources.agents import Agents
+from benchyard.client.resources.benchmarks import Benchmarks
+from benchyard.client.resources.blueprints import Blueprints
+from benchyard.client.resources.devboxes import Devboxes, Logs
+from benchyard.client.resources.executions import Executions
+from benchyard.client.resources.files import Files
+from benchyard.client.resources.images import Images
+from benchyard.client.resources.jobs import Jobs
+from benchyard.client.resources.network import GatewayConfigs, NetworkPolicies
+from benchyard.client.resources.objects import Objects
+from benchyard.client.resources.runs import BenchmarkRuns
+from benchyard.client.resources.scenarios import Scenarios
+from benchyard.client.resources.secrets import Keys, Secrets
+from benchyard.client.resources.snapshots import Snapshots
+from benchyard.client.servers import find_server
 from benchyard.client.sessions import AsyncSession, SyncSession
-from benchyard.client.snapshots import Snapshots
-from benchyard.client.ssh import Ssh
-from benchyard.client.tunnels import Tunnels
-from benchyard.client.verbs import Group, S, call
 from benchyard.models.disk import DiskView
 from benchyard.models.doctor import DoctorView
 from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
 
 
-class Nouns(Group[S], Generic[S]):
+class Nouns(VerbGroup[S], Generic[S]):
     """Everything a server has, by noun."""
 
     def __init__(self, session: S) -> None:

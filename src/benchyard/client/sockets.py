@@ -1,5 +1,6 @@
 """Websockets to the server, which carry bytes both ways: terminals, ssh, and ports of devboxes."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urljoin
@@ -7,9 +8,9 @@ from urllib.parse import urljoin
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from benchyard.client.core import Server, at
-from benchyard.client.failures import error_from
-from benchyard.client.trust import tls_context
+from benchyard.client.client import AsyncClient
+from benchyard.client.operations import Server, at, error_from
+from benchyard.client.sessions import tls_context
 from benchyard.errors import BenchyardError, ServerUnreachable
 
 LARGEST_FRAME = 4 * 1024 * 1024
@@ -40,19 +41,19 @@ class Socket:
 @asynccontextmanager
 async def open_ssh(server: Server, devbox_id: str) -> AsyncIterator[Socket]:
     """A connection at whose other end the server speaks ssh."""
-    async with opened(server, at("/v1/devboxes/{}/ssh", devbox_id)) as connection:
+    async with open_socket(server, at("/v1/devboxes/{}/ssh", devbox_id)) as connection:
         yield Socket(connection)
 
 
 @asynccontextmanager
 async def open_port(server: Server, devbox_id: str, port: int) -> AsyncIterator[Socket]:
     """A connection to a port of a devbox; raises NotFound if nothing listens there."""
-    async with opened(server, at("/v1/devboxes/{}/ports/{}", devbox_id, str(port))) as connection:
+    async with open_socket(server, at("/v1/devboxes/{}/ports/{}", devbox_id, str(port))) as connection:
         yield Socket(connection)
 
 
 @asynccontextmanager
-async def opened(server: Server, path: str) -> AsyncIterator[ClientConnection]:
+async def open_socket(server: Server, path: str) -> AsyncIterator[ClientConnection]:
     """A websocket of the server; raises what it refuses it with."""
     url = urljoin(server.url + "/", path)
     if not url.startswith(server.url):
@@ -73,3 +74,51 @@ async def opened(server: Server, path: str) -> AsyncIterator[ClientConnection]:
         yield connection
     finally:
         await connection.close()
+
+
+ENDED = (4000, 1000)
+"""How a server closes when the shell has ended: today, and before."""
+EXIT_REASON = re.compile(r"^exit (\d{1,3})$")
+
+
+class Terminal:
+    """An open terminal session."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def type(self, data: bytes) -> None:
+        """Send what was typed; what comes after the end is dropped."""
+        try:
+            await self._connection.send(data)
+        except ConnectionClosed:
+            return
+
+    async def printed(self) -> AsyncIterator[bytes]:
+        """What the terminal prints, to the end of the connection; `exit_status` then tells how it ended."""
+        try:
+            async for frame in self._connection:
+                yield frame if isinstance(frame, bytes) else frame.encode()
+        except ConnectionClosed:
+            return
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the shell inside has ended, and not only the connection."""
+        return self._connection.close_code in ENDED
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the shell, 0 where it is not known."""
+        told = EXIT_REASON.match(self._connection.close_reason or "")
+        return int(told[1]) if told else 0
+
+
+@asynccontextmanager
+async def open_terminal(
+    client: AsyncClient, devbox_id: str, session: str, columns: int, rows: int
+) -> AsyncIterator[Terminal]:
+    """Find or make a terminal session and connect to it; closing only leaves it, and it waits a while."""
+    view = await client.pty.connect(devbox_id, session, columns, rows)
+    async with open_socket(client.server, view.connect_url) as connection:
+        yield Terminal(connection)

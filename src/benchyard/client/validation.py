@@ -8,15 +8,24 @@ API, so that any server can be asked; see docs/adr/0018 and 0030.
 import asyncio
 import contextlib
 import hashlib
+import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
-from benchyard.client.client import AsyncClient
-from benchyard.client.core import Request, fetch
+from benchyard.benchmarks.scenario_file import NAME
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.client.benchmark_files.environments import resolve_draft
+from benchyard.client.benchmark_files.progress import SILENT, PushProgress
+from benchyard.client.client import AsyncClient, Client
+from benchyard.client.lookup import find_custom_scorer
+from benchyard.client.operations import Request, fetch
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models import references
 from benchyard.models.base import Model
@@ -39,11 +48,11 @@ _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which n
 Kind = Literal["reference", "nothing"]
 BUILD_FAILED = "the environment could not be built"
 """How the server begins to tell of it."""
-Told = Callable[[str, "Attempt"], None]
+OnAttempt = Callable[[str, "Attempt"], None]
 """Told the scenario's name and each attempt that is over."""
 
 
-class Attempt(Model):
+class ValidationAttempt(Model):
     """One run of a scenario, to see what it scores."""
 
     kind: Kind
@@ -80,7 +89,7 @@ class ScenarioValidation(Model):
     """Worth knowing, and no failure."""
     clean_suffices: bool | None = None
     """Whether grading in a clean room would say the same; None if that is not known."""
-    attempts: list[Attempt] = Field(default_factory=list)
+    attempts: list[ValidationAttempt] = Field(default_factory=list)
     needs_live: bool = False
     """Whether the reference gets its score while what it started runs, and only then."""
     is_unbuilt: bool = False
@@ -97,7 +106,7 @@ class ScenarioValidation(Model):
 
 
 @dataclass(frozen=True)
-class Options:
+class ValidationOptions:
     """How to validate."""
 
     profile: RunProfile = field(default_factory=RunProfile)
@@ -106,16 +115,18 @@ class Options:
     """For one attempt."""
 
 
-def _silent(name: str, attempt: Attempt) -> None:
+def _silent(name: str, attempt: ValidationAttempt) -> None:
     """Nobody wants to know."""
 
 
 class Validator:
     """Validates scenarios, at most so many attempts at the same time."""
 
-    def __init__(self, client: AsyncClient, options: Options | None = None, told: Told = _silent) -> None:
+    def __init__(
+        self, client: AsyncClient, options: ValidationOptions | None = None, told: OnAttempt = _silent
+    ) -> None:
         self._client = client
-        self._options = options or Options()
+        self._options = options or ValidationOptions()
         self._told = told
         self._turns = asyncio.Semaphore(self._options.concurrency)
 
@@ -147,7 +158,7 @@ class Validator:
             return
         search.note(isolation, tried)
 
-    async def _attempt(self, scenario: ScenarioView, kind: Kind) -> Attempt:
+    async def _attempt(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
         """One run, whatever happens to it."""
         async with self._turns:
             begin = time.monotonic()
@@ -155,15 +166,17 @@ class Validator:
                 async with asyncio.timeout(self._options.seconds):
                     attempt = await self._tried(scenario, kind)
             except TimeoutError:
-                attempt = Attempt(kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"])
+                attempt = ValidationAttempt(
+                    kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"]
+                )
             except BenchyardError as error:
-                attempt = Attempt(kind=kind, reasons=[error.message])
+                attempt = ValidationAttempt(kind=kind, reasons=[error.message])
             seconds = round(time.monotonic() - begin, 3)
             attempt = attempt.model_copy(update={"seconds": seconds, "isolation": scenario.isolation})
         self._told(scenario.name, attempt)
         return attempt
 
-    async def _tried(self, scenario: ScenarioView, kind: Kind) -> Attempt:
+    async def _tried(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
         run = await self._client.scenarios.start_run(
             scenario_id=scenario.id,
             run_name=f"validation: {kind} in {scenario.isolation}",
@@ -177,7 +190,7 @@ class Validator:
                 if kind == "reference":
                     await self._apply(of_round(scenario, number), run.devbox_id)
                 scored = await self._client.scenarios.runs.score_and_await(run.id)
-                number = _following(scenario, number, scored)
+                number = _next_step(scenario, number, scored)
             await self._client.scenarios.runs.complete(run.id)
         except (BenchyardError, asyncio.CancelledError):
             with contextlib.suppress(BenchyardError):
@@ -240,7 +253,7 @@ def lasting_name(name: str) -> str:
     return name
 
 
-def _following(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> int | None:
+def _next_step(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> int | None:
     """The number of the next step; a further try would do the same once more, so there is none."""
     following = scored.next_round
     if not scenario.steps or following is None or following.number == number:
@@ -255,9 +268,9 @@ def _is_prepared(scenario: ScenarioView) -> bool:
     return references.kind(scenario) == "expected" and references.answer_path(scenario) is None
 
 
-def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
+def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationAttempt:
     if result is None:
-        return Attempt(kind=kind, run_id=run_id, reasons=["it ended without a score"])
+        return ValidationAttempt(kind=kind, run_id=run_id, reasons=["it ended without a score"])
     reasons = []
     for each in result.scoring_function_results:
         if each.state == "error" or each.score < 1:
@@ -267,7 +280,7 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
                 f"{each.scoring_function_name}: {each.score:g}{f' ({why[:_SHOWN]})' if why else ''}"
             )
     scorers = {each.scoring_function_name: each.score for each in result.scoring_function_results}
-    return Attempt(
+    return ValidationAttempt(
         kind=kind,
         run_id=run_id,
         score=result.score,
@@ -285,7 +298,7 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
     )
 
 
-def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
+def _problems(scenario: ScenarioView, attempts: list[ValidationAttempt]) -> list[str]:
     found: list[str] = []
     for kind, wanted in (("reference", 1.0), ("nothing", scenario.nop_score or 0.0)):
         tried = [each for each in attempts if each.kind == kind]
@@ -304,11 +317,11 @@ class _Search:
 
     def __init__(self, scenario: ScenarioView) -> None:
         self.scenario = scenario
-        self.attempts: list[Attempt] = []
+        self.attempts: list[ValidationAttempt] = []
         self.failed: dict[Isolation, str] = {}
         self._problems: dict[Isolation, list[str]] = {}
 
-    def note(self, isolation: Isolation, attempts: list[Attempt]) -> None:
+    def note(self, isolation: Isolation, attempts: list[ValidationAttempt]) -> None:
         """Note what was tried in one."""
         self.attempts += attempts
         problems = _problems(self.scenario, attempts)
@@ -400,3 +413,87 @@ class _Search:
         if _is_prepared(scenario):
             found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
         return found
+
+
+_FOUND = "validated_isolation"
+
+
+@dataclass(frozen=True)
+class ValidationTarget:
+    """What is to be validated: a scenario of the server, or one that is made for it."""
+
+    scenario: ScenarioView | ScenarioRequest
+    file: Path | None = None
+    """Where it is written, if that is a folder's."""
+
+
+def target_of_draft(client: Client, draft: Draft, progress: PushProgress = SILENT) -> ValidationTarget:
+    """The scenario of a folder, ready to be made for the time of its validation."""
+    for type, script in draft.custom_scorers.items():
+        known = find_custom_scorer(client, type)
+        if known is None:
+            client.scenarios.scorers.create(type, script)
+        elif known.bash_script != script:
+            raise UsageError(
+                f"the custom scorer {type!r} is registered with another script than this folder has; "
+                "push the folder first, or give the scorer another type"
+            )
+    request = resolve_draft(client, draft, progress=progress)
+    named = request.model_copy(update={"name": temporary_name(request.name)})
+    return ValidationTarget(named, draft.folder.path / NAME)
+
+
+async def record_isolation(
+    client: AsyncClient, wanted: ValidationTarget, result: ScenarioValidation, *, changes_choice: bool
+) -> ScenarioValidation:
+    """Store with a scenario, or in its file, how it can be graded; what was stored is a note."""
+    found, scenario = result.validated, wanted.scenario
+    changes: dict[str, Any] = {}
+    if found is None or (isinstance(scenario, ScenarioView) and scenario.is_public):
+        return result
+    if scenario.validated_isolation == found or found.isolation == scenario.scoring_isolation:
+        return result
+    if isinstance(scenario, ScenarioRequest):
+        if result.is_chosen or wanted.file is None:
+            return result
+        note = write_isolation(wanted.file, found)
+    elif not result.needs_live:
+        await client.scenarios.update(result.scenario_id, validated_isolation=found)
+        note = f"it is graded `{found.isolation}` from now on"
+        if result.is_chosen:
+            note = f"a score that is not reached in `{found.isolation}` too is suspect from now on"
+    elif changes_choice:
+        await client.scenarios.update(result.scenario_id, scoring_isolation="live")
+        note = "it is graded `live` from now on"
+        changes = {"isolation": "live", "is_valid": True}
+    else:
+        return result
+    return result.model_copy(update={**changes, "notes": [*result.notes, note]})
+
+
+def write_isolation(file: Path, found: ValidatedIsolation) -> str:
+    """Write into the file of a scenario what validation found; returns what became of it."""
+    told = json.dumps(found.model_dump(exclude_defaults=True))
+    line = f"{_FOUND}: {told}\n"
+    try:
+        text = file.read_text()
+        # In one line, as it is written here: what somebody wrote by hand otherwise is left to them.
+        written, count = re.subn(rf"^{_FOUND}: *{{.*\n", lambda _: line, text, flags=re.MULTILINE)
+        if not count and re.search(rf"^{_FOUND}:", text, flags=re.MULTILINE):
+            return f"write into {file}: {line.strip()}"
+        if not count:
+            written = f"{text.rstrip()}\n{line}"
+        file.write_text(written)
+    except OSError as error:
+        return f"{file} could not be changed ({error.strerror}); write into it: {line.strip()}"
+    return f"`{found.isolation}` was written into {file}: push it to be graded so"
+
+
+@asynccontextmanager
+async def present_scenario(client: AsyncClient, wanted: ValidationTarget) -> AsyncIterator[ScenarioView]:
+    """The scenario of a target; that of a folder is there for the time of the block."""
+    if isinstance(wanted.scenario, ScenarioView):
+        yield wanted.scenario
+        return
+    async with temporary(client, wanted.scenario) as made:
+        yield made

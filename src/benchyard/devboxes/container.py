@@ -21,13 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchyard.devboxes.base import (
-    Capability,
-    DevboxSpec,
-    Report,
-    Trees,
-    Usage,
-)
+from benchyard.devboxes.base import Capability, DevboxSpec, Report, Trees, Usage
 from benchyard.devboxes.box import processes, tracing
 from benchyard.devboxes.parts import cgroups, interpreter, roll, running, shown
 from benchyard.devboxes.parts.container_engine import About, ContainerEngine, find_socket

@@ -19,14 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchyard.devboxes.base import (
-    Capability,
-    DevboxSpec,
-    Network,
-    Report,
-    Rootfs,
-    Usage,
-)
+from benchyard.devboxes.base import Capability, DevboxSpec, Network, Report, Rootfs, Usage
 from benchyard.devboxes.box import ids, processes, warden
 from benchyard.devboxes.parts import cgroups, roll, running, shown, statuses, watching
 from benchyard.devboxes.parts.holding import PATIENCE_SECONDS, HoldingDriver

@@ -4,12 +4,7 @@ from benchyard.engine.journal import now_ms
 from benchyard.engine.network_plans import plan_of
 from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.models.devboxes import DevboxPurpose
-from benchyard.models.network_policies import (
-    Egress,
-    NetworkPolicy,
-    NetworkPolicyChange,
-    NetworkPolicyRequest,
-)
+from benchyard.models.network_policies import Egress, NetworkPolicy, NetworkPolicyChange, NetworkPolicyRequest
 from benchyard.models.pages import Page, Query
 from benchyard.store.collection import Collection
 

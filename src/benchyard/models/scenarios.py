@@ -6,16 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, Field, StringConstraints
 
-from benchyard.models.base import (
-    Columns,
-    Metadata,
-    Model,
-    Record,
-    ShortText,
-    WireBool,
-    WireFloat,
-    WireInt,
-)
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat, WireInt
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.rounds import StepSetup
 

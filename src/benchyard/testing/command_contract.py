@@ -6,15 +6,7 @@ import signal
 
 import pytest
 
-from benchyard.devboxes.base import (
-    Capability,
-    ExecutionEnded,
-    Kill,
-    Limits,
-    Resize,
-    Signal,
-    Stdin,
-)
+from benchyard.devboxes.base import Capability, ExecutionEnded, Kill, Limits, Resize, Signal, Stdin
 from benchyard.errors import DevboxGone
 from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
 

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from benchyard.client.locate import recorded_server
-from benchyard.client.trust import tls_context
+from benchyard.client.servers import recorded_server
+from benchyard.client.sessions import tls_context
 from benchyard.errors import ServerUnreachable
 
 _READY = "benchyard: listening on "

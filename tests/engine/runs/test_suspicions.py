@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchyard.engine.runs.suspicions import (
-    LONGEST_SUSPICION,
-    MOST_SUSPICIONS,
-    suspicions,
-    with_suspicions,
-)
+from benchyard.engine.runs.suspicions import LONGEST_SUSPICION, MOST_SUSPICIONS, suspicions, with_suspicions
 from benchyard.models.runs import ContractResult, ScorerResult
 from benchyard.models.scenarios import Isolation
 from benchyard.models.tampering import ChangedFile, LeftProcess, ReferenceReport, TamperReport

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from benchyard.client import agents
-from benchyard.client.core import Steps
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import AgentFields, AgentPageFields, NewAgentFields
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import AgentFields, AgentPageFields, NewAgentFields
+from benchyard.client.resources import agents
 from benchyard.models.agents import AgentDevboxCountsView, AgentView
 
 
-class Agent(Group[S]):
+class Agent(VerbGroup[S]):
     """One version of a program under test."""
 
     def __init__(self, session: S, id: str) -> None:
@@ -33,7 +32,7 @@ class Agent(Group[S]):
         yield from agents.delete(self.id)
 
 
-class AgentOps(Group[S]):
+class AgentOps(VerbGroup[S]):
     """Registers and finds agents."""
 
     @call
@@ -95,7 +94,7 @@ class AgentOps(Group[S]):
     @call
     def list_public(self, **query: Unpack[AgentPageFields]) -> Steps[list[Agent[S]]]:
         """Those that come with the server."""
-        views = yield from everything(Listed(agents.PUBLIC_PATH, "agents", AgentView, query))
+        views = yield from all_items(ListingSpec(agents.PUBLIC_PATH, "agents", AgentView, query))
         return [Agent(self.session, view.id) for view in views]
 
     @call
@@ -109,5 +108,5 @@ class AgentOps(Group[S]):
     ) -> Steps[list[Agent[S]]]:
         """Those that were registered, or the public ones, newest first; all, or at most `limit`."""
         path = agents.PUBLIC_PATH if is_public else agents.PATH
-        views = yield from everything(Listed(path, "agents", AgentView, query))
+        views = yield from all_items(ListingSpec(path, "agents", AgentView, query))
         return [Agent(self.session, view.id) for view in views]

@@ -3,24 +3,23 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from benchyard.client import benchmark_runs, benchmarks
-from benchyard.client.core import Steps
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.runs import BenchmarkRun
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import (
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import (
     BenchmarkChanges,
     BenchmarkFields,
     BenchmarkRunPageFields,
     NamedPageFields,
     RunOptions,
 )
+from benchyard.client.resources import benchmarks, runs
+from benchyard.client.sdk.runs import BenchmarkRun
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.runs import BenchmarkRunView
 
 
-class Benchmark(Group[S]):
+class Benchmark(VerbGroup[S]):
     """A named set of scenarios that together give one score."""
 
     def __init__(self, session: S, id: str) -> None:
@@ -53,18 +52,18 @@ class Benchmark(Group[S]):
     @call
     def start_run(self, **options: Unpack[RunOptions]) -> Steps[BenchmarkRun[S]]:
         """Start a run; its scenarios are started one by one with its id."""
-        view = yield from benchmark_runs.start({**options, "benchmark_id": self.id})
+        view = yield from runs.start_benchmark_run({**options, "benchmark_id": self.id})
         return BenchmarkRun(self.session, view.id, view.benchmark_id)
 
     @call
     def list_runs(self, **query: Unpack[BenchmarkRunPageFields]) -> Steps[list[BenchmarkRun[S]]]:
         """Its runs, newest first; all, or at most `limit`."""
         wanted = {**query, "benchmark_id": self.id}
-        views = yield from everything(Listed("/v1/benchmark_runs", "runs", BenchmarkRunView, wanted))
+        views = yield from all_items(ListingSpec("/v1/benchmark_runs", "runs", BenchmarkRunView, wanted))
         return [BenchmarkRun(self.session, view.id, view.benchmark_id) for view in views]
 
 
-class BenchmarkOps(Group[S]):
+class BenchmarkOps(VerbGroup[S]):
     """Makes and finds benchmarks."""
 
     @call
@@ -79,5 +78,5 @@ class BenchmarkOps(Group[S]):
     @call
     def list(self, **query: Unpack[NamedPageFields]) -> Steps[list[Benchmark[S]]]:
         """The server's own, newest first; all, or at most `limit`."""
-        views = yield from everything(Listed("/v1/benchmarks", "benchmarks", BenchmarkView, query))
+        views = yield from all_items(ListingSpec("/v1/benchmarks", "benchmarks", BenchmarkView, query))
         return [Benchmark(self.session, view.id) for view in views]

@@ -2,18 +2,17 @@
 
 from typing import Unpack
 
-from benchyard.client import blueprints, lifecycle
-from benchyard.client.core import Steps
-from benchyard.client.devbox import Devbox
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import BlueprintFields, BlueprintPageFields, DevboxExtras, request_of
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import BlueprintFields, BlueprintPageFields, DevboxExtras, request_of
+from benchyard.client.resources import blueprints, devboxes
+from benchyard.client.resources.devboxes import Devbox
 from benchyard.models.blueprints import BlueprintRequest, BlueprintView, BuildLogView
 from benchyard.models.devboxes import DevboxRequest
 
 
-class Blueprint(Group[S]):
+class Blueprint(VerbGroup[S]):
     """How an image is built, and the image; devboxes start from it."""
 
     def __init__(self, session: S, id: str) -> None:
@@ -44,11 +43,11 @@ class Blueprint(Group[S]):
     ) -> Steps[Devbox[S]]:
         """Make a devbox from it, and wait until that runs."""
         request = request_of(DevboxRequest, {**fields, "blueprint_id": self.id})
-        view = yield from lifecycle.create_running(request, timeout)
+        view = yield from devboxes.create_running_devbox(request, timeout)
         return Devbox(self.session, view.id)
 
 
-class BlueprintOps(Group[S]):
+class BlueprintOps(VerbGroup[S]):
     """Builds and finds blueprints."""
 
     @call
@@ -67,5 +66,5 @@ class BlueprintOps(Group[S]):
     @call
     def list(self, **query: Unpack[BlueprintPageFields]) -> Steps[list[Blueprint[S]]]:
         """Newest first; all, or at most `limit`."""
-        views = yield from everything(Listed("/v1/blueprints", "blueprints", BlueprintView, query))
+        views = yield from all_items(ListingSpec("/v1/blueprints", "blueprints", BlueprintView, query))
         return [Blueprint(self.session, view.id) for view in views]

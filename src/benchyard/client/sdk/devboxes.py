@@ -1,20 +1,26 @@
-"""Devboxes as objects: made, found by id, listed."""
+"""Devboxes and snapshots as objects: made, found by id, listed."""
 
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from benchyard.client import lifecycle
-from benchyard.client.core import Steps
-from benchyard.client.devbox import Devbox
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.walking import everything
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import (
+    DevboxExtras,
+    DevboxFields,
+    DevboxPageFields,
+    SnapshotPageFields,
+    request_of,
+)
+from benchyard.client.resources import devboxes
+from benchyard.client.resources.devboxes import Devbox, Snapshot
 from benchyard.client.sessions import AsyncSession, SyncSession
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import DevboxExtras, DevboxFields, DevboxPageFields, request_of
 from benchyard.models.devboxes import DevboxRequest, DevboxView
+from benchyard.models.snapshots import SnapshotView
 
 
-class DevboxOps(Group[S]):
+class DevboxOps(VerbGroup[S]):
     """Makes and finds devboxes."""
 
     @call
@@ -46,12 +52,12 @@ class DevboxOps(Group[S]):
     @call
     def list(self, **query: Unpack[DevboxPageFields]) -> Steps[list[Devbox[S]]]:
         """All, newest first, or at most `limit`."""
-        views = yield from everything(Listed("/v1/devboxes", "devboxes", DevboxView, query))
+        views = yield from all_items(ListingSpec("/v1/devboxes", "devboxes", DevboxView, query))
         return [Devbox(self.session, view.id) for view in views]
 
     def _made(self, fields: Mapping[str, Any], timeout: float | None) -> Steps[Devbox[S]]:
         request = request_of(DevboxRequest, fields)
-        view = yield from lifecycle.create_running(request, timeout)
+        view = yield from devboxes.create_running_devbox(request, timeout)
         return Devbox(self.session, view.id)
 
 
@@ -71,3 +77,22 @@ class AsyncDevboxOps(DevboxOps[AsyncSession]):
     def from_id(self, devbox_id: str) -> Devbox[AsyncSession]:
         """The devbox of that id; nothing is asked of the server yet: `await devbox.await_running()`."""
         return Devbox(self.session, devbox_id)
+
+
+ON_WIRE = {"metadata_key": "metadata[key]", "metadata_key_in": "metadata[key][in]"}
+
+
+class SnapshotOps(VerbGroup[S]):
+    """Finds snapshots."""
+
+    def from_id(self, snapshot_id: str) -> Snapshot[S]:
+        """The snapshot of that id; nothing is asked of the server yet."""
+        return Snapshot(self.session, snapshot_id)
+
+    @call
+    def list(self, **query: Unpack[SnapshotPageFields]) -> Steps[list[Snapshot[S]]]:
+        """Newest first; all, or at most `limit`."""
+        path = "/v1/devboxes/disk_snapshots"
+        wanted = {ON_WIRE.get(name, name): value for name, value in query.items()}
+        views = yield from all_items(ListingSpec(path, "snapshots", SnapshotView, wanted))
+        return [Snapshot(self.session, view.id) for view in views]

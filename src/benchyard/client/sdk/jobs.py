@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from benchyard.client import jobs
-from benchyard.client.core import Flow, Steps
-from benchyard.client.job_events import PATIENCE_SECONDS, follow
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call, items
-from benchyard.client.wanted import JobFields, JobPageFields, TrialFields
+from benchyard.client.listings import all_items
+from benchyard.client.methods import S, VerbGroup, call, items
+from benchyard.client.operations import Flow, Steps
+from benchyard.client.request_fields import JobFields, JobPageFields, TrialFields
+from benchyard.client.resources import jobs
+from benchyard.client.resources.jobs import PATIENCE_SECONDS, follow_events
 from benchyard.models.jobs import BenchmarkJobView, BenchmarkOutcome, JobEvent, RetryKind
 from benchyard.models.trials import TrialView
 
 
-class Job(Group[S]):
+class Job(VerbGroup[S]):
     """Agents x scenarios x attempts, carried to the end by the server."""
 
     def __init__(self, session: S, id: str) -> None:
@@ -41,12 +41,12 @@ class Job(Group[S]):
     @call
     def trials(self, **query: Unpack[TrialFields]) -> Steps[list[TrialView]]:
         """All its trials, those that were superseded too."""
-        return (yield from everything(jobs.trials_of(self.id, query)))
+        return (yield from all_items(jobs.trials_of(self.id, query)))
 
     @items
     def events(self, after: int = 0, patience: float = PATIENCE_SECONDS) -> Flow[JobEvent]:
         """What happens in it, from the event after a number on, until it has ended; outlives restarts."""
-        yield from follow(self.id, after, patience, jobs.silent)
+        yield from follow_events(self.id, after, patience, jobs.no_notice)
 
     @call
     def cancel(self) -> Steps[BenchmarkJobView]:
@@ -71,7 +71,7 @@ class Job(Group[S]):
         return (yield from jobs.rescore(self.id, trial_ids))
 
 
-class JobOps(Group[S]):
+class JobOps(VerbGroup[S]):
     """Makes and finds jobs."""
 
     @call
@@ -87,5 +87,5 @@ class JobOps(Group[S]):
     @call
     def list(self, **query: Unpack[JobPageFields]) -> Steps[list[Job[S]]]:
         """Newest first; all, or at most `limit`."""
-        views = yield from everything(jobs.jobs_of(query))
+        views = yield from all_items(jobs.jobs_of(query))
         return [Job(self.session, view.id) for view in views]

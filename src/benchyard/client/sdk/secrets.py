@@ -1,12 +1,12 @@
 """Secrets as objects: their values go in and never come out."""
 
-from benchyard.client import secrets
-from benchyard.client.core import Steps
-from benchyard.client.verbs import Group, S, call
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.resources import secrets
 from benchyard.models.secrets import SecretView
 
 
-class Secret(Group[S]):
+class Secret(VerbGroup[S]):
     """A named value that devboxes get as environment."""
 
     def __init__(self, session: S, name: str, id: str | None = None) -> None:
@@ -34,7 +34,7 @@ class Secret(Group[S]):
         yield from secrets.delete(self.name)
 
 
-class SecretOps(Group[S]):
+class SecretOps(VerbGroup[S]):
     """Makes and finds secrets."""
 
     @call
@@ -61,5 +61,5 @@ class SecretOps(Group[S]):
     @call
     def list(self, limit: int | None = None) -> Steps[list[Secret[S]]]:
         """All of them, or at most `limit`."""
-        views = yield from secrets.everything()
+        views = yield from secrets.list_secrets()
         return [Secret(self.session, view.name, view.id) for view in views[:limit]]

@@ -7,13 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Unpack
 
-from benchyard.client import objects
 from benchyard.client.bodies import Source
-from benchyard.client.core import Steps
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import ObjectFields, ObjectPageFields, request_of
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import ObjectFields, ObjectPageFields, request_of
+from benchyard.client.resources import objects
 from benchyard.errors import UsageError
 from benchyard.models.objects import ContentType, ObjectDownloadView, ObjectRequest, ObjectView
 
@@ -35,7 +34,7 @@ BY_SUFFIX: Mapping[str, ContentType] = {
 }
 
 
-class StorageObject(Group[S]):
+class StorageObject(VerbGroup[S]):
     """A stored file."""
 
     def __init__(self, session: S, id: str, upload_url: str | None = None) -> None:
@@ -92,7 +91,7 @@ class StorageObject(Group[S]):
         return {"type": "object", "object_id": self.id}
 
 
-class StorageObjectOps(Group[S]):
+class StorageObjectOps(VerbGroup[S]):
     """Stores and finds objects."""
 
     @call
@@ -108,7 +107,7 @@ class StorageObjectOps(Group[S]):
     @call
     def list(self, **query: Unpack[ObjectPageFields]) -> Steps[list[StorageObject[S]]]:
         """Newest first; all, or at most `limit`."""
-        views = yield from everything(Listed("/v1/objects", "objects", ObjectView, query))
+        views = yield from all_items(ListingSpec("/v1/objects", "objects", ObjectView, query))
         return [StorageObject(self.session, view.id, view.upload_url) for view in views]
 
     @call

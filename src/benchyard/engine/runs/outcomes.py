@@ -6,14 +6,7 @@ from benchyard.engine.journal import now_ms
 from benchyard.engine.scrubbing import Scrubber
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.rounds import NextRound, SetupCause
-from benchyard.models.runs import (
-    ENDED_RUNS,
-    ContractResult,
-    FinalState,
-    RunState,
-    ScenarioRun,
-    ScorerResult,
-)
+from benchyard.models.runs import ENDED_RUNS, ContractResult, FinalState, RunState, ScenarioRun, ScorerResult
 from benchyard.models.scenarios import Scenario
 from benchyard.models.tampering import TamperReport
 

@@ -11,13 +11,7 @@ from benchyard.gateway.trajectory.histories import History
 from benchyard.gateway.trajectory.plain import clean, content, plain
 from benchyard.gateway.trajectory.roles import Roles, roles_of
 from benchyard.gateway.trajectory.steps import Steps
-from benchyard.gateway.trajectory.threads import (
-    Conversation,
-    Threads,
-    Turn,
-    opening_of,
-    sorted_calls,
-)
+from benchyard.gateway.trajectory.threads import Conversation, Threads, Turn, opening_of, sorted_calls
 from benchyard.models.trajectories import ATIF, Trajectory
 
 MOST_SIDE_CALLS = 1000

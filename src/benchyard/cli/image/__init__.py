@@ -1,0 +1,1 @@
+"""`benchyard image`, `snapshot` and `blueprint`: what devboxes start from."""

@@ -1,0 +1,1 @@
+"""`benchyard run` and `benchyard trial`: what became of single attempts."""

@@ -1,0 +1,357 @@
+"""Imports of benchmarks: public ones by name, and folders of tasks, from here or from git.
+
+Two imports of a set at the same moment end with the scenarios that were made first. Lists are in the order
+in which things were made, and each import looks again afterwards: of two that made the same scenario, at
+least the later one sees both, and archives its own.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from benchyard.benchmarks import catalog, task_sets
+from benchyard.benchmarks.access import Access, Phases
+from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, Benchmark, Broken, Options
+from benchyard.benchmarks.folders import Folder
+from benchyard.benchmarks.registry_file import MANIFEST, read_manifest, read_registry
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.sources import archives, git
+from benchyard.benchmarks.sources.base import GitTree, Source
+from benchyard.benchmarks.sources.fetching import commit_of, fetch
+from benchyard.benchmarks.writing import slug
+from benchyard.client.benchmark_files.folders import PushResult, push_over_known, push_set
+from benchyard.client.benchmark_files.progress import SILENT, PushProgress
+from benchyard.client.client import Client
+from benchyard.client.lookup import find_one
+from benchyard.client.plain_text import clean
+from benchyard.errors import BenchyardError, Conflict, UsageError
+from benchyard.models.benchmarks import BenchmarkRequest
+from benchyard.models.job_plans import counted
+from benchyard.models.scenarios import ScenarioView
+from benchyard.settings import default_datasets_folder
+
+_PAGE = 1000
+
+
+def oldest_by_name(client: Client, prefix: str) -> dict[str, ScenarioView]:
+    """The scenarios whose names begin so; of several of one name that which was made first."""
+    return {each.name: each for each in client.scenarios.list(search=prefix, limit=_PAGE)}
+
+
+def dedupe(client: Client, pushed: list[PushResult]) -> list[PushResult]:
+    """What was pushed; where somebody made a scenario of that name before, theirs, and ours is archived."""
+    mine = {each.name: each for each in pushed if each.action == "created" and each.id}
+    theirs: dict[str, ScenarioView] = {}
+    for prefix in sorted({name.partition("/")[0] + "/" for name in mine}):
+        theirs |= oldest_by_name(client, prefix)
+    for name, each in mine.items():
+        winner = theirs.get(name)
+        if winner is not None and each.id is not None and winner.id != each.id:
+            client.scenarios.archive(each.id)
+            mine[name] = replace(each, action="unchanged", id=winner.id, revision=winner.revision)
+    return [mine.get(each.name, each) for each in pushed]
+
+
+Network = Literal["task", "gateway"]
+GATEWAY_ONLY = Phases(Access("none"), Access("none"), Access("none"))
+
+
+@dataclass(frozen=True)
+class BenchmarkImport:
+    """What is to be imported, and how."""
+
+    given: str
+    """A name, a folder, or the address of a git repository."""
+    name: str | None = None
+    local: Path | None = None
+    """A copy of a public benchmark's data."""
+    variant: str | None = None
+    seed: int = 0
+    limit: int | None = None
+    network: Network = "task"
+    token: str | None = field(default=None, repr=False)
+    dry_run: bool = False
+    progress: PushProgress = field(default=SILENT, repr=False)
+
+
+@dataclass(frozen=True)
+class ImportSet:
+    """A set of scenarios, before it is on the server."""
+
+    request: BenchmarkRequest
+    items: Iterator[Draft | Broken]
+    known_bad: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import came to."""
+
+    benchmark: PushResult
+    scenarios: list[PushResult]
+    broken: list[Broken]
+    known_bad: dict[str, str]
+    kept: int = 0
+    """Scenarios that stay in the benchmark although they were not read now."""
+
+    def data(self) -> dict[str, Any]:
+        """As plain values."""
+        counts = {name: self.count(name) for name in ("created", "changed", "unchanged")}
+        return {
+            **self.benchmark.data(),
+            "scenarios": {"total": len(self.scenarios), **counts},
+            "kept": self.kept,
+            "broken": [{"name": each.name, "reason": each.reason} for each in self.broken],
+            "known_bad": self.known_bad,
+        }
+
+    def count(self, action: str) -> int:
+        """How many scenarios were created, changed or left as they were."""
+        return sum(each.action == action for each in self.scenarios)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        for each in self.broken:
+            yield f"{'note' if each.is_note else 'not imported'}: {clean(each.name)}: {clean(each.reason)}"
+        for item, reason in self.known_bad.items():
+            yield f"known to be bad: {clean(item)}: {clean(reason)}"
+        new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
+        yield f"{counted(len(self.scenarios), 'scenario')}: {new} new, {changed} changed, {same} as they were"
+        if self.kept:
+            yield f"{self.kept} more stay in the benchmark: only a part of it was read now"
+        yield from self.benchmark.lines()
+
+
+def import_benchmark(client: Client, wish: BenchmarkImport) -> ImportResult:
+    """Have the server hold a benchmark; what is broken in it is told, and the rest goes on."""
+    with (
+        tempfile.TemporaryDirectory(prefix="benchyard-import-") as work,
+        _open_set(wish, Path(work)) as found,
+    ):
+        items = found.items if wish.limit is None else islice(found.items, wish.limit)
+        with wish.progress.activity(f"importing {found.request.name}"):
+            pushed, broken = _push_all(client, found.request.name, _with_network(items, wish), wish)
+        if not pushed:
+            told = (
+                "; ".join(f"{each.name}: {each.reason}" for each in broken[:3]) or "there was nothing in it"
+            )
+            raise UsageError(f"nothing was imported: {told}")
+        if not wish.dry_run:
+            pushed = dedupe(client, pushed)
+        ids = [each.id or f"(new: {each.name})" for each in pushed]
+        is_part = wish.limit is not None or not all(each.is_note for each in broken)
+        before = _scenario_ids(client, found.request.name) if is_part else []
+        every = list(dict.fromkeys([*before, *ids]))
+        labels = {**(found.request.metadata or {})}
+        if "size" in labels:
+            labels["size"] = str(len(every))
+        request = found.request.model_copy(update={"scenario_ids": every, "metadata": labels or None})
+        made = push_set(client, request, dry_run=wish.dry_run)
+        inner = {each.name.partition("/")[2] for each in pushed}
+        bad = {item: reason for item, reason in found.known_bad.items() if item in inner}
+        return ImportResult(made, pushed, broken, bad, len({*before} - {*ids}))
+
+
+def _scenario_ids(client: Client, name: str) -> list[str]:
+    """What a benchmark has already: a part of a set takes nothing away from it."""
+    known = find_one(client.benchmarks.list(name=name, limit=2), name, "benchmark")
+    return known.scenario_ids if known else []
+
+
+def _push_all(
+    client: Client, name: str, items: Iterator[Draft | Broken], wish: BenchmarkImport
+) -> tuple[list[PushResult], list[Broken]]:
+    known = _KnownScenarios(client)
+    pushed: list[PushResult] = []
+    broken: list[Broken] = []
+    with wish.progress.counter(f"scenarios of {name}") as bar:
+        for item in items:
+            bar.advanced(1)
+            if isinstance(item, Broken):
+                broken.append(item)
+                continue
+            try:
+                pushed.append(_push_one(client, item, known.named(item.request.name), wish))
+            except UsageError as error:
+                broken.append(Broken(item.request.name, error.message))
+    return pushed, broken
+
+
+def _push_one(client: Client, draft: Draft, known: ScenarioView | None, wish: BenchmarkImport) -> PushResult:
+    try:
+        return push_over_known(client, draft, known, dry_run=wish.dry_run, progress=wish.progress)
+    except Conflict:
+        if known is None:
+            raise
+        # Another import changed it since it was looked up; what that left may be what is wanted.
+        now = client.scenarios.retrieve(known.id)
+        return push_over_known(client, draft, now, dry_run=wish.dry_run, progress=wish.progress)
+
+
+class _KnownScenarios:
+    """Scenarios that the server has, asked for once for each set that they belong to.
+
+    A set is not always named like the benchmark: variants of one share scenarios.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._sets: dict[str, dict[str, ScenarioView]] = {}
+
+    def named(self, name: str) -> ScenarioView | None:
+        """The scenario of that name."""
+        prefix = name.partition("/")[0] + "/"
+        if prefix not in self._sets:
+            self._sets[prefix] = oldest_by_name(self._client, prefix)
+        return self._sets[prefix].get(name)
+
+
+def _with_network(items: Iterator[Draft | Broken], wish: BenchmarkImport) -> Iterator[Draft | Broken]:
+    for item in items:
+        is_ours = wish.network == "gateway" and isinstance(item, Draft) and item.phases is not None
+        yield replace(item, phases=GATEWAY_ONLY) if is_ours and isinstance(item, Draft) else item
+
+
+@contextmanager
+def _open_set(wish: BenchmarkImport, work: Path) -> Iterator[ImportSet]:
+    name = None if _is_path(wish.given) else catalog.canonical(wish.given)
+    path = Path(wish.given).expanduser()
+    if name is not None:
+        yield _public_set(wish, name, work)
+    elif path.is_dir():
+        yield _folder_set(wish, path, work)
+    elif path.is_file() and path.suffix == ".json":
+        yield _registry_set(wish, path, work)
+    elif "://" in wish.given or wish.given.endswith(".git") or "@" in wish.given:
+        tree = git.asked(wish.given)
+        folder = _fetch_tree(wish, tree)
+        yield _folder_set(
+            replace(wish, name=wish.name or _repository_name(tree.url)), folder, work, git.commit_of(folder)
+        )
+    elif _is_path(wish.given):
+        raise UsageError(
+            f"there is no folder or file {wish.given}; give a folder of Harbor tasks, a registry.json, the "
+            "address of a git repository, or the name of a public benchmark "
+            "(`benchyard benchmark list --public`)"
+        )
+    else:
+        catalog.required(wish.given)
+
+
+def _public_set(wish: BenchmarkImport, name: str, work: Path) -> ImportSet:
+    benchmark = catalog.load(name)
+    about = benchmark.about
+    _check_variant(wish, about.variants)
+    wish.progress.say(f"{about.title}: {about.licence}; please cite: {about.citation}")
+    data = (
+        archives.unpacked(wish.local, work / "copy") if wish.local else _fetch_source(benchmark.source, wish)
+    )
+    variant = f"-{wish.variant}" if wish.variant and wish.variant != about.variants[0] else ""
+    options = Options(work / "made", wish.variant, wish.seed)
+    options.work.mkdir()
+    request = BenchmarkRequest(
+        name=wish.name or name + variant,
+        description=about.summary,
+        attribution=f"{about.citation}. {about.licence}. {about.home}",
+        metadata={
+            PUBLIC_KEY: name,
+            REVISION_KEY: "local copy" if wish.local else commit_of(benchmark.source, data),
+            "title": about.title,
+            "licence": about.licence,
+            "size": str(about.size),
+            **({"variant": wish.variant} if wish.variant else {}),
+        },
+    )
+    # Another name is another benchmark, with scenarios of its own: those of the usual one stay as they are.
+    own = slug(wish.name) if wish.name else name if about.variants_are_parts else name + variant
+    items = _tag_items(benchmark, benchmark.scenarios(data, options), (name, own))
+    return ImportSet(request, items, dict(benchmark.known_bad))
+
+
+def _tag_items(
+    benchmark: Benchmark, items: Iterator[Draft | Broken], names: tuple[str, str]
+) -> Iterator[Draft | Broken]:
+    """Each scenario with the name of its benchmark, and what is known to be bad about it.
+
+    `names` are that of the benchmark, and what the names of its scenarios begin with.
+    """
+    for item in items:
+        if isinstance(item, Broken):
+            yield item
+            continue
+        own = item.request.metadata or {}
+        labels = {**own, PUBLIC_KEY: names[0]}
+        inner = item.request.name.partition("/")[2]
+        reason = benchmark.known_bad.get(inner)
+        if reason is not None:
+            labels["known_bad"] = reason
+        changes = {"metadata": labels, "name": f"{names[1]}/{inner}"}
+        yield replace(item, request=item.request.model_copy(update=changes))
+
+
+def _check_variant(wish: BenchmarkImport, variants: tuple[str, ...]) -> None:
+    if wish.variant is not None and wish.variant not in variants:
+        told = f"those there are: {', '.join(variants)}" if variants else "it has none"
+        raise UsageError(f"{wish.given} has no variant {wish.variant!r}; {told}")
+
+
+def _fetch_source(source: Source, wish: BenchmarkImport) -> Path:
+    try:
+        with wish.progress.counter(wish.given) as bar:
+            return fetch(source, default_datasets_folder(), bar, wish.token)
+    except BenchyardError as error:
+        more = "" if "--from" in error.message else ". With a copy of the data: --from PATH"
+        raise type(error)(error.message + more, **error.details) from error
+
+
+def _folder_set(wish: BenchmarkImport, folder: Path, work: Path, revision: str | None = None) -> ImportSet:
+    if wish.local or wish.variant:
+        raise UsageError("--from and --variant are for public benchmarks")
+    manifest = read_manifest(folder / MANIFEST) if (folder / MANIFEST).is_file() else None
+    name = slug(wish.name or (manifest.name if manifest else folder.resolve().name))
+    version = revision or (manifest.version if manifest else None)
+    request = BenchmarkRequest(
+        name=name,
+        description=(manifest.description or None) if manifest else None,
+        metadata={REVISION_KEY: version} if version else None,
+    )
+    return ImportSet(request, task_sets.scenarios(name, folder, work))
+
+
+def _registry_set(wish: BenchmarkImport, path: Path, work: Path) -> ImportSet:
+    """A dataset that a registry lists, named by `--name NAME[@VERSION]`."""
+    registry = read_registry(path)
+    names = sorted({each.name for each in registry.datasets})
+    if wish.name is None:
+        raise UsageError(
+            f"{path} lists several datasets; say which with --name NAME[@VERSION]: {', '.join(names)}"
+        )
+    dataset = registry.find(wish.name)
+    folders = {(tree.url, tree.revision): _fetch_tree(wish, tree) for tree in dataset.trees()}
+    tasks = []
+    for each in dataset.tasks:
+        root = path.parent if each.git_url is None else folders[each.git_url, each.commit or "HEAD"]
+        tasks.append(Folder(root).inside(each.path))
+    name = slug(f"{dataset.name}@{dataset.version}")
+    request = BenchmarkRequest(
+        name=name, description=dataset.description or None, metadata={REVISION_KEY: dataset.version}
+    )
+    return ImportSet(request, task_sets.read(name, tasks, work))
+
+
+def _fetch_tree(wish: BenchmarkImport, tree: GitTree) -> Path:
+    with wish.progress.counter("repository") as bar:
+        return fetch(tree, default_datasets_folder(), bar)
+
+
+def _is_path(given: str) -> bool:
+    """Whether somebody means a folder of theirs, whatever it is called."""
+    return given.startswith((".", "/", "~")) or given.endswith("/")
+
+
+def _repository_name(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[2].removesuffix(".git")

@@ -1,0 +1,348 @@
+"""Environments of scenarios on the server: blueprints, attachments and network policies, each made once."""
+
+import hashlib
+import ipaddress
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchyard.benchmarks.access import Access, Phases
+from benchyard.benchmarks.scenario_folder import Draft, Origin
+from benchyard.benchmarks.writing import Contents
+from benchyard.client.benchmark_files.progress import SILENT, PushProgress
+from benchyard.client.build_context import context_archive, ignore_rules, included_paths
+from benchyard.client.client import Client
+from benchyard.client.lookup import find_one, find_snapshot_id
+from benchyard.client.resources.network import PolicyFields
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.blueprints import BlueprintRequest, BlueprintStatus, BlueprintView, BuildContext
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.network_policies import Egress, NetworkPolicyRequest, NetworkPolicyView
+from benchyard.models.objects import ObjectRequest, ObjectState
+from benchyard.models.scenarios import ScenarioEnvironment, ScenarioRequest, Step
+
+OPEN_POLICY = "public-network"
+NO_NETWORK_POLICY = "no-network"
+_ALLOW_LIST_PREFIX = "allow-list-"
+_PENDING_POLICY = "(to be made)"
+
+
+def phase_rules(client: Client, phases: Phases, *, dry_run: bool) -> dict[str, str]:
+    """The fields of a scenario that say what its agent and its scorers may reach."""
+    rules = {"scoring_network": "none"}
+    if phases.scoring.mode != "none":
+        rules["scoring_network"] = policy_id(client, phases.scoring, dry_run=dry_run)
+    if phases.agent != phases.setup:
+        rules["agent_network_policy"] = policy_id(client, phases.agent, dry_run=dry_run)
+    return rules
+
+
+def with_setup_policy(
+    client: Client, environment: ScenarioEnvironment, phases: Phases, *, dry_run: bool
+) -> ScenarioEnvironment:
+    """The environment with the policy that its devboxes have from the start."""
+    launch = environment.launch_parameters or LaunchParameters()
+    found = policy_id(client, phases.setup, dry_run=dry_run)
+    return environment.model_copy(
+        update={"launch_parameters": launch.model_copy(update={"network_policy_id": found})}
+    )
+
+
+def policy_id(client: Client, access: Access, *, dry_run: bool) -> str:
+    """The id of the policy that allows this; made where it is not there."""
+    fields = _policy_fields(access)
+    name = fields["name"]
+    known = _known_policy(client, name)
+    if known is None and dry_run:
+        return _PENDING_POLICY
+    if known is None:
+        try:
+            return client.network_policies.create(**fields).id
+        except UsageError:
+            # Another import may have made it since.
+            known = _known_policy(client, name)
+            if known is None:
+                raise
+    wanted = Egress().changed(NetworkPolicyRequest.model_validate(fields))
+    if _egress_rules(known.egress) != _egress_rules(wanted):
+        raise UsageError(
+            f"the network policy {name!r} ({known.id}) has other rules than tasks mean by that name; "
+            "rename it with `benchyard network-policy update --name`, and import again"
+        )
+    return known.id
+
+
+def _known_policy(client: Client, name: str) -> NetworkPolicyView | None:
+    named = (each for each in client.network_policies.list(name=name) if each.name == name)
+    return find_one(named, name, "policy")
+
+
+def _egress_rules(egress: Egress) -> dict[str, object]:
+    """What a policy allows, in whatever order it says so."""
+    return {
+        **egress.model_dump(exclude={"allowed_cidrs", "allowed_hostnames"}),
+        "cidrs": {each.model_dump_json() for each in egress.allowed_cidrs},
+        "hostnames": set(egress.allowed_hostnames),
+    }
+
+
+def _policy_fields(access: Access) -> PolicyFields:
+    if access.mode == "open":
+        return PolicyFields(
+            name=OPEN_POLICY, description="Everything, as tasks of Harbor have it.", allow_all=True
+        )
+    if access.mode == "none":
+        return PolicyFields(name=NO_NETWORK_POLICY, description="The gateway only.", allow_agent_gateway=True)
+    digest = hashlib.sha256("\n".join(sorted(access.hosts)).encode()).hexdigest()[:12]
+    blocks: list[dict[str, Any]] = [{"cidr": each} for each in access.hosts if _is_block(each)]
+    return PolicyFields(
+        name=_ALLOW_LIST_PREFIX + digest,
+        description=f"Imported with a task: {', '.join(access.hosts)}"[:250],
+        allow_agent_gateway=True,
+        allowed_hostnames=[each for each in access.hosts if not _is_block(each)],
+        allowed_cidrs=blocks,
+    )
+
+
+def _is_block(host: str) -> bool:
+    try:
+        ipaddress.ip_network(host)
+    except ValueError:
+        return False
+    return True
+
+
+ATTACHMENT_PREFIX = "attachment-"
+_PENDING_OBJECT = "(to be stored)"
+_DIGITS = 32
+_PAGE = 50
+
+
+def store_attachments(client: Client, archives: Mapping[str, bytes], *, dry_run: bool) -> dict[str, str]:
+    """Name -> id of the object that holds an archive; stored where the same is not there."""
+    found = {}
+    for name, content in archives.items():
+        digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
+        found[name] = store_archive(client, ATTACHMENT_PREFIX + digest, content, dry_run=dry_run)
+    return found
+
+
+def store_archive(client: Client, name: str, archive: bytes, *, dry_run: bool) -> str:
+    """The object of a name that tells its content; stored where it is not there."""
+    found = [
+        each.id
+        for each in client.objects.list(name=name, limit=_PAGE)
+        if each.name == name and each.state == ObjectState.READ_ONLY
+    ]
+    if found:
+        # Imports at the same moment may have stored it twice: everybody takes the first.
+        return found[-1]
+    if dry_run:
+        return _PENDING_OBJECT
+    return client.objects.upload(archive, ObjectRequest(name=name, content_type="tgz")).id
+
+
+ON_DEMAND_PREFIX = "environment-"
+_CONTEXT_PREFIX = "context-"
+_PENDING = "(to be built)"
+
+
+@dataclass(frozen=True)
+class EnvironmentRecipe:
+    """What an image is made of."""
+
+    text: str
+    """Of the Dockerfile."""
+    prebuilt: str | None = None
+    dockerfile: Path | None = None
+    """In the folder that is its context; None where it needs nothing beside it."""
+    digest: str = ""
+    """Of what lies in that folder."""
+
+
+def on_demand_blueprint(client: Client, recipe: EnvironmentRecipe, *, dry_run: bool) -> str:
+    """The blueprint of a recipe, built on demand; the same recipe is the same blueprint."""
+    told = f"{recipe.text}\0{recipe.prebuilt}\0{recipe.digest}"
+    name = ON_DEMAND_PREFIX + hashlib.sha256(told.encode()).hexdigest()[:20]
+    if known := _first_blueprint(client, name):
+        return known
+    if dry_run:
+        return _PENDING
+    request = BlueprintRequest(
+        name=name,
+        dockerfile=recipe.text,
+        build_context=_stored_context(client, recipe) if recipe.dockerfile else None,
+        prebuilt_image=recipe.prebuilt,
+        on_demand=True,
+    )
+    made = client.blueprints.create(request).id
+    first = _first_blueprint(client, name)
+    if first is None or first == made:
+        return made
+    # Another import made it at the same moment, and before us.
+    client.blueprints.delete(made)
+    return first
+
+
+def _first_blueprint(client: Client, name: str) -> str | None:
+    """The one that was made first: lists begin with the newest."""
+    found = [
+        each.id
+        for each in client.blueprints.list(name, limit=_PAGE)
+        if each.state == "created"
+        and (each.parameters.on_demand or each.status is BlueprintStatus.BUILD_COMPLETE)
+    ]
+    return found[-1] if found else None
+
+
+def _stored_context(client: Client, recipe: EnvironmentRecipe) -> BuildContext:
+    assert recipe.dockerfile is not None
+    name = _CONTEXT_PREFIX + hashlib.sha256(recipe.digest.encode()).hexdigest()[:20]
+    with context_archive(recipe.dockerfile.parent, recipe.dockerfile) as archive:
+        return BuildContext(object_id=store_archive(client, name, archive.read_bytes(), dry_run=False))
+
+
+BUILT_PREFIX = "scenario-environment-"
+"""What the names of blueprints begin with that were built for scenarios; what follows tells the content."""
+_DOCKERFILE = "image/Dockerfile"
+REFERENCE = "image-reference"
+"""The kind of origin that is an image of a registry, by its name there."""
+
+
+def resolve_draft(
+    client: Client, draft: Draft, *, dry_run: bool = False, progress: PushProgress = SILENT
+) -> ScenarioRequest:
+    """What a draft asks for, its environment as the server knows it; builds what has to be built."""
+    environment = draft.request.environment_parameters or ScenarioEnvironment()
+    named = environment.model_copy(update=_ids(client, draft, draft.origin, progress, dry_run=dry_run))
+    fields: dict[str, object] = {}
+    if draft.scoring_origin is not None:
+        made = _ids(client, draft, draft.scoring_origin, progress, dry_run=dry_run)
+        fields["scoring_blueprint_id"] = made.get("blueprint_id")
+    if draft.attachments:
+        fields["attachments"] = store_attachments(client, draft.attachments, dry_run=dry_run)
+    if draft.step_files:
+        fields["steps"] = _steps_with_files(client, draft, dry_run=dry_run)
+    if draft.phases is not None:
+        fields |= phase_rules(client, draft.phases, dry_run=dry_run)
+        named = with_setup_policy(client, named, draft.phases, dry_run=dry_run)
+    return draft.request.model_copy(update={"environment_parameters": named, **fields})
+
+
+def origin_of(client: Client, environment: ScenarioEnvironment | None, contents: Contents | None) -> Origin:
+    """The name by which an environment's file can call it, such that it means the same again.
+
+    A Dockerfile that needs nothing beside it is put into `contents`.
+    """
+    if environment is None or not (environment.snapshot_id or environment.blueprint_id):
+        return Origin()
+    if environment.snapshot_id:
+        return Origin("snapshot", environment.snapshot_id)
+    id = environment.blueprint_id or ""
+    try:
+        view = client.blueprints.get(id)
+    except NotFound:
+        return Origin("image", id)
+    parameters = view.parameters
+    if parameters.dockerfile and view.name == _content_name({"Dockerfile": parameters.dockerfile.encode()}):
+        if contents is not None:
+            contents.add(_DOCKERFILE, parameters.dockerfile)
+        return Origin("dockerfile", _DOCKERFILE)
+    newest = _newest_blueprint(client, view.name)
+    return Origin("blueprint", view.name if newest and newest.id == id else id)
+
+
+def _ids(
+    client: Client, draft: Draft, origin: Origin, progress: PushProgress, *, dry_run: bool
+) -> dict[str, str]:
+    if origin.kind == "snapshot":
+        return {"snapshot_id": find_snapshot_id(client, origin.name)}
+    if origin.kind == "blueprint":
+        return {"blueprint_id": _built_blueprint_id(client, origin.name)}
+    if origin.kind == "image":
+        return {"blueprint_id": origin.name}
+    if origin.kind == "dockerfile":
+        return {"blueprint_id": _dockerfile_blueprint_id(client, draft, origin, progress, dry_run=dry_run)}
+    if origin.kind == REFERENCE:
+        recipe = EnvironmentRecipe(f"FROM {origin.name}\n")
+        return {"blueprint_id": on_demand_blueprint(client, recipe, dry_run=dry_run)}
+    return {}
+
+
+def _steps_with_files(client: Client, draft: Draft, *, dry_run: bool) -> list[Step]:
+    """The steps of a scenario, each with what is stored for it."""
+    stored = store_attachments(client, draft.step_files, dry_run=dry_run)
+    return [
+        each.model_copy(update={"files": stored.get(each.name, each.files)})
+        for each in draft.request.steps or []
+    ]
+
+
+def _built_blueprint_id(client: Client, given: str) -> str:
+    try:
+        return client.blueprints.get(given).id
+    except NotFound:
+        newest = _newest_blueprint(client, given)
+    if newest is None:
+        raise NotFound(
+            f"no blueprint that was built has the id or name {given!r}; see `benchyard blueprint list`"
+        )
+    return newest.id
+
+
+def _newest_blueprint(client: Client, name: str) -> BlueprintView | None:
+    return next(iter(client.blueprints.list(name, BlueprintStatus.BUILD_COMPLETE, limit=1)), None)
+
+
+def _dockerfile_blueprint_id(
+    client: Client, draft: Draft, origin: Origin, progress: PushProgress, *, dry_run: bool
+) -> str:
+    """The blueprint of a Dockerfile and its folder; built where the same was not built before."""
+    dockerfile = draft.folder.inside(origin.name)
+    if not dockerfile.is_file():
+        raise UsageError(f"{draft.folder.path / origin.name}: there is no such Dockerfile")
+    text = draft.folder.text(origin.name)
+    files = _context_files(dockerfile)
+    if origin.on_demand:
+        recipe = EnvironmentRecipe(text, origin.prebuilt, dockerfile if files else None, _content_name(files))
+        return on_demand_blueprint(client, recipe, dry_run=dry_run)
+    name = _content_name({**files, "Dockerfile": text.encode()})
+    known = _newest_blueprint(client, name)
+    if known is not None:
+        return known.id
+    if dry_run:
+        return _PENDING
+    request = BlueprintRequest(name=name, dockerfile=text)
+    return progress.build(client, draft.request.name, request, dockerfile if files else None).id
+
+
+def _context_files(dockerfile: Path) -> dict[str, bytes]:
+    """What lies beside a Dockerfile and goes into its build: path -> what tells it from another."""
+    folder = dockerfile.parent
+    found = {}
+    for name in included_paths(folder, ignore_rules(folder, dockerfile)):
+        path = folder / name
+        if path != dockerfile:
+            found[name] = _fingerprint(path)
+    return found
+
+
+def _fingerprint(path: Path) -> bytes:
+    about = path.lstat()
+    if stat.S_ISLNK(about.st_mode):
+        return b"link " + os.fsencode(path.readlink())
+    if not stat.S_ISREG(about.st_mode):
+        return b"folder"
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").digest()
+    return f"{stat.S_IMODE(about.st_mode):o} ".encode() + content
+
+
+def _content_name(files: dict[str, bytes]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(files):
+        found.update(f"{len(name)} {name} {len(files[name])} ".encode() + files[name])
+    return BUILT_PREFIX + found.hexdigest()[:20]

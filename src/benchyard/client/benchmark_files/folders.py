@@ -1,0 +1,271 @@
+"""Folders of scenarios and benchmarks: pushed to the server, and pulled such that pushing changes nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from benchyard.benchmarks import benchmark_folder, comparing, scenario_file
+from benchyard.benchmarks.benchmark_folder import BenchmarkDraft, Named
+from benchyard.benchmarks.comparing import Difference
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.writing import Contents, scenario_contents, slug, write_scenario
+from benchyard.cli.render import indented
+from benchyard.client.benchmark_files.environments import origin_of, resolve_draft
+from benchyard.client.benchmark_files.progress import SILENT, PushProgress
+from benchyard.client.client import Client
+from benchyard.client.lookup import find_custom_scorer, find_one, find_scenario
+from benchyard.client.plain_text import clean
+from benchyard.errors import UsageError
+from benchyard.models.benchmarks import BenchmarkRequest, BenchmarkView
+from benchyard.models.scenarios import ScenarioView, functions_of
+
+PushAction = Literal["created", "changed", "unchanged"]
+_SHOWN = 60
+_BEFORE = 20
+"""Of what is the same in both, how much is shown before the difference."""
+
+
+@dataclass(frozen=True)
+class PushResult:
+    """What pushing one thing came to."""
+
+    name: str
+    action: PushAction
+    id: str | None = None
+    """None for what would be new, when nothing was to be done."""
+    revision: int = 1
+    differences: tuple[Difference, ...] = ()
+    before: tuple[str, ...] = field(default=())
+    """What had to be done first."""
+    is_dry: bool = False
+    """Whether it is only what would be done."""
+
+    def data(self) -> dict[str, Any]:
+        """As plain values."""
+        changed = [{"field": place, "was": old, "is": new} for place, old, new in self.differences]
+        return {
+            "id": self.id,
+            "name": self.name,
+            "action": self.action,
+            "revision": self.revision,
+            "changes": changed,
+            "before": list(self.before),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        revision = f" (revision {self.revision})" if self.action != "unchanged" else ", nothing to do"
+        would = "would be " if self.is_dry and self.action != "unchanged" else ""
+        yield from self.before
+        yield f"{self.id or '(new)'}  {clean(self.name)}: {would}{self.action}{revision}"
+        for place, old, new in self.differences:
+            first, *rest = indented(f"{clean(place)}: {_change(old, new)}", 4)
+            yield from (f"  {first}", *rest)
+
+
+def push_scenario(
+    client: Client, draft: Draft, *, dry_run: bool, progress: PushProgress = SILENT
+) -> PushResult:
+    """Create or change the scenario of that name, or leave it alone; in a dry run, say what would be done."""
+    name = draft.request.name
+    known = find_one(client.scenarios.list(name=name, limit=2), name, "scenario")
+    return push_over_known(client, draft, known, dry_run=dry_run, progress=progress)
+
+
+def push_over_known(
+    client: Client,
+    draft: Draft,
+    known: ScenarioView | None,
+    *,
+    dry_run: bool,
+    progress: PushProgress = SILENT,
+) -> PushResult:
+    """As `push_scenario`, where it is known which scenario has that name, if any."""
+    before = tuple(push_scorers(client, draft, dry_run=dry_run))
+    request = resolve_draft(client, draft, dry_run=dry_run, progress=progress)
+    if known is None:
+        made = None if dry_run else client.scenarios.create(**_request_fields(request))
+        return PushResult(request.name, "created", made.id if made else None, before=before, is_dry=dry_run)
+    differences = comparing.scenario_differences(known, request)
+    if not differences:
+        return PushResult(request.name, "unchanged", known.id, known.revision, before=before)
+    revision = known.revision + 1
+    if not dry_run:
+        change = comparing.scenario_change(request, differences)
+        revision = client.scenarios.update(known.id, **_request_fields(change)).revision
+    return PushResult(request.name, "changed", known.id, revision, tuple(differences), before, dry_run)
+
+
+def push_scorers(client: Client, draft: Draft, *, dry_run: bool) -> Iterator[str]:
+    """Register the custom scorers that come with a scenario; says what was done."""
+    would = "would be " if dry_run else ""
+    for type, script in draft.custom_scorers.items():
+        known = find_custom_scorer(client, type)
+        if known is not None and known.bash_script == script:
+            continue
+        if known is None:
+            if not dry_run:
+                client.scenarios.scorers.create(type, script)
+            yield f"custom scorer {clean(type)}: {would}registered"
+        else:
+            if not dry_run:
+                client.scenarios.scorers.update(known.id, type, script)
+            yield f"custom scorer {clean(type)}: {would}changed, for every scenario that uses it"
+
+
+def push_benchmark(
+    client: Client, draft: BenchmarkDraft, *, dry_run: bool, progress: PushProgress = SILENT
+) -> list[PushResult]:
+    """Push a benchmark's own scenarios, then the benchmark; the last one of what is returned is that."""
+    # Before anything is made: a name that means nothing must not leave half of it.
+    known = {each: scenario_id_of(client, each) for each in draft.scenarios if isinstance(each, Named)}
+    done = []
+    ids = []
+    for each in draft.scenarios:
+        if isinstance(each, Named):
+            ids.append(known[each])
+        else:
+            done.append(push_scenario(client, each, dry_run=dry_run, progress=progress))
+            ids.append(done[-1].id or f"(new: {each.request.name})")
+    request = draft.request.model_copy(update={"scenario_ids": list(dict.fromkeys(ids))})
+    return [*done, push_set(client, request, dry_run=dry_run)]
+
+
+def scenario_id_of(client: Client, named: Named) -> str:
+    """The id of a scenario that a benchmark's file names; raises UsageError with the line."""
+    try:
+        return find_scenario(client, named.id or named.name or "").id
+    except UsageError as error:
+        raise UsageError(f"{named.where}: {error.message}") from error
+
+
+def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> PushResult:
+    """Create or change the benchmark of that name, whose scenarios are there; or leave it alone."""
+    known = _known_set(client, request.name)
+    if known is None:
+        try:
+            made = None if dry_run else client.benchmarks.create(**_request_fields(request))
+            return PushResult(request.name, "created", made.id if made else None, is_dry=dry_run)
+        except UsageError:
+            # Somebody else may have made it since.
+            known = _known_set(client, request.name)
+            if known is None:
+                raise
+    differences = comparing.benchmark_differences(known, request)
+    if not differences:
+        return PushResult(request.name, "unchanged", known.id, known.revision)
+    revision = known.revision + 1
+    if not dry_run:
+        change = comparing.benchmark_change(request)
+        revision = client.benchmarks.update(known.id, **_request_fields(change)).revision
+    return PushResult(request.name, "changed", known.id, revision, tuple(differences), is_dry=dry_run)
+
+
+def _known_set(client: Client, name: str) -> BenchmarkView | None:
+    return find_one(client.benchmarks.list(name=name, limit=2), name, "benchmark")
+
+
+def _request_fields(model: Any) -> Any:
+    return model.model_dump(mode="json", exclude_none=True)
+
+
+def _change(old: object, new: object) -> str:
+    """What a field was and is; of long values the place where they begin to differ."""
+    was, now = _text(old), _text(new)
+    ends = (at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
+    same = next(ends, min(len(was), len(now)))
+    start = max(0, same - _BEFORE) if same + _BEFORE > _SHOWN else 0
+    return f"{_short(was, start)} -> {_short(now, start)}"
+
+
+def _text(value: object) -> str:
+    return (
+        "nothing" if value in (None, "", [], {}) else clean(value if isinstance(value, str) else str(value))
+    )
+
+
+def _short(text: str, start: int) -> str:
+    if not start and len(text) <= _SHOWN:
+        return text
+    end = start + _SHOWN
+    shown = f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+    return f"{shown} ({len(text)} characters)"
+
+
+_OPTIONAL = (
+    "description",
+    "attribution",
+    "required_environment_variables",
+    "required_secret_names",
+    "metadata",
+)
+
+
+def check_folder_is_free(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that has something in it already, unless that may be overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; choose another folder, or overwrite with --force")
+
+
+def pull_scenario(client: Client, view: ScenarioView, folder: Path) -> None:
+    """Write a scenario's folder."""
+    scripts = {}
+    for function in functions_of(view):
+        type = function.scorer.get("custom_scorer_type")
+        if function.scorer.get("type") == "custom_scorer" and isinstance(type, str):
+            found = find_custom_scorer(client, type)
+            if found is not None:
+                scripts[type] = found.bash_script
+    image = Contents({})
+    origin = origin_of(client, view.environment, image)
+    contents = scenario_contents(view, origin, scripts)
+    contents.files.update(image.files)
+    write_scenario(folder, contents)
+
+
+def pull_benchmark(client: Client, view: BenchmarkView, folder: Path) -> int:
+    """Write a benchmark's folder with those of its own scenarios; returns how many these are."""
+    data: dict[str, Any] = {"name": view.name}
+    data |= {name: value for name in _OPTIONAL if (value := getattr(view, name))}
+    entries: list[Any] = []
+    taken: set[str] = set()
+    for scenario in client.benchmarks.definitions(view.id, limit=100):
+        if scenario.is_public or scenario.status == "archived":
+            entries.append({"id": scenario.id})
+            continue
+        name = _free_name(slug(scenario.name), taken)
+        pull_scenario(client, scenario, folder / name)
+        entries.append(name)
+    Contents({**data, "scenarios": entries}).write(folder, benchmark_folder.NAME)
+    return len(taken)
+
+
+def write_snapshot_scenario(folder: Path, snapshot: str, working_directory: str | None) -> None:
+    """Write the folder of a scenario that begins with what a devbox had on its disk."""
+    environment = {"snapshot": snapshot}
+    if working_directory:
+        environment["working_directory"] = working_directory
+    scorer = {"name": "check", "type": "command_scorer", "weight": 1.0, "command": "test -e done.txt"}
+    contents = Contents(
+        {
+            "name": slug(folder.resolve().name),
+            "environment": environment,
+            "scorers": [scorer],
+            "isolation": "auto",
+        }
+    )
+    contents.add("problem.md", "Create a file `done.txt` in the working directory.\n")
+    contents.add("reference.sh", "touch done.txt\n")
+    contents.write(folder, scenario_file.NAME)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}-{count}"
+    taken.add(found)
+    return found

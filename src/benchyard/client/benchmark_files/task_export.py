@@ -1,0 +1,292 @@
+"""Exports of scenarios and benchmarks as Harbor task folders, which Harbor and we can read."""
+
+import io
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchyard.benchmarks import catalog, folders, harbor_back, harbor_export, harbor_tasks
+from benchyard.benchmarks.access import Access, Phases
+from benchyard.benchmarks.base import PUBLIC_KEY, Broken
+from benchyard.benchmarks.harbor_file import NAME
+from benchyard.benchmarks.harbor_images import Image, Tree, tree_of
+from benchyard.benchmarks.harbor_parts import Parts
+from benchyard.benchmarks.harbor_tasks import HarborOptions
+from benchyard.benchmarks.harbor_verifiers import Programs, key
+from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.writing import slug
+from benchyard.client.client import Client
+from benchyard.client.lookup import find_custom_scorer, find_policy
+from benchyard.client.plain_text import clean
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile, unpacked
+from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.job_plans import counted
+from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
+from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
+from benchyard.scorers import answer_command, shipping
+from benchyard.scorers.python_script import PythonScriptConfig
+
+_AST_GREP = "ast-grep-cli"
+_PYTHON = "/usr/bin/env python3"
+_CANARY = "<!-- canary: items of {} must not be published in plain text, nor learned from -->"
+_UNEXPORTABLE = (
+    "base_blueprint_id",
+    "base_blueprint_name",
+    "code_mounts",
+    "services",
+    "secrets",
+    "build_args",
+)
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export came to."""
+
+    folder: Path
+    tasks: list[str] = field(default_factory=list)
+    """Names of the folders."""
+    refused: list[Broken] = field(default_factory=list)
+
+    def data(self) -> dict[str, Any]:
+        """As plain values."""
+        refused = [{"name": each.name, "reason": each.reason} for each in self.refused]
+        return {"folder": str(self.folder), "tasks": self.tasks, "refused": refused}
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        for each in self.refused:
+            yield f"not exported: {clean(each.name)}: {clean(each.reason)}"
+        folders = counted(len(self.tasks), "task folder")
+        yield f"{self.folder}  {folders}; `benchyard benchmark import` reads them"
+
+
+def export_benchmark(client: Client, view: BenchmarkView, folder: Path, *, private: bool) -> ExportResult:
+    """Write the scenarios of a benchmark as task folders, and the manifest of the set."""
+    _check_publication(view.metadata.get(PUBLIC_KEY), private=private)
+    exporter = _Exporter(client, private=private)
+    done = ExportResult(folder)
+    listed: list[tuple[str, str]] = []
+    for scenario in client.benchmarks.definitions(view.id, limit=100):
+        name = _free_name(slug(scenario.name.rpartition("/")[2]), done.tasks)
+        try:
+            tree = exporter.write(scenario, folder / name)
+        except UsageError as error:
+            done.refused.append(Broken(scenario.name, error.message))
+            continue
+        done.tasks.append(name)
+        listed.append((harbor_export.task_name(scenario), harbor_export.digest_of(tree)))
+    if not done.tasks:
+        told = "; ".join(f"{each.name}: {each.reason}" for each in done.refused[:3])
+        raise UsageError(f"nothing of {view.name} can be exported: {told or 'it has no scenarios'}")
+    about = {"description": view.description or ""}
+    manifest = harbor_export.dataset(view.name, about, listed)
+    folders.write(folder, harbor_export.DATASET, manifest.encode())
+    return done
+
+
+def export_scenario(client: Client, view: ScenarioView, folder: Path, *, private: bool) -> ExportResult:
+    """Write one scenario as a task folder."""
+    _Exporter(client, private=private).write(view, folder)
+    return ExportResult(folder, [folder.name])
+
+
+def _check_publication(name: str | None, *, private: bool) -> None:
+    """Refuse to write what must not be published, unless it is said that it stays private."""
+    if private or name is None or name not in catalog.names():
+        return
+    if catalog.load(name).about.not_for_publication:
+        raise UsageError(
+            f"the authors of {name} ask that its items are not shown in plain text where everybody can read "
+            "them; if the folder stays with you, say so: --private"
+        )
+
+
+def _free_name(name: str, taken: list[str]) -> str:
+    found, count = name, 1
+    while found.lower() in {each.lower() for each in taken} or found == harbor_export.DATASET:
+        count += 1
+        found = f"{name}-{count}"
+    return found
+
+
+class _Exporter:
+    """Exports scenarios of one server; what several share is asked for once."""
+
+    def __init__(self, client: Client, *, private: bool) -> None:
+        self._client = client
+        self._private = private
+        self._images: dict[str, Image] = {}
+
+    def write(self, view: ScenarioView, folder: Path) -> Tree:
+        """Write a scenario's task folder; nothing is left of one that cannot be exported."""
+        public = view.metadata.get(PUBLIC_KEY)
+        _check_publication(public, private=self._private)
+        tree = self._tree(view, self._parts(view))
+        _write(tree, folder)
+        return tree
+
+    def _tree(self, view: ScenarioView, parts: Parts) -> Tree:
+        with tempfile.TemporaryDirectory(prefix="benchyard-export-") as work:
+            back = harbor_back.given_back(view, parts)
+            if back is not None:
+                read = _read(back, Path(work) / "back")
+                changed = harbor_back.overrides(view, read.request)
+                if changed is not None:
+                    text = back.files[NAME].content.decode()
+                    said = PackedFile(harbor_back.with_overrides(text, changed).encode())
+                    return Tree({**back.files, NAME: said}, back.links, back.folders)
+            made = harbor_export.made(view, parts)
+            # What we cannot read ourselves is not written.
+            _read(made, Path(work) / "made")
+            return made
+
+    def _parts(self, view: ScenarioView) -> Parts:
+        environment = view.environment
+        if environment and environment.snapshot_id:
+            raise UsageError(
+                "its devbox starts from a snapshot, which no Dockerfile tells; describe it by a Dockerfile"
+            )
+        image = self._image(environment.blueprint_id) if environment and environment.blueprint_id else None
+        scoring = self._image(view.scoring_blueprint_id) if view.scoring_blueprint_id else None
+        steps = {each.name: self._archive(each.files) for each in view.steps or [] if each.files}
+        attachments = {name: self._archive(id) for name, id in (view.attachments or {}).items()}
+        public = view.metadata.get(PUBLIC_KEY)
+        is_secret = public in catalog.names() and catalog.load(str(public)).about.not_for_publication
+        return Parts(
+            image=image,
+            scoring_image=scoring,
+            phases=self._phases(view),
+            attachments=attachments,
+            step_files=steps,
+            programs=self._programs_of(view, attachments),
+            canary=view.metadata.get("canary") or (_CANARY.format(public) if is_secret else None),
+        )
+
+    def _object(self, id: str) -> bytes:
+        content = io.BytesIO()
+        if (self._client.objects.get(id).size_bytes or 0) > MOST_PACKED_BYTES:
+            raise UsageError(f"the object {id} that belongs to it has more than {MOST_PACKED_BYTES} bytes")
+        self._client.objects.download(id, content)
+        return content.getvalue()
+
+    def _archive(self, id: str) -> Mapping[str, PackedFile]:
+        return dict(unpacked(self._object(id)))
+
+    def _image(self, id: str) -> Image:
+        if id not in self._images:
+            self._images[id] = self._told_image(id)
+        return self._images[id]
+
+    def _told_image(self, id: str) -> Image:
+        try:
+            asked = self._client.blueprints.get(id).parameters
+        except NotFound as error:
+            raise UsageError(
+                f"its devbox starts from {id}, an image of this server that no Dockerfile tells; "
+                "describe it by a Dockerfile"
+            ) from error
+        odd = [name for name in _UNEXPORTABLE if getattr(asked, name)]
+        if odd or not asked.dockerfile:
+            raise UsageError(f"its blueprint has {odd[0] if odd else 'no dockerfile'}, which Harbor has not")
+        context = asked.build_context
+        launch = asked.launch_parameters
+        return Image(
+            dockerfile=asked.dockerfile,
+            context=tree_of(self._object(context.object_id)) if context else None,
+            prebuilt=asked.prebuilt_image,
+            commands=tuple(asked.system_setup_commands or ()),
+            mounts=asked.file_mounts or {},
+            user=launch.user_parameters if launch else None,
+        )
+
+    def _phases(self, view: ScenarioView) -> Phases | None:
+        launch = view.environment.launch_parameters if view.environment else None
+        own = launch.network_policy_id if launch else None
+        if own is None and view.agent_network_policy is None and view.scoring_network in (None, "none"):
+            return None
+        setup = self._access(own)
+        agent = self._access(view.agent_network_policy) if view.agent_network_policy else setup
+        scoring = view.scoring_network
+        return Phases(setup, agent, Access("none") if scoring in (None, "none") else self._access(scoring))
+
+    def _access(self, given: str | None) -> Access:
+        if given is None:
+            return Access("none")
+        if given == "host":
+            return Access("open")
+        egress = find_policy(self._client, given).egress
+        if egress.allow_all:
+            return Access("open")
+        hosts = (*egress.allowed_hostnames, *(each.cidr for each in egress.allowed_cidrs))
+        return Access("allow-list", hosts) if hosts else Access("none")
+
+    def _programs_of(self, view: ScenarioView, attachments: Attachments) -> Programs:
+        contracts = [view.scoring_contract, *(each.scoring_contract for each in view.steps or [])]
+        scorers = [each.scorer for one in contracts if one for each in one.scoring_function_parameters]
+        custom = {}
+        for type in {str(each["custom_scorer_type"]) for each in scorers if each.get("custom_scorer_type")}:
+            known = find_custom_scorer(self._client, type)
+            if known is not None:
+                custom[type] = known.bash_script
+        pythons = {
+            str(each["python_script"]): _python_needs(each)
+            for each in scorers
+            if each.get("type") == "python_script_scorer"
+        }
+        return Programs(
+            custom,
+            shipped_graders(scorers, attachments, view.scorer_timeout_sec),
+            pythons,
+            _ast_grep(),
+            partial(answer_command.program, _PYTHON),
+        )
+
+
+def shipped_graders(
+    scorers: Iterable[Mapping[str, Any]], attachments: Attachments, seconds: float | None
+) -> dict[str, Shipped]:
+    """Of scorers, those of public benchmarks, as they are run elsewhere."""
+    known = shipping.types()
+    return {
+        key(each): shipping.shipped(each, attachments, seconds or SCORER_SECONDS_DEFAULT)
+        for each in scorers
+        if each.get("type") in known
+    }
+
+
+def _python_needs(scorer: Mapping[str, Any]) -> PythonNeeds:
+    config = PythonScriptConfig.model_validate(dict(scorer))
+    version = config.python()
+    return PythonNeeds(str(version) if version is not None else None, config.requirements())
+
+
+def _ast_grep() -> str:
+    try:
+        return f"{_AST_GREP}=={metadata.version(_AST_GREP)}"
+    except metadata.PackageNotFoundError:
+        return _AST_GREP
+
+
+def _read(tree: Tree, folder: Path) -> Draft:
+    """A task folder as we would import it."""
+    _write(tree, folder)
+    return harbor_tasks.read(folder, "export/check", HarborOptions(folder.with_name(f"{folder.name}-work")))
+
+
+def _write(tree: Tree, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, file in tree.files.items():
+        folders.write(folder, name, file.content, file.mode)
+    for name in tree.folders:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name, target in tree.links.items():
+        link = folder / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
