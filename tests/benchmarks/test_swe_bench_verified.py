@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks import swe_local
+from benchyard.benchmarks.swe_bench import local_images
 from benchyard.client import Client, Server
 from benchyard.client.benchmark_files import benchmark_import
 from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
@@ -274,7 +274,7 @@ dependencies:
     (tmp_path / "repositories").mkdir()
     (tmp_path / "repositories/tiny__words.bundle").touch()
     row = {"repo": "tiny/words", "dockerfile": DOCKERFILE, "environment_yml": environment}
-    swe_local.write(row, tmp_path, tmp_path / "build")
+    local_images.write(row, tmp_path, tmp_path / "build")
     made = tmp_path / "build/testbed"
     assert (made / "pip.txt").read_text().split() == ["pluggy==1.5.0", "typing-extensions==4.12.2"]
     assert (made / "conda.txt").read_text().split() == [
@@ -304,7 +304,7 @@ def test_real_environments_have_what_runs_their_tests(repo: str, tmp_path: Path)
     (tmp_path / "repositories").mkdir()
     (tmp_path / f"repositories/{repo.replace('/', '__')}.bundle").touch()
     for row in rows:
-        swe_local.write(row, tmp_path, tmp_path / row["instance_id"])
+        local_images.write(row, tmp_path, tmp_path / row["instance_id"])
         made = tmp_path / row["instance_id"]
         pins = (made / "testbed/conda.txt").read_text() + (made / "testbed/pip.txt").read_text()
         assert "\npytest==" in pins, row["instance_id"]

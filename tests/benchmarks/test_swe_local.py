@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks import swe_local
+from benchyard.benchmarks.swe_bench import local_images
 from benchyard.engine import own_python
 
 CONDA = """\
@@ -51,7 +51,7 @@ def _made(base: Path, folder: Path, wanted: str, conda: str, pip: str = "") -> s
     files.mkdir()
     (files / "conda.txt").write_text(conda)
     (files / "pip.txt").write_text(pip)
-    shutil.copyfile(Path(swe_local.__file__).with_suffix(".sh"), files / "make.sh")
+    shutil.copyfile(Path(local_images.__file__).with_suffix(".sh"), files / "make.sh")
     command = ["bash", str(files / "make.sh"), wanted, str(folder / "conda")]
     told = subprocess.run(command, env=_env(base), capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout[-4000:] + told.stderr[-4000:]

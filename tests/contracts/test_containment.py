@@ -6,7 +6,7 @@ import pytest
 
 from benchyard.devboxes.base import Driver
 from benchyard.devboxes.native import NativeDriver
-from benchyard.testing.containment_contract import ContainmentContract
+from benchyard.testing.contracts.containment import ContainmentContract
 
 
 @pytest.mark.parametrize("mode", NativeDriver.modes(), ids=lambda mode: f"native-{mode}")

@@ -13,7 +13,7 @@ from benchyard import registry
 from benchyard.devboxes.base import Driver
 from benchyard.devboxes.parts import connecting
 from benchyard.testing import container_engine
-from benchyard.testing.driver_contract import DriverContract
+from benchyard.testing.contracts.driver import DriverContract
 
 Variant = tuple[str, dict[str, str]]
 CONNECT_SECONDS = 3.0

@@ -6,7 +6,7 @@ import pytest
 
 from benchyard.devboxes.base import Driver
 from benchyard.devboxes.native import NativeDriver
-from benchyard.testing.escape_contract import EscapeContract
+from benchyard.testing.escapes.suite import EscapeContract
 
 
 @pytest.mark.parametrize("mode", NativeDriver.modes(), ids=lambda mode: f"native-{mode}")

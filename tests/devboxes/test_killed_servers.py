@@ -17,8 +17,8 @@ import pytest
 
 from benchyard.devboxes.base import read_status
 from benchyard.devboxes.parts import cgroups
-from benchyard.testing.yard import eventually as soon
-from benchyard.testing.yard import processes_with
+from benchyard.testing.contracts.driver_fixture import eventually as soon
+from benchyard.testing.contracts.driver_fixture import processes_with
 from tests.api.devbox import eventually
 from tests.devboxes.killed_server import DEVBOX, command_in, driver_in, spec_in
 from tests.house.tree import ROOT

@@ -7,7 +7,7 @@ import pytest
 
 from benchyard.gateway.calls import Usage
 from benchyard.models.trajectories import Trajectory
-from benchyard.testing.model import RunningModel, failing
+from benchyard.scripted_model import RunningModel, failing
 from tests.api.devbox import good
 from tests.e2e.agents import ALL, FULL, KEY, AgentYard, Named
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.testing.yard import holders
+from benchyard.testing.contracts.driver_fixture import holders
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from benchyard.engine import own_python
-from benchyard.scorers.pythons import Python
+from benchyard.scorers.kits.pythons import Python
 
 
 def made_at(prefix: Path) -> Python:

@@ -16,14 +16,14 @@ from benchyard.devboxes.parts.running import Held
 from benchyard.gateway.client import Gateway
 from benchyard.gateway.protocol import RECORDS
 from benchyard.hosts import leaks
-from benchyard.testing.model import Script, Step
+from benchyard.scripted_model import Script, ScriptStep
 from tests.e2e.agents import CODEX, PATIENCE_SECONDS, AgentYard
 from tests.e2e.test_keys import gateways
 
 SLOW = Script(
     steps=(
-        Step.model_validate({"shell": "true"}),
-        Step.model_validate({"text": "Done.", "latency": PATIENCE_SECONDS}),
+        ScriptStep.model_validate({"shell": "true"}),
+        ScriptStep.model_validate({"text": "Done.", "latency": PATIENCE_SECONDS}),
     )
 )
 

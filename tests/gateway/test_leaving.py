@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from benchyard.gateway.calls import Usage
-from benchyard.testing.model import RunningModel
+from benchyard.scripted_model import RunningModel
 from tests.gateway.station import TOKEN, Station, events, eventually, live, message, streamed
-from tests.testing.model.asking import DIALECTS, body, path
+from tests.scripted_model.asking import DIALECTS, body, path
 
 CHAT: list[dict[str, Any]] = [
     {"choices": [{"index": 0, "delta": {"content": "well"}, "finish_reason": None}]},

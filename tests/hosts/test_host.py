@@ -19,7 +19,7 @@ from benchyard.devboxes.base import (
 )
 from benchyard.errors import Conflict, DevboxGone, NotFound, StartFailed, UsageError
 from benchyard.hosts.host import StartRequest
-from benchyard.testing.yard import eventually, processes_with
+from benchyard.testing.contracts.driver_fixture import eventually, processes_with
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 

@@ -14,8 +14,8 @@ from benchyard.devboxes.parts import cgroups, roll
 from benchyard.devboxes.parts.running import Held, listen
 from benchyard.hosts import leaks
 from benchyard.images.image import Image, write_record
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import eventually
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from benchyard.devboxes.base import DevboxEnded, Stdin
 from benchyard.devboxes.box import processes
 from benchyard.devboxes.parts.running import Held
-from benchyard.testing.yard import eventually
+from benchyard.testing.contracts.driver_fixture import eventually
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 

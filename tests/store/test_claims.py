@@ -11,8 +11,8 @@ from sqlalchemy import Connection, make_url, text
 from benchyard.errors import Conflict, StoreError
 from benchyard.store.claims import claimed
 from benchyard.store.postgres import PostgresConnections
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import eventually
 
 _END_HOLDER = text("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
 _TAKE = text("SELECT pg_advisory_lock(1650814563)")

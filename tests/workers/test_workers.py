@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from benchyard.errors import BenchyardError, WorkerFailed
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.loop_probe import loop_probe
-from benchyard.testing.yard import eventually
 from benchyard.workers.workers import Limits, Workers, call_once
 
 LOAD = "json:load"
-SAYS = "benchyard.scorers.parsers:says"
+SAYS = "benchyard.scorers.standalone.parsers:says"
 FOR_EVER = {"pattern": "^(a+)+$"}
 HOSTILE = b"a" * 60 + b"b"
 """Over which that pattern takes for ever."""
@@ -75,7 +75,7 @@ def test_values_and_bytes_come_back() -> None:
         assert await workers.call(LOAD, b'{"a": [1, null]}') == {"a": [1, None]}
         item = {"code_prompt": "x" * 200_000, "test": "", "entry_point": "f", "time_limit_sec": 1}
         made = await workers.call(
-            "benchyard.scorers.parsers:make_bigcodebench_job",
+            "benchyard.scorers.standalone.parsers:make_bigcodebench_job",
             b"def f(): pass",
             {"item": item},
             Limits(output_bytes=1024**2),
@@ -104,7 +104,7 @@ def test_a_descriptor_is_read_from_its_beginning_and_stays_open(tmp_path: Path) 
         (LOAD, b"[" + b"[]," * 3_000_000 + b"1]", {}, Limits(memory_bytes=100 * 1024**2), "memory"),
         (LOAD, b'"' + b"a" * 100_000 + b'"', {}, Limits(), "output"),
         (
-            "benchyard.scorers.swe_pro_results:text_of",
+            "benchyard.scorers.standalone.swe_pro_results:text_of",
             b"diff --git a b\n" * 10_000,
             {},
             Limits(output_bytes=1000),

@@ -87,7 +87,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Ended:
+class AgentEnd:
     """How an agent's command ended."""
 
     exit_status: int
@@ -145,7 +145,7 @@ class Agent(ABC, Generic[C]):
     def launch(self, task: Task) -> Launch | None:
         """How it is started; None runs nothing. Raises ScenarioError for a task that is not for it."""
 
-    def judge(self, ended: Ended) -> str | None:
+    def judge(self, ended: AgentEnd) -> str | None:
         """Why it failed; None if it did its work, or what it could in its time."""
         if ended.exit_status == 0 or ended.timed_out:
             return None

@@ -23,7 +23,7 @@ def kwargs_of(name: str) -> frozenset[str] | None:
     return frozenset(registry.load(_ROOM, name).Config.model_fields) if name in names() else None
 
 
-def described_kwargs(name: str) -> dict[str, str]:
+def kwarg_descriptions(name: str) -> dict[str, str]:
     """The kwargs that one of those there are takes -> what each is for."""
     fields = registry.load(_ROOM, name).Config.model_fields
     needed = {key: " Needed." if field.is_required() else "" for key, field in fields.items()}

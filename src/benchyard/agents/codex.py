@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublicConfig, PublishedAgent
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, PublicConfig
 
 _KEY = "OPENAI_API_KEY"
 _TREES = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-musl"}
@@ -26,7 +26,7 @@ _MOST_RESULTS_BYTES = 24_000
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
-class CodexAgent(PublishedAgent[PublicConfig]):
+class CodexAgent(PublicAgent[PublicConfig]):
     """Speaks as OpenAI's Responses do. How many turns it takes cannot be limited."""
 
     name = "codex"
@@ -53,19 +53,19 @@ class CodexAgent(PublishedAgent[PublicConfig]):
         )
         return Launch(command, env={_KEY: access.token})
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        turn = streams.last(found, "turn.failed", "turn.completed")
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        turn = output_events.last(found, "turn.failed", "turn.completed")
         if turn is None or turn.get("type") != "turn.failed":
             return None
-        return streams.said(turn.get("error")) or "its turn failed"
+        return output_events.error_line(turn.get("error")) or "its turn failed"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         """From its own log, whose end is printed when it is over: its stream has no ids of calls."""
         found = {}
-        for event in streams.events(stdout_tail):
-            id = streams.dig(event, "payload", "call_id")
-            if isinstance(id, str) and streams.dig(event, "payload", "type") in _RESULTS:
-                found[id] = streams.text_of(streams.dig(event, "payload", "output"))
+        for event in output_events.events(stdout_tail):
+            id = output_events.dig(event, "payload", "call_id")
+            if isinstance(id, str) and output_events.dig(event, "payload", "type") in _RESULTS:
+                found[id] = output_events.text_of(output_events.dig(event, "payload", "output"))
         return found
 
 

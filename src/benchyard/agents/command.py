@@ -8,7 +8,7 @@ from benchyard.models.agents import CommandText
 from benchyard.models.base import Model
 
 
-class CommandConfig(Model):
+class CommandAgentConfig(Model):
     """The kwargs of `command`."""
 
     run: CommandText = Field(
@@ -16,15 +16,15 @@ class CommandConfig(Model):
     )
 
 
-class CommandAgent(Agent[CommandConfig]):
+class CommandAgent(Agent[CommandAgentConfig]):
     """Runs a command that the image already has all for."""
 
     name = "command"
-    Config = CommandConfig
+    Config = CommandAgentConfig
 
     def check(self, model: str | None) -> None:
         placeholders.check(self.config.run, model)
 
     def launch(self, task: Task) -> Launch | None:
         self.check(task.model)
-        return Launch(placeholders.filled(self.config.run, placeholders.of_task(task)))
+        return Launch(placeholders.fill(self.config.run, placeholders.task_values(task)))

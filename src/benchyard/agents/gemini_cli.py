@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _BUNDLE = f"{packages.MODULES}/@google/gemini-cli/bundle"
 _TURN_LIMIT = 53
@@ -22,11 +22,11 @@ GEMINI_CLI_HOME="$state" {node} {program} --yolo -m {model} -o stream-json{again
 """
 
 
-class GeminiCliAgent(PublishedAgent[TurnsConfig]):
+class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
     """Speaks as Gemini does."""
 
     name = "gemini-cli"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "0.61.0"
     can_continue = True
     keys: ClassVar = {"google": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
@@ -83,7 +83,7 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
         """By the id on the wire, before which it puts the tool's name; by the name where there was no id."""
         found: dict[str, str] = {}
         names: dict[str, str] = {}
-        for event in streams.events(stdout_tail):
+        for event in output_events.events(stdout_tail):
             id, name = event.get("tool_id"), event.get("tool_name")
             if not isinstance(id, str):
                 continue
@@ -93,17 +93,17 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
                 found.pop(name, None)
             elif event.get("type") == "tool_result":
                 name = names.get(id, "")
-                told = streams.text_of(event.get("output"))
+                told = output_events.text_of(event.get("output"))
                 found |= {each: told for each in (id.removeprefix(f"{name}__"), name) if each}
         return found
 
-    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
+    def reached_limit(self, ended: AgentEnd, found: Sequence[Event]) -> bool:
         return ended.exit_status == _TURN_LIMIT
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        result = streams.last(found, "result")
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        result = output_events.last(found, "result")
         if result is None or result.get("status") != "error":
             return None
-        told = streams.said(result.get("error"))
+        told = output_events.error_line(result.get("error"))
         # An answer of the server in brackets, with what matters in it.
-        return streams.said(told.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED
+        return output_events.error_line(told.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED

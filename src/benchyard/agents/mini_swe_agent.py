@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from benchyard.agents import streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _SETTINGS = "/run/benchyard/mini-swe-agent.yaml"
 _KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
@@ -37,11 +37,11 @@ except (OSError, ValueError, KeyError, TypeError, AttributeError):
 """What its last command answered is only in its own log: by that command it says that it is done."""
 
 
-class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
+class MiniSweAgentAgent(PublicAgent[TurnLimitConfig]):
     """Speaks as OpenAI's Chat Completions do, or as Anthropic does."""
 
     name = "mini-swe-agent"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "2.4.6"
     keys: ClassVar = {provider: (key,) for provider, key in _KEYS.items()}
 
@@ -80,12 +80,12 @@ class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
             },
         }
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
         if ended.exit_status == 0 and ended.last_error:
             return f"its last call failed: {ended.last_error}"
         return None
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        left = streams.last(streams.events(stdout_tail), _EXIT) or {}
+        left = output_events.last(output_events.events(stdout_tail), _EXIT) or {}
         id = left.get("tool_call_id")
-        return {id: streams.text_of(left.get("content"))} if isinstance(id, str) else {}
+        return {id: output_events.text_of(left.get("content"))} if isinstance(id, str) else {}

@@ -15,19 +15,19 @@ NAMES = ("prompt_file", "model", "logs", "workdir")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def named(template: str) -> set[str]:
+def names_in(template: str) -> set[str]:
     """What a command has in braces."""
     return set(_PLACEHOLDER.findall(template))
 
 
-def filled(template: str, values: Mapping[str, str]) -> str:
+def fill(template: str, values: Mapping[str, str]) -> str:
     """The command with values as one word each, whatever they hold; other braces are left as they are."""
     return _PLACEHOLDER.sub(
         lambda found: shlex.quote(values[found[1]]) if found[1] in values else found[0], template
     )
 
 
-def of_task(task: Task) -> dict[str, str]:
+def task_values(task: Task) -> dict[str, str]:
     """The values that every command can name."""
     return {
         "prompt_file": task.prompt_file,
@@ -39,7 +39,7 @@ def of_task(task: Task) -> dict[str, str]:
 
 def check(template: str, model: str | None, others: Iterable[str] = ()) -> None:
     """Raise UsageError where a command names a model and there is none, or what nobody fills in."""
-    found = named(template)
+    found = names_in(template)
     if not model and "model" in found:
         raise UsageError("this agent's command has {model} in it; name one, as in --agent NAME:MODEL")
     known = {*NAMES, *others}

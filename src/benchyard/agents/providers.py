@@ -41,10 +41,10 @@ def choose(
                 f"agent {agent!r} cannot ask {provider} for a model; it asks: {_typed(agent, offered)}"
             )
         return ModelChoice(provider, _named(agent, model, rest))
-    return ModelChoice(_guessed(agent, offered, model, upstreams), model)
+    return ModelChoice(_guess(agent, offered, model, upstreams), model)
 
 
-def told_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
+def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
     """Who is asked for a model, where that alone tells it: by a prefix, or by its name."""
     prefix, slash, rest = model.partition("/")
     provider = prefix if prefix in upstreams else ALIASES.get(prefix, prefix)
@@ -54,7 +54,7 @@ def told_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | N
     return ModelChoice(likely, model) if likely else None
 
 
-def variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
+def key_variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
     """The variable whose key is used, of those that were given one; raises UsageError that says how to."""
     for each in variables:
         if each in given:
@@ -66,7 +66,7 @@ def variable(agent: str, variables: Sequence[str], given: Collection[str]) -> st
     )
 
 
-def missing(
+def missing_keys(
     keys: Mapping[str, Sequence[str]], secrets: Collection[str], environment: Collection[str]
 ) -> dict[str, list[str]]:
     """Provider -> the variables any of which would open it, of those that nothing opens yet.
@@ -83,7 +83,7 @@ def missing(
     }
 
 
-def _guessed(agent: str, offered: Sequence[str], model: str, upstreams: Collection[str]) -> str:
+def _guess(agent: str, offered: Sequence[str], model: str, upstreams: Collection[str]) -> str:
     likely = _likely(model)
     if likely in offered:
         return str(likely)

@@ -72,7 +72,7 @@ def list_agents(
 
 
 def _with_missing(view: AgentView, secrets: set[str], given: set[str]) -> ListedAgent:
-    missing = providers.missing(view.keys, secrets, given) if view.keys else None
+    missing = providers.missing_keys(view.keys, secrets, given) if view.keys else None
     return ListedAgent.model_validate({**view.model_dump(), "missing_keys": missing})
 
 

@@ -6,7 +6,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from benchyard.agents import catalog
-from benchyard.benchmarks.marked import Marked, Place, Written, checked, read, strays, unknown
+from benchyard.benchmarks.files.located_values import (
+    FilePart,
+    KeyPath,
+    LocatedData,
+    read_yaml,
+    stray_keys,
+    unknown_key,
+    validate,
+)
 from benchyard.errors import UsageError
 from benchyard.models.budgets import Budget
 from benchyard.models.conditions import parsed
@@ -46,7 +54,7 @@ _OF_AGENTS = ("base_url", "logprobs")
 _SELECTION = ("limit", "sample", "seed", "include", "exclude")
 
 
-class ShortFlags(Written):
+class ShortFlags(FilePart):
     """The flags of `job run`, which a file may have too."""
 
     name: str | None = None
@@ -87,10 +95,10 @@ def body_of_file(path: Path) -> Body:
     if path.stat().st_size > LARGEST_FILE:
         raise UsageError(f"{path} is larger than {LARGEST_FILE} bytes; is it a job's file?")
     try:
-        marked = read(path, path.read_text())
+        marked = read_yaml(path, path.read_text())
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text") from error
-    file = checked(marked, JobFile)
+    file = validate(marked, JobFile)
     _check_spec(marked, file.spec)
     for number, agent in enumerate(file.agents or []):
         _check_known(marked, AgentConfig, agent, ("agents", number))
@@ -253,7 +261,7 @@ def _check_whole(spec: Body) -> None:
         raise UsageError("--seed chooses a sample: say how large with --sample N")
 
 
-def _check_spec(marked: Marked, spec: Body | None) -> None:
+def _check_spec(marked: LocatedData, spec: Body | None) -> None:
     if spec is None:
         return
     model = _SPECS.get(str(spec.get("type")))
@@ -265,7 +273,7 @@ def _check_spec(marked: Marked, spec: Body | None) -> None:
         _check_known(marked, AgentConfig, agent, ("spec", "agent_configs", number))
 
 
-def _check_known(marked: Marked, model: type[BaseModel], data: Any, place: Place) -> None:
+def _check_known(marked: LocatedData, model: type[BaseModel], data: Any, place: KeyPath) -> None:
     """Models of the wire ignore what they do not know; in a file that is a mistake."""
-    for where, known in strays(model, data, place):
-        raise marked.refuse(where, unknown(str(where[-1]), known))
+    for where, known in stray_keys(model, data, place):
+        raise marked.refuse(where, unknown_key(str(where[-1]), known))

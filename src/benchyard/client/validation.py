@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from benchyard.benchmarks.scenario_file import NAME
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.files.scenario_file import NAME
 from benchyard.client.benchmark_files.environments import resolve_draft
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
 from benchyard.client.client import AsyncClient, Client
@@ -427,7 +427,9 @@ class ValidationTarget:
     """Where it is written, if that is a folder's."""
 
 
-def target_of_draft(client: Client, draft: Draft, progress: PushProgress = SILENT) -> ValidationTarget:
+def target_of_draft(
+    client: Client, draft: ScenarioDraft, progress: PushProgress = SILENT
+) -> ValidationTarget:
     """The scenario of a folder, ready to be made for the time of its validation."""
     for type, script in draft.custom_scorers.items():
         known = find_custom_scorer(client, type)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchyard.benchmarks import starting_files
+from benchyard.benchmarks.files import scenario_draft
 from benchyard.devboxes.base import Capability, Limits, Shown
 from benchyard.devboxes.inside import Folder
 from benchyard.engine import egress, services
@@ -207,7 +207,7 @@ async def _launch(tools: Tools, devbox: Devbox, request: StartRequest) -> str | 
 
 async def _write_file(tools: Tools, devbox: Devbox, command: str) -> bool:
     """Do what a launch command does that writes a file and nothing else; False where it has to be run."""
-    file = starting_files.parsed(command, None)
+    file = scenario_draft.starting_file_of(command, None)
     if file is None or not posixpath.isabs(file.path):
         return False
     try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchyard.agents.base import Agent, ModelChoice
-from benchyard.agents.providers import ALIASES, STORED_PREFIX, told_by_name
+from benchyard.agents.providers import ALIASES, STORED_PREFIX, choice_by_name
 from benchyard.engine.secrets import Secrets
 from benchyard.engine.upstreams import OAUTH_VARIABLE, Upstreams
 from benchyard.errors import NotFound, UsageError
@@ -98,7 +98,7 @@ class ModelKeys:
 
     def choice(self, model: str | None, provider: str | None) -> ModelChoice:
         """Who is meant by a model or a provider; raises UsageError that lists the providers."""
-        named = told_by_name(model, self._upstreams.own) if model else None
+        named = choice_by_name(model, self._upstreams.own) if model else None
         if provider:
             if provider not in self._upstreams.own:
                 provider = ALIASES.get(provider, provider)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from benchyard.scorers import pythons
-from benchyard.scorers.pythons import Python
+from benchyard.scorers.kits import pythons
+from benchyard.scorers.kits.pythons import Python
 
 PLACE = "/usr/local"
 _OF_THE_SYSTEM = Path("/usr")

@@ -19,7 +19,7 @@ from benchyard.images.build import BuildLimits, Log, Recipe
 from benchyard.images.debian import make_debian
 from benchyard.images.image import Image, Label
 from benchyard.images.stand_ins import Plan, Suite, fitting
-from benchyard.scorers.pythons import Python
+from benchyard.scorers.kits.pythons import Python
 
 _BASE = "benchyard.local/suite"
 _CERTIFICATES = Path("/usr/local/share/ca-certificates")

@@ -11,7 +11,7 @@ import pytest
 
 from benchyard.agents import catalog
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent
+from benchyard.agents.public_agent import PublicAgent
 from benchyard.devboxes.parts import elf
 from benchyard.engine.agents import fetching, loaders, public
 from benchyard.engine.engine import Engine
@@ -184,7 +184,7 @@ def test_a_users_own_agent_cannot_say_that_it_is_a_public_one(tmp_path: Path) ->
 def published(monkeypatch: pytest.MonkeyPatch, package: Package) -> None:
     """Let `codex` be made of another package, which is small."""
 
-    def of(_cls: type[PublishedAgent[Any]], version: str) -> Package:
+    def of(_cls: type[PublicAgent[Any]], version: str) -> Package:
         return Package(package.type, package.name, version, package.more, package.setup, package.programs)
 
     monkeypatch.setattr("benchyard.agents.codex.CodexAgent.package", classmethod(of))
@@ -202,7 +202,7 @@ def test_an_install_is_kept_with_the_loader_of_its_kit(
         assert shown == again
         folder, kit = shown[0].source, shown[1]
         assert shown[0].target == "/opt/benchyard/agents/agt_public_codex_7_6_3"
-        assert isinstance(agent, PublishedAgent)
+        assert isinstance(agent, PublicAgent)
         assert agent.installed is not None
         assert agent.installed.folder == shown[0].target
         assert elf.loader((folder / "own/program").read_bytes()) == f"{kit.target}/loader"

@@ -11,7 +11,7 @@ from benchyard.engine.engine import Engine
 from benchyard.engine.tools import Tools
 from benchyard.errors import NotFound, NotSupported, UsageError
 from benchyard.models.agents import AgentChoice, AgentRequest
-from benchyard.testing.agent_contract import task
+from benchyard.testing.contracts.agent import task
 from tests.engine.yard import run
 
 NPM = {"type": "npm", "npm": {"package_name": "semver"}}

@@ -11,8 +11,8 @@ from benchyard.engine.setup import completed
 from benchyard.engine.tools import Tools
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.agents import AgentRequest
-from benchyard.testing.agent_contract import task
-from benchyard.testing.small_system import write_system
+from benchyard.testing.contracts.agent import task
+from benchyard.testing.contracts.driver_fixture import write_system
 from tests.engine.yard import run
 
 NPM = {"type": "npm", "npm": {"package_name": "semver"}}

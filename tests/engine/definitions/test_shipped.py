@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks import shipped
+from benchyard.benchmarks import shipped_benchmarks
 from benchyard.engine.definitions.benchmarks import BENCHMARK_PREFIX
 from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX
 from benchyard.engine.definitions.shipped import Shipped, public_id
@@ -30,7 +30,7 @@ def loader(engine: Engine) -> Shipped:
 
 def copied(place: Path) -> Path:
     """A benchmark of its own that looks like the one we ship."""
-    (source,) = shipped.folders()
+    (source,) = shipped_benchmarks.folders()
     shutil.copytree(source, place)
     for file in place.rglob("*.yaml"):
         file.write_text(file.read_text().replace("name: quickstart", f"name: {place.name}"))

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from benchyard.benchmarks import benchmark_folder
-from benchyard.benchmarks.benchmark_folder import NAME
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.benchmarks.writing import Contents, slug
+from benchyard.benchmarks.files import benchmark_file
+from benchyard.benchmarks.files.benchmark_file import NAME
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.files.writer import FolderContents, slug
 from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.benchmark.scenario import (
@@ -145,7 +145,9 @@ def new(folder: Path) -> None:
     check_folder_is_free(folder, force=False)
     write_template(folder / _FIRST)
     name = slug(folder.resolve().name)
-    Contents({"name": name, "description": "What it measures.", "scenarios": [_FIRST]}).write(folder, NAME)
+    FolderContents({"name": name, "description": "What it measures.", "scenarios": [_FIRST]}).write(
+        folder, NAME
+    )
     echo_sentence(
         f"{folder / NAME}  made; try it with `benchyard benchmark validate {shlex.quote(str(folder))}`"
     )
@@ -162,7 +164,7 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
       benchyard benchmark push my-benchmark --dry-run
       benchyard benchmark push my-benchmark
     """
-    draft = benchmark_folder.read(folder)
+    draft = benchmark_file.read_benchmark(folder)
     with connect() as client:
         pushed = push_benchmark(client, draft, dry_run=dry_run, progress=TERMINAL)
     *scenarios, last = pushed
@@ -374,8 +376,8 @@ def _targets(client: Client, given: str) -> list[ValidationTarget]:
         view = find_benchmark(client, given)
         return [ValidationTarget(each) for each in client.benchmarks.definitions(view.id, limit=100)]
     found = []
-    for each in benchmark_folder.read(Path(given)).scenarios:
-        if isinstance(each, Draft):
+    for each in benchmark_file.read_benchmark(Path(given)).scenarios:
+        if isinstance(each, ScenarioDraft):
             found.append(target_of_draft(client, each, TERMINAL))
         else:
             found.append(ValidationTarget(client.scenarios.retrieve(scenario_id_of(client, each))))

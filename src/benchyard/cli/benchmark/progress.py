@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from benchyard.benchmarks.sources.base import Progress as SourceProgress
+from benchyard.benchmarks.sources.base import FetchProgress as SourceProgress
 from benchyard.cli.image.blueprint import await_build, uploaded_context
 from benchyard.cli.notices import say
 from benchyard.cli.progress import patience

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from benchyard.benchmarks import scenario_folder, shipped
-from benchyard.benchmarks.scenario_file import NAME
-from benchyard.benchmarks.writing import dumped, slug
+from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks.files import scenario_draft
+from benchyard.benchmarks.files.scenario_file import NAME
+from benchyard.benchmarks.files.writer import dump_yaml, slug
 from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.connection import connect
@@ -190,7 +191,7 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
       benchyard scenario push my-task --dry-run
       benchyard scenario push my-task
     """
-    draft = scenario_folder.read(folder)
+    draft = scenario_draft.read_scenario(folder)
     with connect() as client:
         pushed = push_scenario(client, draft, dry_run=dry_run, progress=TERMINAL)
     show(pushed.data(), output, "\n".join(pushed.lines()))
@@ -348,19 +349,19 @@ def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) ->
 
 def write_template(folder: Path) -> None:
     """Copy the template, with a name of its own."""
-    for source in shipped.files(shipped.TEMPLATE):
-        target = folder / source.relative_to(shipped.TEMPLATE)
+    for source in shipped_benchmarks.files(shipped_benchmarks.TEMPLATE):
+        target = folder / source.relative_to(shipped_benchmarks.TEMPLATE)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
     file = folder / NAME
-    name = dumped(slug(folder.resolve().name)).removesuffix("...\n").strip()
+    name = dump_yaml(slug(folder.resolve().name)).removesuffix("...\n").strip()
     file.write_text(file.read_text().replace("name: NAME", f"name: {name}", 1))
 
 
 def _target(client: Client, given: str) -> ValidationTarget:
     path = Path(given)
     if (path / NAME).exists():
-        return target_of_draft(client, scenario_folder.read(path), TERMINAL)
+        return target_of_draft(client, scenario_draft.read_scenario(path), TERMINAL)
     check_path_exists(given)
     if path.is_dir() and "/" in given:
         raise UsageError(f"{given} has no {NAME}; `benchyard scenario new` makes a folder that has one")

@@ -13,16 +13,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from benchyard.benchmarks import catalog, task_sets
-from benchyard.benchmarks.access import Access, Phases
-from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, Benchmark, Broken, Options
-from benchyard.benchmarks.folders import Folder
-from benchyard.benchmarks.registry_file import MANIFEST, read_manifest, read_registry
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.benchmarks.sources import archives, git
+from benchyard.benchmarks import catalog
+from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.scenario_draft import NetworkAccess, PhaseAccess, ScenarioDraft
+from benchyard.benchmarks.files.writer import slug
+from benchyard.benchmarks.harbor import task_folders
+from benchyard.benchmarks.harbor.registry_files import MANIFEST, read_manifest, read_registry
+from benchyard.benchmarks.sources import git, local_copies
 from benchyard.benchmarks.sources.base import GitTree, Source
-from benchyard.benchmarks.sources.fetching import commit_of, fetch
-from benchyard.benchmarks.writing import slug
+from benchyard.benchmarks.sources.retrieval import commit_of, fetch
 from benchyard.client.benchmark_files.folders import PushResult, push_over_known, push_set
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
 from benchyard.client.client import Client
@@ -57,7 +57,7 @@ def dedupe(client: Client, pushed: list[PushResult]) -> list[PushResult]:
 
 
 Network = Literal["task", "gateway"]
-GATEWAY_ONLY = Phases(Access("none"), Access("none"), Access("none"))
+GATEWAY_ONLY = PhaseAccess(NetworkAccess("none"), NetworkAccess("none"), NetworkAccess("none"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ImportSet:
     """A set of scenarios, before it is on the server."""
 
     request: BenchmarkRequest
-    items: Iterator[Draft | Broken]
+    items: Iterator[ScenarioDraft | BrokenItem]
     known_bad: dict[str, str] = field(default_factory=dict)
 
 
@@ -93,7 +93,7 @@ class ImportResult:
 
     benchmark: PushResult
     scenarios: list[PushResult]
-    broken: list[Broken]
+    broken: list[BrokenItem]
     known_bad: dict[str, str]
     kept: int = 0
     """Scenarios that stay in the benchmark although they were not read now."""
@@ -163,25 +163,27 @@ def _scenario_ids(client: Client, name: str) -> list[str]:
 
 
 def _push_all(
-    client: Client, name: str, items: Iterator[Draft | Broken], wish: BenchmarkImport
-) -> tuple[list[PushResult], list[Broken]]:
+    client: Client, name: str, items: Iterator[ScenarioDraft | BrokenItem], wish: BenchmarkImport
+) -> tuple[list[PushResult], list[BrokenItem]]:
     known = _KnownScenarios(client)
     pushed: list[PushResult] = []
-    broken: list[Broken] = []
+    broken: list[BrokenItem] = []
     with wish.progress.counter(f"scenarios of {name}") as bar:
         for item in items:
             bar.advanced(1)
-            if isinstance(item, Broken):
+            if isinstance(item, BrokenItem):
                 broken.append(item)
                 continue
             try:
                 pushed.append(_push_one(client, item, known.named(item.request.name), wish))
             except UsageError as error:
-                broken.append(Broken(item.request.name, error.message))
+                broken.append(BrokenItem(item.request.name, error.message))
     return pushed, broken
 
 
-def _push_one(client: Client, draft: Draft, known: ScenarioView | None, wish: BenchmarkImport) -> PushResult:
+def _push_one(
+    client: Client, draft: ScenarioDraft, known: ScenarioView | None, wish: BenchmarkImport
+) -> PushResult:
     try:
         return push_over_known(client, draft, known, dry_run=wish.dry_run, progress=wish.progress)
     except Conflict:
@@ -210,15 +212,17 @@ class _KnownScenarios:
         return self._sets[prefix].get(name)
 
 
-def _with_network(items: Iterator[Draft | Broken], wish: BenchmarkImport) -> Iterator[Draft | Broken]:
+def _with_network(
+    items: Iterator[ScenarioDraft | BrokenItem], wish: BenchmarkImport
+) -> Iterator[ScenarioDraft | BrokenItem]:
     for item in items:
-        is_ours = wish.network == "gateway" and isinstance(item, Draft) and item.phases is not None
-        yield replace(item, phases=GATEWAY_ONLY) if is_ours and isinstance(item, Draft) else item
+        is_ours = wish.network == "gateway" and isinstance(item, ScenarioDraft) and item.phases is not None
+        yield replace(item, phases=GATEWAY_ONLY) if is_ours and isinstance(item, ScenarioDraft) else item
 
 
 @contextmanager
 def _open_set(wish: BenchmarkImport, work: Path) -> Iterator[ImportSet]:
-    name = None if _is_path(wish.given) else catalog.canonical(wish.given)
+    name = None if _is_path(wish.given) else catalog.canonical_name(wish.given)
     path = Path(wish.given).expanduser()
     if name is not None:
         yield _public_set(wish, name, work)
@@ -227,7 +231,7 @@ def _open_set(wish: BenchmarkImport, work: Path) -> Iterator[ImportSet]:
     elif path.is_file() and path.suffix == ".json":
         yield _registry_set(wish, path, work)
     elif "://" in wish.given or wish.given.endswith(".git") or "@" in wish.given:
-        tree = git.asked(wish.given)
+        tree = git.resolve_tree(wish.given)
         folder = _fetch_tree(wish, tree)
         yield _folder_set(
             replace(wish, name=wish.name or _repository_name(tree.url)), folder, work, git.commit_of(folder)
@@ -239,7 +243,7 @@ def _open_set(wish: BenchmarkImport, work: Path) -> Iterator[ImportSet]:
             "(`benchyard benchmark list --public`)"
         )
     else:
-        catalog.required(wish.given)
+        catalog.require_name(wish.given)
 
 
 def _public_set(wish: BenchmarkImport, name: str, work: Path) -> ImportSet:
@@ -248,10 +252,12 @@ def _public_set(wish: BenchmarkImport, name: str, work: Path) -> ImportSet:
     _check_variant(wish, about.variants)
     wish.progress.say(f"{about.title}: {about.licence}; please cite: {about.citation}")
     data = (
-        archives.unpacked(wish.local, work / "copy") if wish.local else _fetch_source(benchmark.source, wish)
+        local_copies.unpack(wish.local, work / "copy")
+        if wish.local
+        else _fetch_source(benchmark.source, wish)
     )
     variant = f"-{wish.variant}" if wish.variant and wish.variant != about.variants[0] else ""
-    options = Options(work / "made", wish.variant, wish.seed)
+    options = ImportOptions(work / "made", wish.variant, wish.seed)
     options.work.mkdir()
     request = BenchmarkRequest(
         name=wish.name or name + variant,
@@ -273,14 +279,14 @@ def _public_set(wish: BenchmarkImport, name: str, work: Path) -> ImportSet:
 
 
 def _tag_items(
-    benchmark: Benchmark, items: Iterator[Draft | Broken], names: tuple[str, str]
-) -> Iterator[Draft | Broken]:
+    benchmark: PublicBenchmark, items: Iterator[ScenarioDraft | BrokenItem], names: tuple[str, str]
+) -> Iterator[ScenarioDraft | BrokenItem]:
     """Each scenario with the name of its benchmark, and what is known to be bad about it.
 
     `names` are that of the benchmark, and what the names of its scenarios begin with.
     """
     for item in items:
-        if isinstance(item, Broken):
+        if isinstance(item, BrokenItem):
             yield item
             continue
         own = item.request.metadata or {}
@@ -319,7 +325,7 @@ def _folder_set(wish: BenchmarkImport, folder: Path, work: Path, revision: str |
         description=(manifest.description or None) if manifest else None,
         metadata={REVISION_KEY: version} if version else None,
     )
-    return ImportSet(request, task_sets.scenarios(name, folder, work))
+    return ImportSet(request, task_folders.scenarios_of_set(name, folder, work))
 
 
 def _registry_set(wish: BenchmarkImport, path: Path, work: Path) -> ImportSet:
@@ -335,12 +341,12 @@ def _registry_set(wish: BenchmarkImport, path: Path, work: Path) -> ImportSet:
     tasks = []
     for each in dataset.tasks:
         root = path.parent if each.git_url is None else folders[each.git_url, each.commit or "HEAD"]
-        tasks.append(Folder(root).inside(each.path))
+        tasks.append(BoundedFolder(root).inside(each.path))
     name = slug(f"{dataset.name}@{dataset.version}")
     request = BenchmarkRequest(
         name=name, description=dataset.description or None, metadata={REVISION_KEY: dataset.version}
     )
-    return ImportSet(request, task_sets.read(name, tasks, work))
+    return ImportSet(request, task_folders.read_tasks(name, tasks, work))
 
 
 def _fetch_tree(wish: BenchmarkImport, tree: GitTree) -> Path:

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchyard.benchmarks.access import Access, Phases
-from benchyard.benchmarks.scenario_folder import Draft, Origin
-from benchyard.benchmarks.writing import Contents
+from benchyard.benchmarks.files.scenario_draft import (
+    EnvironmentOrigin,
+    NetworkAccess,
+    PhaseAccess,
+    ScenarioDraft,
+)
+from benchyard.benchmarks.files.writer import FolderContents
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
 from benchyard.client.build_context import context_archive, ignore_rules, included_paths
 from benchyard.client.client import Client
@@ -30,7 +34,7 @@ _ALLOW_LIST_PREFIX = "allow-list-"
 _PENDING_POLICY = "(to be made)"
 
 
-def phase_rules(client: Client, phases: Phases, *, dry_run: bool) -> dict[str, str]:
+def phase_rules(client: Client, phases: PhaseAccess, *, dry_run: bool) -> dict[str, str]:
     """The fields of a scenario that say what its agent and its scorers may reach."""
     rules = {"scoring_network": "none"}
     if phases.scoring.mode != "none":
@@ -41,7 +45,7 @@ def phase_rules(client: Client, phases: Phases, *, dry_run: bool) -> dict[str, s
 
 
 def with_setup_policy(
-    client: Client, environment: ScenarioEnvironment, phases: Phases, *, dry_run: bool
+    client: Client, environment: ScenarioEnvironment, phases: PhaseAccess, *, dry_run: bool
 ) -> ScenarioEnvironment:
     """The environment with the policy that its devboxes have from the start."""
     launch = environment.launch_parameters or LaunchParameters()
@@ -51,7 +55,7 @@ def with_setup_policy(
     )
 
 
-def policy_id(client: Client, access: Access, *, dry_run: bool) -> str:
+def policy_id(client: Client, access: NetworkAccess, *, dry_run: bool) -> str:
     """The id of the policy that allows this; made where it is not there."""
     fields = _policy_fields(access)
     name = fields["name"]
@@ -89,7 +93,7 @@ def _egress_rules(egress: Egress) -> dict[str, object]:
     }
 
 
-def _policy_fields(access: Access) -> PolicyFields:
+def _policy_fields(access: NetworkAccess) -> PolicyFields:
     if access.mode == "open":
         return PolicyFields(
             name=OPEN_POLICY, description="Everything, as tasks of Harbor have it.", allow_all=True
@@ -213,7 +217,7 @@ REFERENCE = "image-reference"
 
 
 def resolve_draft(
-    client: Client, draft: Draft, *, dry_run: bool = False, progress: PushProgress = SILENT
+    client: Client, draft: ScenarioDraft, *, dry_run: bool = False, progress: PushProgress = SILENT
 ) -> ScenarioRequest:
     """What a draft asks for, its environment as the server knows it; builds what has to be built."""
     environment = draft.request.environment_parameters or ScenarioEnvironment()
@@ -232,31 +236,33 @@ def resolve_draft(
     return draft.request.model_copy(update={"environment_parameters": named, **fields})
 
 
-def origin_of(client: Client, environment: ScenarioEnvironment | None, contents: Contents | None) -> Origin:
+def origin_of(
+    client: Client, environment: ScenarioEnvironment | None, contents: FolderContents | None
+) -> EnvironmentOrigin:
     """The name by which an environment's file can call it, such that it means the same again.
 
     A Dockerfile that needs nothing beside it is put into `contents`.
     """
     if environment is None or not (environment.snapshot_id or environment.blueprint_id):
-        return Origin()
+        return EnvironmentOrigin()
     if environment.snapshot_id:
-        return Origin("snapshot", environment.snapshot_id)
+        return EnvironmentOrigin("snapshot", environment.snapshot_id)
     id = environment.blueprint_id or ""
     try:
         view = client.blueprints.get(id)
     except NotFound:
-        return Origin("image", id)
+        return EnvironmentOrigin("image", id)
     parameters = view.parameters
     if parameters.dockerfile and view.name == _content_name({"Dockerfile": parameters.dockerfile.encode()}):
         if contents is not None:
             contents.add(_DOCKERFILE, parameters.dockerfile)
-        return Origin("dockerfile", _DOCKERFILE)
+        return EnvironmentOrigin("dockerfile", _DOCKERFILE)
     newest = _newest_blueprint(client, view.name)
-    return Origin("blueprint", view.name if newest and newest.id == id else id)
+    return EnvironmentOrigin("blueprint", view.name if newest and newest.id == id else id)
 
 
 def _ids(
-    client: Client, draft: Draft, origin: Origin, progress: PushProgress, *, dry_run: bool
+    client: Client, draft: ScenarioDraft, origin: EnvironmentOrigin, progress: PushProgress, *, dry_run: bool
 ) -> dict[str, str]:
     if origin.kind == "snapshot":
         return {"snapshot_id": find_snapshot_id(client, origin.name)}
@@ -272,7 +278,7 @@ def _ids(
     return {}
 
 
-def _steps_with_files(client: Client, draft: Draft, *, dry_run: bool) -> list[Step]:
+def _steps_with_files(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> list[Step]:
     """The steps of a scenario, each with what is stored for it."""
     stored = store_attachments(client, draft.step_files, dry_run=dry_run)
     return [
@@ -298,7 +304,7 @@ def _newest_blueprint(client: Client, name: str) -> BlueprintView | None:
 
 
 def _dockerfile_blueprint_id(
-    client: Client, draft: Draft, origin: Origin, progress: PushProgress, *, dry_run: bool
+    client: Client, draft: ScenarioDraft, origin: EnvironmentOrigin, progress: PushProgress, *, dry_run: bool
 ) -> str:
     """The blueprint of a Dockerfile and its folder; built where the same was not built before."""
     dockerfile = draft.folder.inside(origin.name)

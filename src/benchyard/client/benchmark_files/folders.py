@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from benchyard.benchmarks import benchmark_folder, comparing, scenario_file
-from benchyard.benchmarks.benchmark_folder import BenchmarkDraft, Named
-from benchyard.benchmarks.comparing import Difference
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.benchmarks.writing import Contents, scenario_contents, slug, write_scenario
+from benchyard.benchmarks.files import benchmark_file, comparison, scenario_file
+from benchyard.benchmarks.files.benchmark_file import BenchmarkDraft, NamedScenario
+from benchyard.benchmarks.files.comparison import Difference
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.files.writer import FolderContents, scenario_contents, slug, write_scenario
 from benchyard.cli.render import indented
 from benchyard.client.benchmark_files.environments import origin_of, resolve_draft
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
@@ -65,7 +65,7 @@ class PushResult:
 
 
 def push_scenario(
-    client: Client, draft: Draft, *, dry_run: bool, progress: PushProgress = SILENT
+    client: Client, draft: ScenarioDraft, *, dry_run: bool, progress: PushProgress = SILENT
 ) -> PushResult:
     """Create or change the scenario of that name, or leave it alone; in a dry run, say what would be done."""
     name = draft.request.name
@@ -75,7 +75,7 @@ def push_scenario(
 
 def push_over_known(
     client: Client,
-    draft: Draft,
+    draft: ScenarioDraft,
     known: ScenarioView | None,
     *,
     dry_run: bool,
@@ -87,17 +87,17 @@ def push_over_known(
     if known is None:
         made = None if dry_run else client.scenarios.create(**_request_fields(request))
         return PushResult(request.name, "created", made.id if made else None, before=before, is_dry=dry_run)
-    differences = comparing.scenario_differences(known, request)
+    differences = comparison.scenario_differences(known, request)
     if not differences:
         return PushResult(request.name, "unchanged", known.id, known.revision, before=before)
     revision = known.revision + 1
     if not dry_run:
-        change = comparing.scenario_change(request, differences)
+        change = comparison.scenario_change(request, differences)
         revision = client.scenarios.update(known.id, **_request_fields(change)).revision
     return PushResult(request.name, "changed", known.id, revision, tuple(differences), before, dry_run)
 
 
-def push_scorers(client: Client, draft: Draft, *, dry_run: bool) -> Iterator[str]:
+def push_scorers(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> Iterator[str]:
     """Register the custom scorers that come with a scenario; says what was done."""
     would = "would be " if dry_run else ""
     for type, script in draft.custom_scorers.items():
@@ -119,11 +119,13 @@ def push_benchmark(
 ) -> list[PushResult]:
     """Push a benchmark's own scenarios, then the benchmark; the last one of what is returned is that."""
     # Before anything is made: a name that means nothing must not leave half of it.
-    known = {each: scenario_id_of(client, each) for each in draft.scenarios if isinstance(each, Named)}
+    known = {
+        each: scenario_id_of(client, each) for each in draft.scenarios if isinstance(each, NamedScenario)
+    }
     done = []
     ids = []
     for each in draft.scenarios:
-        if isinstance(each, Named):
+        if isinstance(each, NamedScenario):
             ids.append(known[each])
         else:
             done.append(push_scenario(client, each, dry_run=dry_run, progress=progress))
@@ -132,7 +134,7 @@ def push_benchmark(
     return [*done, push_set(client, request, dry_run=dry_run)]
 
 
-def scenario_id_of(client: Client, named: Named) -> str:
+def scenario_id_of(client: Client, named: NamedScenario) -> str:
     """The id of a scenario that a benchmark's file names; raises UsageError with the line."""
     try:
         return find_scenario(client, named.id or named.name or "").id
@@ -152,12 +154,12 @@ def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pus
             known = _known_set(client, request.name)
             if known is None:
                 raise
-    differences = comparing.benchmark_differences(known, request)
+    differences = comparison.benchmark_differences(known, request)
     if not differences:
         return PushResult(request.name, "unchanged", known.id, known.revision)
     revision = known.revision + 1
     if not dry_run:
-        change = comparing.benchmark_change(request)
+        change = comparison.benchmark_change(request)
         revision = client.benchmarks.update(known.id, **_request_fields(change)).revision
     return PushResult(request.name, "changed", known.id, revision, tuple(differences), is_dry=dry_run)
 
@@ -219,7 +221,7 @@ def pull_scenario(client: Client, view: ScenarioView, folder: Path) -> None:
             found = find_custom_scorer(client, type)
             if found is not None:
                 scripts[type] = found.bash_script
-    image = Contents({})
+    image = FolderContents({})
     origin = origin_of(client, view.environment, image)
     contents = scenario_contents(view, origin, scripts)
     contents.files.update(image.files)
@@ -239,7 +241,7 @@ def pull_benchmark(client: Client, view: BenchmarkView, folder: Path) -> int:
         name = _free_name(slug(scenario.name), taken)
         pull_scenario(client, scenario, folder / name)
         entries.append(name)
-    Contents({**data, "scenarios": entries}).write(folder, benchmark_folder.NAME)
+    FolderContents({**data, "scenarios": entries}).write(folder, benchmark_file.NAME)
     return len(taken)
 
 
@@ -249,7 +251,7 @@ def write_snapshot_scenario(folder: Path, snapshot: str, working_directory: str 
     if working_directory:
         environment["working_directory"] = working_directory
     scorer = {"name": "check", "type": "command_scorer", "weight": 1.0, "command": "test -e done.txt"}
-    contents = Contents(
+    contents = FolderContents(
         {
             "name": slug(folder.resolve().name),
             "environment": environment,

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from benchyard.benchmarks.sources.base import Progress, Silent
+from benchyard.benchmarks.sources.base import FetchProgress, SilentProgress
 from benchyard.client.build_context import CONTEXT_TTL_MS, context_archive, remove_context
 from benchyard.client.client import Client
 from benchyard.models.blueprints import BlueprintRequest, BlueprintView, BuildContext
@@ -20,9 +20,9 @@ class PushProgress:
         """Show that something goes on until the block ends."""
         return nullcontext()
 
-    def counter(self, title: str) -> AbstractContextManager[Progress]:
+    def counter(self, title: str) -> AbstractContextManager[FetchProgress]:
         """Count what passes in the block."""
-        return nullcontext(Silent())
+        return nullcontext(SilentProgress())
 
     def build(
         self, client: Client, scenario: str, request: BlueprintRequest, dockerfile: Path | None

@@ -9,16 +9,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchyard.benchmarks import catalog, folders, harbor_back, harbor_export, harbor_tasks
-from benchyard.benchmarks.access import Access, Phases
-from benchyard.benchmarks.base import PUBLIC_KEY, Broken
-from benchyard.benchmarks.harbor_file import NAME
-from benchyard.benchmarks.harbor_images import Image, Tree, tree_of
-from benchyard.benchmarks.harbor_parts import Parts
-from benchyard.benchmarks.harbor_tasks import HarborOptions
-from benchyard.benchmarks.harbor_verifiers import Programs, key
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.benchmarks.writing import slug
+from benchyard.benchmarks import catalog
+from benchyard.benchmarks.base import PUBLIC_KEY, BrokenItem
+from benchyard.benchmarks.files import bounded_folder
+from benchyard.benchmarks.files.scenario_draft import NetworkAccess, PhaseAccess, ScenarioDraft
+from benchyard.benchmarks.files.writer import slug
+from benchyard.benchmarks.harbor import export, task_folders
+from benchyard.benchmarks.harbor.environments import FileTree, ImageParts, tree_of
+from benchyard.benchmarks.harbor.export import ExportParts
+from benchyard.benchmarks.harbor.task_file import NAME
+from benchyard.benchmarks.harbor.task_folders import HarborOptions
+from benchyard.benchmarks.harbor.verifiers import ScorerPrograms, scorer_key
 from benchyard.client.client import Client
 from benchyard.client.lookup import find_custom_scorer, find_policy
 from benchyard.client.plain_text import clean
@@ -28,7 +29,8 @@ from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.job_plans import counted
 from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
 from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
-from benchyard.scorers import answer_command, shipping
+from benchyard.scorers import exports
+from benchyard.scorers.kits import answer_command
 from benchyard.scorers.python_script import PythonScriptConfig
 
 _AST_GREP = "ast-grep-cli"
@@ -51,7 +53,7 @@ class ExportResult:
     folder: Path
     tasks: list[str] = field(default_factory=list)
     """Names of the folders."""
-    refused: list[Broken] = field(default_factory=list)
+    refused: list[BrokenItem] = field(default_factory=list)
 
     def data(self) -> dict[str, Any]:
         """As plain values."""
@@ -77,16 +79,16 @@ def export_benchmark(client: Client, view: BenchmarkView, folder: Path, *, priva
         try:
             tree = exporter.write(scenario, folder / name)
         except UsageError as error:
-            done.refused.append(Broken(scenario.name, error.message))
+            done.refused.append(BrokenItem(scenario.name, error.message))
             continue
         done.tasks.append(name)
-        listed.append((harbor_export.task_name(scenario), harbor_export.digest_of(tree)))
+        listed.append((export.task_name(scenario), export.tree_digest(tree)))
     if not done.tasks:
         told = "; ".join(f"{each.name}: {each.reason}" for each in done.refused[:3])
         raise UsageError(f"nothing of {view.name} can be exported: {told or 'it has no scenarios'}")
     about = {"description": view.description or ""}
-    manifest = harbor_export.dataset(view.name, about, listed)
-    folders.write(folder, harbor_export.DATASET, manifest.encode())
+    manifest = export.dataset_toml(view.name, about, listed)
+    bounded_folder.write(folder, export.DATASET, manifest.encode())
     return done
 
 
@@ -109,7 +111,7 @@ def _check_publication(name: str | None, *, private: bool) -> None:
 
 def _free_name(name: str, taken: list[str]) -> str:
     found, count = name, 1
-    while found.lower() in {each.lower() for each in taken} or found == harbor_export.DATASET:
+    while found.lower() in {each.lower() for each in taken} or found == export.DATASET:
         count += 1
         found = f"{name}-{count}"
     return found
@@ -121,9 +123,9 @@ class _Exporter:
     def __init__(self, client: Client, *, private: bool) -> None:
         self._client = client
         self._private = private
-        self._images: dict[str, Image] = {}
+        self._images: dict[str, ImageParts] = {}
 
-    def write(self, view: ScenarioView, folder: Path) -> Tree:
+    def write(self, view: ScenarioView, folder: Path) -> FileTree:
         """Write a scenario's task folder; nothing is left of one that cannot be exported."""
         public = view.metadata.get(PUBLIC_KEY)
         _check_publication(public, private=self._private)
@@ -131,22 +133,22 @@ class _Exporter:
         _write(tree, folder)
         return tree
 
-    def _tree(self, view: ScenarioView, parts: Parts) -> Tree:
+    def _tree(self, view: ScenarioView, parts: ExportParts) -> FileTree:
         with tempfile.TemporaryDirectory(prefix="benchyard-export-") as work:
-            back = harbor_back.given_back(view, parts)
+            back = export.original_task(view, parts)
             if back is not None:
                 read = _read(back, Path(work) / "back")
-                changed = harbor_back.overrides(view, read.request)
+                changed = export.overrides(view, read.request)
                 if changed is not None:
                     text = back.files[NAME].content.decode()
-                    said = PackedFile(harbor_back.with_overrides(text, changed).encode())
-                    return Tree({**back.files, NAME: said}, back.links, back.folders)
-            made = harbor_export.made(view, parts)
+                    said = PackedFile(export.with_overrides(text, changed).encode())
+                    return FileTree({**back.files, NAME: said}, back.links, back.folders)
+            made = export.make_task(view, parts)
             # What we cannot read ourselves is not written.
             _read(made, Path(work) / "made")
             return made
 
-    def _parts(self, view: ScenarioView) -> Parts:
+    def _parts(self, view: ScenarioView) -> ExportParts:
         environment = view.environment
         if environment and environment.snapshot_id:
             raise UsageError(
@@ -158,7 +160,7 @@ class _Exporter:
         attachments = {name: self._archive(id) for name, id in (view.attachments or {}).items()}
         public = view.metadata.get(PUBLIC_KEY)
         is_secret = public in catalog.names() and catalog.load(str(public)).about.not_for_publication
-        return Parts(
+        return ExportParts(
             image=image,
             scoring_image=scoring,
             phases=self._phases(view),
@@ -178,12 +180,12 @@ class _Exporter:
     def _archive(self, id: str) -> Mapping[str, PackedFile]:
         return dict(unpacked(self._object(id)))
 
-    def _image(self, id: str) -> Image:
+    def _image(self, id: str) -> ImageParts:
         if id not in self._images:
             self._images[id] = self._told_image(id)
         return self._images[id]
 
-    def _told_image(self, id: str) -> Image:
+    def _told_image(self, id: str) -> ImageParts:
         try:
             asked = self._client.blueprints.get(id).parameters
         except NotFound as error:
@@ -196,7 +198,7 @@ class _Exporter:
             raise UsageError(f"its blueprint has {odd[0] if odd else 'no dockerfile'}, which Harbor has not")
         context = asked.build_context
         launch = asked.launch_parameters
-        return Image(
+        return ImageParts(
             dockerfile=asked.dockerfile,
             context=tree_of(self._object(context.object_id)) if context else None,
             prebuilt=asked.prebuilt_image,
@@ -205,7 +207,7 @@ class _Exporter:
             user=launch.user_parameters if launch else None,
         )
 
-    def _phases(self, view: ScenarioView) -> Phases | None:
+    def _phases(self, view: ScenarioView) -> PhaseAccess | None:
         launch = view.environment.launch_parameters if view.environment else None
         own = launch.network_policy_id if launch else None
         if own is None and view.agent_network_policy is None and view.scoring_network in (None, "none"):
@@ -213,20 +215,22 @@ class _Exporter:
         setup = self._access(own)
         agent = self._access(view.agent_network_policy) if view.agent_network_policy else setup
         scoring = view.scoring_network
-        return Phases(setup, agent, Access("none") if scoring in (None, "none") else self._access(scoring))
+        return PhaseAccess(
+            setup, agent, NetworkAccess("none") if scoring in (None, "none") else self._access(scoring)
+        )
 
-    def _access(self, given: str | None) -> Access:
+    def _access(self, given: str | None) -> NetworkAccess:
         if given is None:
-            return Access("none")
+            return NetworkAccess("none")
         if given == "host":
-            return Access("open")
+            return NetworkAccess("open")
         egress = find_policy(self._client, given).egress
         if egress.allow_all:
-            return Access("open")
+            return NetworkAccess("open")
         hosts = (*egress.allowed_hostnames, *(each.cidr for each in egress.allowed_cidrs))
-        return Access("allow-list", hosts) if hosts else Access("none")
+        return NetworkAccess("allow-list", hosts) if hosts else NetworkAccess("none")
 
-    def _programs_of(self, view: ScenarioView, attachments: Attachments) -> Programs:
+    def _programs_of(self, view: ScenarioView, attachments: Attachments) -> ScorerPrograms:
         contracts = [view.scoring_contract, *(each.scoring_contract for each in view.steps or [])]
         scorers = [each.scorer for one in contracts if one for each in one.scoring_function_parameters]
         custom = {}
@@ -239,7 +243,7 @@ class _Exporter:
             for each in scorers
             if each.get("type") == "python_script_scorer"
         }
-        return Programs(
+        return ScorerPrograms(
             custom,
             shipped_graders(scorers, attachments, view.scorer_timeout_sec),
             pythons,
@@ -252,9 +256,9 @@ def shipped_graders(
     scorers: Iterable[Mapping[str, Any]], attachments: Attachments, seconds: float | None
 ) -> dict[str, Shipped]:
     """Of scorers, those of public benchmarks, as they are run elsewhere."""
-    known = shipping.types()
+    known = exports.types()
     return {
-        key(each): shipping.shipped(each, attachments, seconds or SCORER_SECONDS_DEFAULT)
+        scorer_key(each): exports.export(each, attachments, seconds or SCORER_SECONDS_DEFAULT)
         for each in scorers
         if each.get("type") in known
     }
@@ -273,16 +277,18 @@ def _ast_grep() -> str:
         return _AST_GREP
 
 
-def _read(tree: Tree, folder: Path) -> Draft:
+def _read(tree: FileTree, folder: Path) -> ScenarioDraft:
     """A task folder as we would import it."""
     _write(tree, folder)
-    return harbor_tasks.read(folder, "export/check", HarborOptions(folder.with_name(f"{folder.name}-work")))
+    return task_folders.read_task(
+        folder, "export/check", HarborOptions(folder.with_name(f"{folder.name}-work"))
+    )
 
 
-def _write(tree: Tree, folder: Path) -> None:
+def _write(tree: FileTree, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, file in tree.files.items():
-        folders.write(folder, name, file.content, file.mode)
+        bounded_folder.write(folder, name, file.content, file.mode)
     for name in tree.folders:
         (folder / name).mkdir(parents=True, exist_ok=True)
     for name, target in tree.links.items():

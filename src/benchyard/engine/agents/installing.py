@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchyard.agents.registered import Installed
+from benchyard.agents.own_agent import InstalledAgent
 from benchyard.devboxes.base import Capability, Limits, Network, Shown, Stdin
 from benchyard.devboxes.trees import unpack_plain
 from benchyard.engine.agents import fetching, indexes, loaders, public
@@ -35,7 +35,7 @@ from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.agents import RegisteredAgent
 from benchyard.models.devboxes import Devbox
 from benchyard.models.mounts import ObjectMount
-from benchyard.scorers import programs
+from benchyard.scorers.kits import programs
 
 FOLDER = "/opt/benchyard/agents"
 """Where agents are shown in devboxes, each in a folder of its own."""
@@ -60,7 +60,7 @@ class Installer:
         self._kits = kits
         self._turns = asyncio.Semaphore(tools.settings.builds_at_once)
 
-    async def install(self, record: RegisteredAgent, token: str | None = None) -> Installed:
+    async def install(self, record: RegisteredAgent, token: str | None = None) -> InstalledAgent:
         """Where an agent lies; made if it is not there. Raises InstallFailed with its last lines."""
         assert record.source is not None
         runtime = await runtime_of(record.source.type, self._kits)
@@ -73,7 +73,7 @@ class Installer:
         folder = await self._kits.folder(_key(record, runtime), fill)
         names = _PACKAGE_BINS if record.source.type in ("npm", "pip") else _FOLDER_BINS
         bins = tuple(f"{target}/{name}" for name in names if _is_folder(folder, name))
-        return Installed((Kit(folder, target), *runtime.kits), bins)
+        return InstalledAgent((Kit(folder, target), *runtime.kits), bins)
 
     async def is_installed(self, record: RegisteredAgent) -> bool:
         """Whether its folder is there; nothing is made to find that out."""

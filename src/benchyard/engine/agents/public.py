@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchyard import registry
 from benchyard.agents import catalog
+from benchyard.agents.own_agent import kwargs_in
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, check_version
-from benchyard.agents.registered import kwargs_named
+from benchyard.agents.public_agent import PublicAgent, check_version
 from benchyard.engine.journal import now_ms
 from benchyard.errors import UsageError
 from benchyard.models.agents import AgentChoice, AgentSource, AgentView, RegisteredAgent
@@ -21,7 +21,7 @@ NOTE = ".benchyard-agent.json"
 def record(choice: AgentChoice) -> RegisteredAgent | None:
     """The agent that a job has chosen, as something to install; None for one that comes with us whole."""
     found = registry.load("agents", choice.name)
-    if not issubclass(found, PublishedAgent):
+    if not issubclass(found, PublicAgent):
         return None
     version = choice.version or found.default_version
     package = found.package(version)
@@ -40,7 +40,7 @@ def package_of(record: RegisteredAgent) -> Package | None:
     """What a public agent is made of; None for a user's own."""
     if not record.is_public or record.version is None:
         return None
-    found: type[PublishedAgent] = registry.load("agents", record.name)  # type: ignore[type-arg]
+    found: type[PublicAgent] = registry.load("agents", record.name)  # type: ignore[type-arg]
     return found.package(record.version)
 
 
@@ -79,14 +79,14 @@ def view(
 ) -> AgentView:
     """An agent as the wire shows it; of one that comes with us, also what it needs and what is there."""
     if not record.is_public or record.name not in catalog.names():
-        named = kwargs_named(record.run_command or "")
+        named = kwargs_in(record.run_command or "")
         return record.view().model_copy(update={"kwargs": dict.fromkeys(named, "") or None})
     agent = registry.load("agents", record.name)
     return record.view().model_copy(
         update={
             "version": agent.default_version,
             "installed_versions": versions.get(record.name, []) if agent.default_version else None,
-            "kwargs": catalog.described_kwargs(record.name) or None,
+            "kwargs": catalog.kwarg_descriptions(record.name) or None,
             "keys": {
                 provider: [] if provider in keyless else list(names) for provider, names in agent.keys.items()
             }

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from benchyard.agents import catalog
-from benchyard.agents.registered import FOLDER_NAME, check_kwargs
+from benchyard.agents.own_agent import FOLDER_NAME, check_kwargs
 from benchyard.engine.agents import public
 from benchyard.engine.asked import Asked
 from benchyard.engine.journal import now_ms

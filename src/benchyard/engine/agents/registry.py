@@ -10,8 +10,8 @@ from typing import Any
 from benchyard import registry
 from benchyard.agents import catalog, placeholders
 from benchyard.agents.base import Agent
-from benchyard.agents.public import PublishedAgent
-from benchyard.agents.registered import FOLDER_NAME, Installed, OwnAgent, OwnConfig
+from benchyard.agents.own_agent import FOLDER_NAME, InstalledAgent, OwnAgent, OwnAgentConfig
+from benchyard.agents.public_agent import PublicAgent
 from benchyard.devboxes.base import Capability, Shown
 from benchyard.engine.agents import public
 from benchyard.engine.agents.installing import Installer
@@ -44,7 +44,7 @@ class Agents:
         self._tools = tools
         self._kits = kits
         self._installer = Installer(tools, kits)
-        self._under_way: dict[str, asyncio.Future[Installed]] = {}
+        self._under_way: dict[str, asyncio.Future[InstalledAgent]] = {}
 
     async def open(self) -> None:
         """Remove what a stop left half-made, and let the agents that come with us be listed."""
@@ -65,7 +65,7 @@ class Agents:
         """
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
-            if isinstance(agent, PublishedAgent):
+            if isinstance(agent, PublicAgent):
                 self._require_installable(public.record(choice))
             else:
                 agent.check(model)
@@ -90,21 +90,21 @@ class Agents:
         """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
-            if isinstance(agent, PublishedAgent) and (made := public.record(choice)):
+            if isinstance(agent, PublicAgent) and (made := public.record(choice)):
                 agent.installed = await self.installed(made)
             return agent, self._shown(await agent.kits(self._kits))
         record = await self.known.get(choice.agent_id)
         if record.run_command is None:
             raise UsageError(f"agent {record.name!r} was registered without a command to run it")
         installed = await self.installed(record)
-        config = OwnConfig(name=record.name, run_command=record.run_command, kwargs=choice.kwargs)
+        config = OwnAgentConfig(name=record.name, run_command=record.run_command, kwargs=choice.kwargs)
         return OwnAgent(config, installed), self._shown(installed.kits)
 
     async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
         """The agent that has to be installed before this choice can be used; None if it is there."""
         if choice.agent_id is None:
             found = registry.load("agents", choice.name)
-            record = public.record(choice) if issubclass(found, PublishedAgent) else None
+            record = public.record(choice) if issubclass(found, PublicAgent) else None
         else:
             record = await self.known.get(choice.agent_id)
         if record is None or record.source is None or await self._installer.is_installed(record):
@@ -116,7 +116,7 @@ class Agents:
         record: RegisteredAgent | None
         if name in catalog.names():
             choice = public.chosen(name, None if version == LATEST else version, {})
-            is_published = issubclass(registry.load("agents", name), PublishedAgent)
+            is_published = issubclass(registry.load("agents", name), PublicAgent)
             record, version = public.record(choice) if is_published else None, choice.version
         else:
             record = await self.known.versioned(name, version)
@@ -135,10 +135,10 @@ class Agents:
             duration_ms=0 if was_installed else max(0, now_ms() - begun),
         )
 
-    async def installed(self, record: RegisteredAgent, token: str | None = None) -> Installed:
+    async def installed(self, record: RegisteredAgent, token: str | None = None) -> InstalledAgent:
         """Where an agent lies, installed if it is not yet: once for all who ask at the same time."""
         if record.source is None:
-            return Installed(())
+            return InstalledAgent(())
         self._require_mounts()
         future = self._under_way.get(record.id)
         if future is None:
@@ -148,7 +148,7 @@ class Agents:
         return await asyncio.shield(future)
 
     async def _install(
-        self, record: RegisteredAgent, token: str | None, future: "asyncio.Future[Installed]"
+        self, record: RegisteredAgent, token: str | None, future: "asyncio.Future[InstalledAgent]"
     ) -> None:
         try:
             future.set_result(await self._installer.install(record, token))

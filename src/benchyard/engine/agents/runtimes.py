@@ -8,7 +8,7 @@ from benchyard.errors import InstallFailed, ScorerFailed
 from benchyard.hosts import dependencies
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.agents import SourceType
-from benchyard.scorers import programs, python_kit, pythons
+from benchyard.scorers.kits import programs, python_kit, pythons
 
 _LAYOUT = 1
 _OF_ADDONS = (
@@ -63,7 +63,7 @@ async def _program(name: str, kits: Kits) -> Kit:
     target = programs.target(key)
 
     async def fill(folder: Path) -> None:
-        contents = programs.Contents({f"bin/{name}": program}, libraries=_OF_ADDONS)
+        contents = programs.KitContents({f"bin/{name}": program}, libraries=_OF_ADDONS)
         await asyncio.to_thread(programs.write, folder, target, contents)
 
     return Kit(await kits.folder(key, fill), target)

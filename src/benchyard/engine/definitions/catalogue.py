@@ -47,7 +47,7 @@ class Catalogue:
         A filter by name never does: who has a folder called as a public benchmark is known means that folder.
         """
         page = await self._benchmarks.records.page(query)
-        if not page.items and query.search and (name := catalog.canonical(query.search)):
+        if not page.items and query.search and (name := catalog.canonical_name(query.search)):
             where = {**query.where, "name": name, f"metadata.{PUBLIC_KEY}": name}
             page = await self._benchmarks.records.page(replace(query, where=where, search=None))
         items = [_as_asked(each.view(), query.search) for each in page.items]
@@ -100,7 +100,7 @@ async def found(benchmarks: Benchmarks, given: str) -> Benchmark:
     if name is None and not given.startswith(BENCHMARK_PREFIX):
         if (known := await benchmarks.records.find_named(given)) is not None:
             return known
-        name = catalog.canonical(given)
+        name = catalog.canonical_name(given)
     if name is None:
         told = "`benchyard benchmark list` and `list --public` show those there are"
         raise NotFound(f"no benchmark is called {given[:200]!r}; {told}")
@@ -162,11 +162,11 @@ def _promised(name: str) -> BenchmarkView:
 
 def _fits(view: BenchmarkView, query: Query) -> bool:
     name = query.where.get("name")
-    if name is not None and view.name != name and catalog.canonical(str(name)) != view.name:
+    if name is not None and view.name != name and catalog.canonical_name(str(name)) != view.name:
         return False
     wanted = (query.search or "").lower()
     is_found = wanted == view.id.lower() or wanted in view.name.lower()
-    if not is_found and catalog.canonical(wanted) != view.name:
+    if not is_found and catalog.canonical_name(wanted) != view.name:
         return False
     labels = {key: value for key, value in query.where.items() if key.startswith("metadata.")}
     return all(_has(view.metadata.get(key.removeprefix("metadata.")), value) for key, value in labels.items())
@@ -176,7 +176,7 @@ def _as_asked(view: BenchmarkView, asked: str | None) -> BenchmarkView:
     """A public benchmark under the name it was asked for by: clients compare names letter by letter."""
     metadata = view.metadata or {}
     is_public = view.is_public or PUBLIC_KEY in metadata
-    if not asked or not is_public or asked == view.name or catalog.canonical(asked) != view.name:
+    if not asked or not is_public or asked == view.name or catalog.canonical_name(asked) != view.name:
         return view
     return view.model_copy(update={"name": asked, "metadata": {**metadata, NAME_KEY: view.name}})
 

@@ -25,7 +25,7 @@ from benchyard.models.scenarios import (
     revision_id,
 )
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context
+from benchyard.scorers.base import ScoringContext
 from benchyard.store.collection import Collection
 
 SCENARIO_PREFIX = "scn_"
@@ -73,7 +73,7 @@ class Scenarios:
         functions = functions_of(scenario)
         for function in functions:
             try:
-                catalog.parse(str(function.scorer.get("type")), function.scorer, Context())
+                catalog.parse(str(function.scorer.get("type")), function.scorer, ScoringContext())
             except UsageError as error:
                 raise UsageError(
                     f"scorer {function.name!r}: {error.message}", field="scoring_contract"

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchyard.benchmarks import benchmark_folder, shipped
-from benchyard.benchmarks.benchmark_folder import BenchmarkDraft
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks.files import benchmark_file
+from benchyard.benchmarks.files.benchmark_file import BenchmarkDraft
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.engine.definitions.benchmarks import BENCHMARK_PREFIX, Benchmarks
 from benchyard.engine.definitions.custom_scorers import SCORER_PREFIX, CustomScorers
 from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX, Scenarios
@@ -35,8 +36,8 @@ class Shipped:
 
     async def open(self, folders: Sequence[Path] | None = None) -> None:
         """Publish what this version of the package brings; what is known already is left alone."""
-        for folder in shipped.folders() if folders is None else folders:
-            digest = await asyncio.to_thread(shipped.digest, folder)
+        for folder in shipped_benchmarks.folders() if folders is None else folders:
+            digest = await asyncio.to_thread(shipped_benchmarks.digest, folder)
             id = public_id(BENCHMARK_PREFIX, folder.name)
             known = await self._benchmarks.records.find(id)
             if known is None or known.request_hash != digest:
@@ -44,7 +45,7 @@ class Shipped:
 
     async def _try_to_publish(self, folder: Path, asked: Asked) -> None:
         try:
-            draft = await asyncio.to_thread(benchmark_folder.read, folder)
+            draft = await asyncio.to_thread(benchmark_file.read_benchmark, folder)
             await self._publish(draft, asked)
         except UsageError as error:
             # A name that somebody has taken must not keep the server from starting.
@@ -52,7 +53,7 @@ class Shipped:
 
     async def _publish(self, draft: BenchmarkDraft, asked: Asked) -> None:
         """Make all of it; the benchmark comes last, so that what is cut short is begun again."""
-        ids = [await self._scenario(each) for each in draft.scenarios if isinstance(each, Draft)]
+        ids = [await self._scenario(each) for each in draft.scenarios if isinstance(each, ScenarioDraft)]
         before = await self._benchmarks.records.find(asked.id)
         for gone in set(before.scenario_ids if before else ()) - set(ids):
             await self._scenarios.records.change(
@@ -60,7 +61,7 @@ class Shipped:
             )
         await self._benchmarks.publish(asked, draft.request.model_copy(update={"scenario_ids": ids}))
 
-    async def _scenario(self, draft: Draft) -> str:
+    async def _scenario(self, draft: ScenarioDraft) -> str:
         for type, script in draft.custom_scorers.items():
             request = CustomScorerRequest(type=type, bash_script=script)
             await self._scorers.publish(public_id(SCORER_PREFIX, type), request)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from benchyard.benchmarks.marked import Marked, Place, Written, read, unknown
+from benchyard.benchmarks.files.located_values import FilePart, KeyPath, LocatedData, read_yaml, unknown_key
 from benchyard.engine.jobs.harbor_keys import ALLOWED, HARMLESS, REFUSED, SECRETS, TRUE_UNLESS_SAID
 from benchyard.errors import UsageError
 from benchyard.models.base import Model, WireBool, WireFloat, WireInt
@@ -28,7 +28,7 @@ _FIELD = "spec.inline_yaml"
 _SAYS_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 CONCURRENT_DEFAULT = 4
 
-_Problem = tuple[Place, str]
+_Problem = tuple[KeyPath, str]
 
 
 class HarborDataset(Model):
@@ -126,7 +126,7 @@ _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,
 _Value = Annotated[_Text, AfterValidator(_fixed), BeforeValidator(_quoted)]
 
 
-class _Dataset(Written):
+class _Dataset(FilePart):
     name: _Name
     version: _Name | None = None
     ref: _Name | None = None
@@ -135,7 +135,7 @@ class _Dataset(Written):
     n_tasks: Annotated[WireInt, Field(ge=1)] | None = None
 
 
-class _Agent(Written):
+class _Agent(FilePart):
     name: Annotated[_Name, AfterValidator(_own)]
     model_name: _Name | None = None
     override_timeout_sec: _Seconds | None = None
@@ -144,14 +144,14 @@ class _Agent(Written):
     env: dict[_Variable, _Value] | None = None
 
 
-class _Retry(Written):
+class _Retry(FilePart):
     max_retries: Annotated[WireInt, Field(ge=0, le=20)] | None = None
     wait_multiplier: _Wait | None = None
     min_wait_sec: _Wait | None = None
     max_wait_sec: _Wait | None = None
 
 
-class _Orchestrator(Written):
+class _Orchestrator(FilePart):
     """Where older files say it."""
 
     n_concurrent_trials: Annotated[WireInt, Field(ge=1, le=10_000)] | None = None
@@ -159,7 +159,7 @@ class _Orchestrator(Written):
     retry: _Retry | None = None
 
 
-class _Nothing(Written):
+class _Nothing(FilePart):
     """A part of which nothing is run here."""
 
 
@@ -178,7 +178,7 @@ class _Job(_Orchestrator):
     datasets: Annotated[list[_Dataset], Field(min_length=1, max_length=100)]
 
 
-_PARTS: dict[str, type[Written]] = {
+_PARTS: dict[str, type[FilePart]] = {
     "": _Job,
     "agents": _Agent,
     "datasets": _Dataset,
@@ -216,7 +216,7 @@ def parse(text: str) -> HarborJob:
     """The job that a file asks for; raises UsageError, which names what cannot be run here and what to do."""
     if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
         raise _too_long()
-    marked = read(_FILE, text)
+    marked = read_yaml(_FILE, text)
     if not isinstance(marked.data, dict):
         raise marked.refuse((), "a list of `key: value` is expected here")
     problems: list[_Problem] = []
@@ -232,7 +232,7 @@ def parse(text: str) -> HarborJob:
     return _job(wanted)
 
 
-def _sifted(data: dict[Any, Any], part: str, place: Place, problems: list[_Problem]) -> dict[Any, Any]:
+def _sifted(data: dict[Any, Any], part: str, place: KeyPath, problems: list[_Problem]) -> dict[Any, Any]:
     """A part of a file without what changes nothing; what is refused is added to the problems."""
     kept: dict[Any, Any] = {}
     for key, value in data.items():
@@ -247,7 +247,7 @@ def _sifted(data: dict[Any, Any], part: str, place: Place, problems: list[_Probl
     return kept
 
 
-def _deeper(value: Any, part: str, place: Place, problems: list[_Problem]) -> Any:
+def _deeper(value: Any, part: str, place: KeyPath, problems: list[_Problem]) -> Any:
     if part not in _PARTS:
         return value
     if isinstance(value, dict):
@@ -261,7 +261,7 @@ def _problem(error: ErrorDetails) -> _Problem:
     place = tuple(error["loc"])
     if error["type"] == "extra_forbidden":
         part = next((str(each) for each in reversed(place[:-1]) if isinstance(each, str)), "")
-        return place, unknown(str(place[-1]), [*_PARTS[part].model_fields, *REFUSED.get(part, ())])
+        return place, unknown_key(str(place[-1]), [*_PARTS[part].model_fields, *REFUSED.get(part, ())])
     if error["type"] == "missing":
         return place, "this is missing"
     hint = " (put it in quotes)" if error["type"] == "string_type" else ""
@@ -289,14 +289,14 @@ def _double_versions(wanted: _Job) -> Iterator[_Problem]:
             yield ("datasets", index, "name"), "there is no name before the @"
 
 
-def _refusal(marked: Marked, problems: list[_Problem]) -> UsageError:
+def _refusal(marked: LocatedData, problems: list[_Problem]) -> UsageError:
     shown = [f"line {marked.line(place)}: {_path(place)}: {why}" for place, why in problems[:_MOST_PROBLEMS]]
     left = len(problems) - len(shown)
     more = [f"... and {left} more"] if left else []
     return UsageError("\n".join(["the Harbor job cannot be run:", *shown, *more]), field=_FIELD)
 
 
-def _path(place: Place) -> str:
+def _path(place: KeyPath) -> str:
     """As people write it: `agents[0].import_path`."""
     parts = (f"[{each}]" if isinstance(each, int) else f".{str(each)[:100]}" for each in place)
     return "".join(parts).lstrip(".") or "the file"

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
+from benchyard.agents.base import PROMPT_FILE, AgentEnd, Launch, contract_env
 from benchyard.devboxes.inside import Folder
 from benchyard.engine.descriptors import write_content
 from benchyard.engine.devboxes import Asked
@@ -279,7 +279,7 @@ async def _judge(way: Way, state: ExecutionState, printed: str, *, is_late: bool
     # Before anything is cut off: half of a secret is one too.
     clean = await scrubber(way)
     error = clean.text(error)
-    ended = Ended(
+    ended = AgentEnd(
         exit_status=state.exit_status or 0,
         signal=state.signal,
         timed_out=timed_out,

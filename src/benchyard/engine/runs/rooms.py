@@ -16,8 +16,8 @@ from benchyard.engine.tools import Tools
 from benchyard.errors import BenchyardError, DiskFull, NotFound, NotSupported, ScorerFailed, UsageError
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.uninterrupted import uninterrupted
-from benchyard.scorers import answer_command
-from benchyard.scorers.base import AS_USUAL, How, Ran, Room
+from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult
+from benchyard.scorers.kits import answer_command
 
 SCORING_PREFIX = "scoring-"
 """What the ids of scorers' executions begin with."""
@@ -153,10 +153,10 @@ class DevboxRoom(Room):
             raise ScorerFailed(f"{whole[:200]} is larger than {limit} bytes")
         return content
 
-    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         left = self._deadline - asyncio.get_running_loop().time()
         if left <= 0:
-            return Ran(exit_status=137, stdout=b"", stderr=b"", timed_out=True)
+            return RoomResult(exit_status=137, stdout=b"", stderr=b"", timed_out=True)
         self._commands += 1
         request = ExecRequest(
             id=f"{SCORING_PREFIX}{self._place.label}-{self._token}-{self._commands}",
@@ -169,7 +169,7 @@ class DevboxRoom(Room):
             strict=True,
         )
         state = await completed(self._tools, await self._tools.host.exec(self._place.devbox_id, request))
-        return Ran(
+        return RoomResult(
             exit_status=state.exit_status or 0,
             stdout=await self._end(state, "stdout", state.stdout_bytes, how.most_output),
             stderr=await self._end(state, "stderr", state.stderr_bytes, how.most_output),

@@ -49,7 +49,7 @@ from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.runs import ContractResult, FinalState, ScorerResult
 from benchyard.models.scenarios import Isolation, Scenario, ScoringFunction, functions_of
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context, Scorer, Verdict
+from benchyard.scorers.base import Scorer, ScoringContext, Verdict
 
 _TRIM_SECONDS = 3600.0
 _RESTORED = "-restored"
@@ -154,11 +154,11 @@ class Scoring:
         if self._tools.host.pretends:
             return ()
         for function in functions_of(scenario):
-            for kit in await kits_of(self.scorer(function, Context()), self._kits):
+            for kit in await kits_of(self.scorer(function, ScoringContext()), self._kits):
                 found[kit.target] = kit
         return mounts_of(self._tools, tuple(found.values()))
 
-    def scorer(self, function: ScoringFunction, context: Context) -> Scorer[Any]:
+    def scorer(self, function: ScoringFunction, context: ScoringContext) -> Scorer[Any]:
         """The scorer of a function."""
         return catalog.parse(str(function.scorer.get("type")), function.scorer, context)
 
@@ -361,7 +361,7 @@ class Scoring:
             texts = {name: each.bash_script for name, each in scripts.items()}
             attached = Attachments(self._tools.objects, case.scenario).content
             is_official = PUBLIC_KEY in case.scenario.metadata
-            context = Context(
+            context = ScoringContext(
                 case.facts,
                 texts,
                 attached,

@@ -31,8 +31,8 @@ from benchyard.models.network_policies import Egress
 from benchyard.models.runs import REFERENCE_KEY, FinalState, ScenarioRun
 from benchyard.models.scenarios import Isolation, Scenario, ScenarioEnvironment
 from benchyard.models.trials import TrialNetwork
-from benchyard.scorers import answer_command, python_kit, start_tools
-from benchyard.scorers.base import How, Room, Scorer, Verdict
+from benchyard.scorers.base import ProgramOptions, Room, Scorer, Verdict
+from benchyard.scorers.kits import answer_command, python_kit, start_tools
 
 _log = logging.getLogger(__name__)
 
@@ -264,7 +264,9 @@ class Apart(Stage):
     async def has_sound_machine(self) -> bool:
         try:
             async with self._room(self._start_image(), ()) as (_, room):
-                return not (await room.run(("/bin/sh", "-c", ":"), How(cwd="/", user="root"))).timed_out
+                return not (
+                    await room.run(("/bin/sh", "-c", ":"), ProgramOptions(cwd="/", user="root"))
+                ).timed_out
         except (BenchyardError, OSError) as error:
             _log.warning("a room without an answer did not come up either: %s", error)
             return False

@@ -23,7 +23,7 @@ from benchyard.models.scenarios import (
     ScorerTrialView,
 )
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context
+from benchyard.scorers.base import ScoringContext
 
 _BOOT_SECONDS = 600.0
 
@@ -74,7 +74,7 @@ class ScorerTrials:
         told = partial(ScorerTrialResult, scoring_function_name=scorer.type)
         try:
             scripts = {scorer.type: scorer.bash_script}
-            told_to = Context({}, scripts, call=self._tools.workers.call)
+            told_to = ScoringContext({}, scripts, call=self._tools.workers.call)
             grading = catalog.parse(CUSTOM_TYPE, fields, told_to)
             devbox = await self._booted(devbox_id)
             user = devbox.launch_parameters.user_parameters
