@@ -19,9 +19,9 @@ from benchyard.agents.own_agent import InstalledAgent
 from benchyard.agents.public_agent import PublicAgent
 from benchyard.devboxes.parts import cgroups
 from benchyard.engine.agents import public
-from benchyard.engine.agents.installing import FOLDER
+from benchyard.engine.agents.installer import AGENTS_FOLDER
 from benchyard.engine.agents.runtimes import runtime_of
-from benchyard.engine.sizes import SIZES
+from benchyard.engine.devboxes.sizes import SIZES
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.models.base import Model
 from benchyard.models.launch import Size
@@ -36,7 +36,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def installed(name: str, kits: Path) -> PublicAgent[Model]:
     """The agent in the version that was installed into these kits by a job."""
-    choice = public.chosen(name, None, {})
+    choice = public.choose(name, None, {})
     record = public.record(choice)
     if record is None or record.source is None:
         raise RuntimeError(f"agent {name} is none that is installed")
@@ -45,7 +45,7 @@ def installed(name: str, kits: Path) -> PublicAgent[Model]:
     runtime = asyncio.run(runtime_of(record.source.type, KitFolders(kits)))
     agent = catalog.make(name, {})
     assert isinstance(agent, PublicAgent)
-    agent.installed = InstalledAgent((Kit(folder, f"{FOLDER}/{record.id}"), *runtime.kits))
+    agent.installed = InstalledAgent((Kit(folder, f"{AGENTS_FOLDER}/{record.id}"), *runtime.kits))
     return agent
 
 

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from benchyard.api.exposition import Family, Histogram, Sample, written
 from benchyard.api.metrics import Metrics
-from benchyard.engine.states import Move, moved
+from benchyard.engine.devboxes.states import Move, record_after_move
 from benchyard.models.devboxes import Devbox, DevboxStatus, StateTransition
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import DevboxOverHttp, create, eventually
@@ -156,7 +156,7 @@ def test_a_resume_is_a_start_of_its_own() -> None:
         (S.RUNNING, 9200),
     ]
     for status, at in steps:
-        devbox = moved(devbox, Move(status), at)
+        devbox = record_after_move(devbox, Move(status), at)
         metrics.saw(devbox)
     starts = next(each for each in metrics._of_devboxes([]) if each.kind == "histogram")
     sums = {each.labels["kind"]: each.value for each in starts.samples if each.suffix == "_sum"}

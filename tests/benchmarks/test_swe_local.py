@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks.swe_bench import local_images
-from benchyard.engine import own_python
+from benchyard.engine.images import stand_ins
 
 CONDA = """\
 iniconfig==1.1.1
@@ -27,8 +27,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python that is nobody else's, as it lies in a base image."""
     folder = tmp_path_factory.mktemp("base")
     for minor in ("3.9", "3.10", "3.11", "3.12"):
-        if python := asyncio.run(own_python.find(minor)):
-            own_python.write(python, folder)
+        if python := asyncio.run(stand_ins.find_python(minor)):
+            stand_ins.write_python(python, folder)
             # What the base has of its own is not what the tests are to find.
             (_packages(folder) / "iniconfig.py").write_text("is_of_base = True\n")
             (_packages(folder) / "only_of_base.py").touch()

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchyard.engine.scrubbing import Scrubber
+from benchyard.engine.redaction import Scrubber
 from benchyard.gateway.calls import Call
 from benchyard.gateway.cleaning import cleaned
 from benchyard.gateway.dialects import finding

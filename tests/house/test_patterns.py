@@ -42,8 +42,8 @@ DYNAMIC: dict[str, list[Any]] = {
     "api/ssh/serving/file_shell.py": [rb"0123456789abcdef (\d+)\n"],
     "client/build_context.py": [r"(?:.*/)?a[^/]*b[^/]*"],
     "client/validation.py": [re.compile(r"^validated_isolation: *{.*\n", re.M)],
-    "engine/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
-    "engine/runs/cleaning.py": [r"/home/user/(?=[^\s/])"],
+    "engine/images/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
+    "engine/runs/scorer_output.py": [r"/home/user/(?=[^\s/])"],
     "gateway/masking.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
     "images/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
     "images/dockerfile.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
@@ -56,7 +56,7 @@ DYNAMIC: dict[str, list[Any]] = {
     "scorers/verifier/replacements/fetch.py": [r"-[A-Za-z]*?o(.*)"],
 }
 """Patterns that are put together while the program runs, as they may come out; others must be added here."""
-ELSEWHERE = {"engine/pty.py", "scorers/standalone/parsers.py"}
+ELSEWHERE = {"engine/devboxes/terminals.py", "scorers/standalone/parsers.py"}
 """Where the pattern is given by another module, in which it is found."""
 IN_WORKERS = {"models/conditions.py"}
 """Where the pattern is a client's: only a worker with a time limit looks for it, or the client itself."""

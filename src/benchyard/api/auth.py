@@ -4,7 +4,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from benchyard.api.errors import error_response
-from benchyard.engine.keys import Keys
+from benchyard.engine.api_keys import ApiKeys
 from benchyard.errors import Unauthorized
 from benchyard.settings import Settings
 
@@ -17,7 +17,7 @@ _OWN_CHECK = ("/objects/upload/", "/objects/download/", "/pty/", "/gateway/")
 class BearerKeys:
     """Lets requests with a good key pass, and notes the key's id as `request.state.key_id`."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, keys: ApiKeys, settings: Settings) -> None:
         self._app = app
         self._keys = keys
         self._open = (*_OPEN, _METRICS) if settings.open_metrics else _OPEN

@@ -11,10 +11,10 @@ from benchyard.api.job_views import JobViews
 from benchyard.api.leakage import Leakage
 from benchyard.api.metrics import Metrics
 from benchyard.api.ssh.opening import SshServer
+from benchyard.engine.api_keys import ApiKeys
+from benchyard.engine.devboxes.live import LiveDevboxes
 from benchyard.engine.engine import Engine
-from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
-from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
 from benchyard.images.build import Builder
@@ -32,13 +32,13 @@ class Services:
     settings: Settings
     store: Store
     vault: Vault
-    keys: Keys
+    keys: ApiKeys
     secrets: Secrets
     objects: Objects
     images: ImageStore
     host: Host
     builder: Builder
-    roster: Roster
+    live_devboxes: LiveDevboxes
     engine: Engine
     metrics: Metrics
     leakage: Leakage

@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 
-from benchyard.engine.jobs.jobs import Jobs
-from benchyard.engine.journal import now_ms
+from benchyard.engine.clock import now_ms
+from benchyard.engine.jobs.service import Jobs
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
 from benchyard.reports.jobs import job_view
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchyard.api.exposition import Family, Histogram, Sample, single
-from benchyard.engine.states import ENDED
+from benchyard.engine.devboxes.states import ENDED
 from benchyard.hosts.requests import Activity
 from benchyard.models.devboxes import Devbox, DevboxStatus
 

@@ -6,8 +6,8 @@ import os
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from benchyard.engine.descriptors import PIECE_BYTES, file_errors
-from benchyard.engine.files import OpenedFile
+from benchyard.engine.devboxes.descriptors import PIECE_BYTES, file_errors
+from benchyard.engine.devboxes.files import ReadableFile
 from benchyard.errors import DevboxError
 
 
@@ -16,7 +16,7 @@ class DevboxFileResponse(Response):
 
     media_type = "application/octet-stream"
 
-    def __init__(self, file: OpenedFile) -> None:
+    def __init__(self, file: ReadableFile) -> None:
         super().__init__()
         self._file = file
         self.headers["content-length"] = str(file.size)

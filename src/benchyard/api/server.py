@@ -28,16 +28,16 @@ from benchyard.api.ssh.behind_tls import SshBehindTls
 from benchyard.api.ssh.opening import SshServer
 from benchyard.api.tls import Tls, open_tls
 from benchyard.devboxes.base import Driver
+from benchyard.engine.api_keys import ApiKeys
+from benchyard.engine.background import BackgroundTasks
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.live import LiveDevboxes
+from benchyard.engine.devboxes.log_file import DevboxLog
 from benchyard.engine.engine import open_engine
-from benchyard.engine.gateway_doors import GrantedDoors
-from benchyard.engine.grants import Grants
-from benchyard.engine.journal import Journal
-from benchyard.engine.keys import Keys
+from benchyard.engine.network.gateway_access import Grants
+from benchyard.engine.network.gateway_doors import GrantedDoors
 from benchyard.engine.objects import Objects
-from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import Work
 from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
 from benchyard.hosts import leaks
 from benchyard.hosts.builds import BuildGroups
@@ -84,7 +84,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         had_key = key_file.exists()
         vault = Vault(key_file)
         store = await stack.enter_async_context(_store(settings))
-        keys = Keys(store, vault)
+        keys = ApiKeys(store, vault)
         await keys.open(settings.data / "api-key")
         secrets = Secrets(store, vault)
         await _tell_of_lost_key(key_file, secrets, had_key=had_key)
@@ -99,13 +99,13 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         metrics = Metrics()
         gateway = Grants(host, settings.data / "gateway", settings.devbox_lease_seconds)
         grants = await stack.enter_async_context(gateway)
-        tools = Tools(
+        tools = EngineContext(
             settings=settings,
             host=host,
             images=images,
-            roster=Roster(store.live("devboxes", Devbox), metrics.saw),
-            work=Work(),
-            journal=Journal(settings.data / "logs"),
+            live_devboxes=LiveDevboxes(store.live("devboxes", Devbox), metrics.saw),
+            work=BackgroundTasks(),
+            journal=DevboxLog(settings.data / "logs"),
             vault=vault,
             secrets=secrets,
             objects=objects,
@@ -127,7 +127,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             images=images,
             host=host,
             builder=tools.builder,
-            roster=tools.roster,
+            live_devboxes=tools.live_devboxes,
             engine=engine,
             metrics=metrics,
             leakage=Leakage(partial(leaks.find, settings.data)),

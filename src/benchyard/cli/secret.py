@@ -8,7 +8,7 @@ import click
 from benchyard.cli.connection import connect
 from benchyard.cli.notices import tell
 from benchyard.cli.render import age, output_option, show, show_many
-from benchyard.engine.scrubbing import LEAST_CHARACTERS
+from benchyard.engine.redaction import LEAST_CHARACTERS
 from benchyard.errors import UsageError
 from benchyard.models.secrets import SecretView
 

@@ -1,15 +1,16 @@
-"""How much of the disk a server uses, by kind."""
+"""Space on disk: how much the server uses, by kind, and whether it runs short."""
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, func, select, text
 
-from benchyard.engine.boot import FINAL_KIND
-from benchyard.engine.tools import Tools
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import FINAL_KIND
 from benchyard.models.disk import DiskView, KindView
 from benchyard.models.runs import RUN_KEY
 from benchyard.store.bodies import body_field, metadata_value
@@ -35,7 +36,7 @@ class _Budget:
 class DiskUse:
     """Counts at most once at a time; whoever asks soon after is told the same."""
 
-    def __init__(self, tools: Tools, store: Store) -> None:
+    def __init__(self, tools: EngineContext, store: Store) -> None:
         self._tools = tools
         self._store = store
         self._counting = asyncio.Lock()
@@ -176,3 +177,15 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
+
+
+SHORT_BYTES = 64 * 1024**2
+"""With more than this free, a write that found no space was not to the server's disk."""
+
+
+def is_short(data: Path) -> bool:
+    """Whether the disk under the data folder is full, or nearly.
+
+    A devbox has folders in memory too, which fill up apart from all disks: a link can lead into one.
+    """
+    return shutil.disk_usage(data).free < SHORT_BYTES

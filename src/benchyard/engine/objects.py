@@ -1,18 +1,19 @@
-"""Objects: made, uploaded, completed, read, deleted, and swept when their time is over."""
+"""Objects: made, uploaded, read, deleted, swept in time; and the attachments of scenarios."""
 
 import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
-from benchyard.errors import Conflict, NotFound, StoreError, TooLarge, UsageError
+from benchyard.engine.clock import now_ms
+from benchyard.errors import Conflict, NotFound, ScorerFailed, StoreError, TooLarge, UsageError
 from benchyard.models.objects import ObjectRequest, ObjectState, StoredObject
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import RUN_KEY
+from benchyard.models.scenarios import Scenario
 from benchyard.store.contents import Contents
 from benchyard.store.database import Store
 
@@ -50,7 +51,7 @@ class Objects:
 
     async def create(self, id: str, request: ObjectRequest, request_hash: str | None) -> StoredObject:
         """Make an object that waits for its content."""
-        now = _now_ms()
+        now = now_ms()
         record = StoredObject(
             id=id,
             create_time_ms=now,
@@ -81,7 +82,7 @@ class Objects:
         """Take an object's content; cut short, it changes nothing. Raises Conflict once it is complete."""
         _expect_uploading(await self.get(id))
         path = f"{id}/{secrets.token_hex(8)}"
-        size = await self._contents.put(path, self._limited(pieces))
+        size = await self._contents.put(path, self._limit(pieces))
         replaced: list[str | None] = []
 
         def change(record: StoredObject) -> StoredObject:
@@ -167,7 +168,7 @@ class Objects:
         record, _ = await self.content(id)
         return await self._contents.open(str(record.path))
 
-    async def _limited(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _limit(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         received = 0
         async for piece in pieces:
             received += len(piece)
@@ -177,7 +178,7 @@ class Objects:
                 yield piece
 
     async def _sweep(self) -> None:
-        now = _now_ms()
+        now = now_ms()
         for id in [id for id, end in self._ends_ms.items() if end <= now]:
             await self.delete(id)
 
@@ -204,8 +205,32 @@ def _expect_uploading(record: StoredObject) -> None:
 
 
 def _is_over(record: StoredObject) -> bool:
-    return record.delete_after_time_ms is not None and record.delete_after_time_ms <= _now_ms()
+    return record.delete_after_time_ms is not None and record.delete_after_time_ms <= now_ms()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+MOST_BYTES = 256 * 1024**2
+"""Of one attachment: it is held in memory while it is put into a devbox."""
+
+
+class Attachments:
+    """What is attached to one scenario."""
+
+    def __init__(self, objects: Objects, scenario: Scenario) -> None:
+        self._objects = objects
+        self._ids = scenario.attachments or {}
+        self._name = scenario.name
+
+    async def content(self, name: str) -> bytes:
+        """The bytes of an attachment; raises ScorerFailed with what to do where they cannot be had."""
+        if name not in self._ids:
+            told = f"scenario {self._name!r} has no attachment {name!r}; import it again"
+            raise ScorerFailed(told, cause="scorer")
+        try:
+            record, pieces = await self._objects.content(self._ids[name])
+        except (NotFound, Conflict) as error:
+            told = f"attachment {name!r} of the scenario: {error.message}; import it again"
+            raise ScorerFailed(told, cause="scorer") from error
+        if (record.size_bytes or 0) > MOST_BYTES:
+            told = f"attachment {name!r} of the scenario is larger than {MOST_BYTES} bytes"
+            raise ScorerFailed(told, cause="scorer")
+        return b"".join([piece async for piece in pieces])

@@ -13,16 +13,16 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, select
 
-from benchyard.engine.boot import FINAL_KIND, SCORING_KIND
-from benchyard.engine.definitions.deletion import Deletions
-from benchyard.engine.grants import Grants
-from benchyard.engine.jobs.jobs import Jobs
-from benchyard.engine.journal import now_ms
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext, devbox_key
+from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
+from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
-from benchyard.engine.runs.gateways import grant_id_of
+from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.tools import Tools, job_key
-from benchyard.engine.work import until_kept
+from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
@@ -47,7 +47,7 @@ class Removals:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: EngineContext,
         store: Store,
         jobs: Jobs,
         benchmark_runs: BenchmarkRuns,
@@ -76,7 +76,7 @@ class Removals:
         async def ask() -> RemovalView:
             async with self._jobs.at_rest(id) as job:
                 view = await self.job_size(id)
-                removal = await self._planned("job", id, job.benchmark_run_ids)
+                removal = await self._plan("job", id, job.benchmark_run_ids)
                 await self._begin(removal, "benchmark_jobs")
             return view
 
@@ -93,7 +93,7 @@ class Removals:
                     f"benchmark run {id} is running; complete it, or end it: `benchyard run cancel {id}`"
                 )
             view = await self._view("benchmark_run", id, run.name, [id])
-            await self._begin(await self._planned("benchmark_run", id, [id]), "benchmark_runs")
+            await self._begin(await self._plan("benchmark_run", id, [id]), "benchmark_runs")
             return view
 
         return await self._once(request_id, ask)
@@ -145,7 +145,7 @@ class Removals:
                 await self._tools.work.settle(_key(view.id))
         return view
 
-    async def _planned(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
+    async def _plan(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
         runs = await self._children(parents)
         for run in runs:
             _require_ended(run)
@@ -190,9 +190,9 @@ class Removals:
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
             await self._remove_objects([each.id for each in removal.runs])
-            await until_kept(partial(self._remove_rows, removal))
+            await retry_store(partial(self._remove_rows, removal))
             await self._deletions.sweep(removal.scenario_ids)
-            await until_kept(partial(self._forget, removal.id))
+            await retry_store(partial(self._forget, removal.id))
         except (BenchyardError, OSError) as error:
             # Its record stays: the next pass, or the next server, goes on with it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
@@ -201,18 +201,18 @@ class Removals:
         async with turns:
             await self._tools.work.cancel(f"run/{run.id}/")
             with contextlib.suppress(NotFound):
-                await until_kept(partial(self._runs.records.delete, run.id))
+                await retry_store(partial(self._runs.records.delete, run.id))
             await self._remove_devbox(run.devbox_id)
 
     async def _remove_devbox(self, devbox_id: str) -> None:
         """Remove the devbox of a run that is over: its services, its outputs, its log and its record."""
         await self._runs.end_devbox(devbox_id)
-        await self._tools.work.settle(job_key(devbox_id))
+        await self._tools.work.settle(devbox_key(devbox_id))
         for each in (devbox_id, *await asyncio.to_thread(self._tools.host.folders, f"{devbox_id}-")):
             await self._tools.host.forget(each)
             await asyncio.to_thread(self._tools.journal.forget, each)
         with contextlib.suppress(NotFound):
-            await until_kept(partial(self._tools.roster.records.delete, devbox_id))
+            await retry_store(partial(self._tools.live_devboxes.records.delete, devbox_id))
 
     async def _remove_images(self, run_ids: set[str]) -> None:
         """Remove final states, and what a scoring froze."""
@@ -243,7 +243,9 @@ class Removals:
     async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
         found: list[StoredObject] = []
         for part in _chunks(run_ids):
-            found += await until_kept(partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part}))
+            found += await retry_store(
+                partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
+            )
         return found
 
     async def _children(self, parents: Sequence[str]) -> list[ScenarioRun]:

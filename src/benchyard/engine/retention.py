@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from benchyard.engine.definitions.deletion import Deletions
-from benchyard.engine.jobs.jobs import Jobs
-from benchyard.engine.journal import now_ms
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext
+from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.removals import Removals
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.tools import Tools
+from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
 from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, TRIAL_KEY, Job
 from benchyard.models.removals import CollectedResultsView, RemovalView
@@ -31,7 +31,7 @@ class Retention:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: EngineContext,
         removals: Removals,
         deletions: Deletions,
         jobs: Jobs,

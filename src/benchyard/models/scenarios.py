@@ -129,7 +129,7 @@ class ValidatedIsolation(Model):
 class ScoringRules(Model):
     """How a scenario is scored, beyond what the wire of the original has (extensions).
 
-    Each may also be given as metadata, which every client can set: see `engine/definitions/rules.py`.
+    Each may also be given as metadata, which every client can set: see `engine/scenarios/scoring_rules.py`.
     """
 
     scoring_isolation: IsolationChoice | None = None

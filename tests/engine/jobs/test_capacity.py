@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchyard.engine.jobs.capacity import Capacity
-from benchyard.engine.sizes import GIB, Resources
+from benchyard.engine.devboxes.sizes import GIB, Resources
+from benchyard.engine.jobs.scheduler import Capacity
 from benchyard.hosts.machine import Machine, this_machine
 from benchyard.settings import Settings
 

@@ -10,8 +10,8 @@ from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
-from benchyard.engine.agents.records import AGENT_PREFIX, OWN, PUBLIC
-from benchyard.engine.asked import Asked
+from benchyard.engine.agents.service import AGENT_PREFIX, OWN, PUBLIC
+from benchyard.engine.context import Caller
 from benchyard.models.agents import (
     AgentDevboxCountsView,
     AgentInstallRequest,
@@ -40,7 +40,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: AgentRequest
 ) -> AgentView:
     """Register an agent; it is installed when it is first used."""
-    asked = Asked(identity.new_id(AGENT_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(AGENT_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.agents.known.create(asked, body)).view()
 
 

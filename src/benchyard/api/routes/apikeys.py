@@ -6,7 +6,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
-from benchyard.engine.keys import KEY_PREFIX
+from benchyard.engine.api_keys import KEY_PREFIX
 from benchyard.models.keys import ApiKey, ApiKeyCreatedView, ApiKeyListView, ApiKeyRequest, ApiKeyView
 
 router = APIRouter(prefix="/v1/apikeys", tags=["apikeys"], route_class=LateRoute)

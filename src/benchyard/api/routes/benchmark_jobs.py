@@ -12,8 +12,8 @@ from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.jobs.jobs import JOB_PREFIX
+from benchyard.engine.context import Caller
+from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
 from benchyard.models.base import MAX_INT, RenameRequest
 from benchyard.models.job_plans import JobPlanRequest, JobPlanView
@@ -46,7 +46,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: JobRequest
 ) -> BenchmarkJobView:
     """Begin a job: every agent tries every scenario, as often as is asked."""
-    asked = Asked(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.jobs.create(asked, body))
 
 

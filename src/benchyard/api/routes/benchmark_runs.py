@@ -11,7 +11,7 @@ from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import OF_A_JOB, NamedQuery, PageQuery, narrowed
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.pages import Query
@@ -36,7 +36,7 @@ async def start(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRunRequest
 ) -> BenchmarkRunView:
     """Start a run; its scenarios are started one by one with its id."""
-    asked = Asked(identity.new_id(BENCHMARK_RUN_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(BENCHMARK_RUN_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.benchmark_runs.start(asked, body))
 
 

@@ -12,8 +12,8 @@ from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import MetadataFilters, PageQuery
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.executions import byte_offset
+from benchyard.engine.context import Caller
+from benchyard.engine.devboxes.executions import byte_offset
 from benchyard.models.blueprints import (
     BlueprintListView,
     BlueprintPreviewView,
@@ -35,7 +35,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: BlueprintRequest
 ) -> BlueprintView:
     """Make a blueprint and answer at once; it is built in the background."""
-    asked = Asked(identity.new_id(BLUEPRINT_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(BLUEPRINT_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.blueprints.create(asked, body)).view()
 
 

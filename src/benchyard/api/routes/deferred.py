@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter
 
 from benchyard.api.routing import LateRoute
-from benchyard.engine.launch import INSTEAD_OF_MCP
+from benchyard.engine.devboxes.request_checks import INSTEAD_OF_MCP
 from benchyard.errors import NotYet
 
 router = APIRouter(route_class=LateRoute, include_in_schema=False)

@@ -9,7 +9,7 @@ from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
 from benchyard.engine.ids import is_well_formed
 from benchyard.errors import MalformedId, NotFound
 from benchyard.models.devboxes import (
@@ -28,8 +28,8 @@ router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LateRou
 DEVBOX_PREFIX = "dbx_"
 
 
-def _asked(request: Request, identity: Identity) -> Asked:
-    return Asked(identity.new_id(DEVBOX_PREFIX), identity.body_hash, request.state.key_id)
+def _asked(request: Request, identity: Identity) -> Caller:
+    return Caller(identity.new_id(DEVBOX_PREFIX), identity.body_hash, request.state.key_id)
 
 
 @router.post("")
@@ -47,7 +47,9 @@ async def create_and_await_running(
 ) -> DevboxView:
     """Make a devbox and answer once it runs, or as it is after 25 seconds."""
     devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.booted(devbox.id)))
+    return services.engine.tunnels.view(
+        await held(services, services.engine.devboxes.wait_until_booted(devbox.id))
+    )
 
 
 @router.get("")
@@ -112,7 +114,7 @@ async def suspend(id: str, services: ServicesDep) -> DevboxView:
 async def resume(id: str, services: ServicesDep) -> DevboxView:
     """Bring a suspended devbox up again; answers once it runs, or as it is after a second."""
     await services.engine.devboxes.resume(id)
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.resumed(id)))
+    return services.engine.tunnels.view(await held(services, services.engine.devboxes.wait_until_resumed(id)))
 
 
 @router.post("/{id}/keep_alive")

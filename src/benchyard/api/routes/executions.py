@@ -11,7 +11,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import bytes_stream, event_stream, held
 from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
 from benchyard.models.executions import (
     ExecuteRequest,
     ExecuteWithIdRequest,
@@ -44,8 +44,8 @@ async def _part(offset: Offset = None, *, follow: bool = False) -> Part:
     return Part(offset, follow)
 
 
-def _asked(identity: Identity) -> Asked:
-    return Asked(identity.new_id(EXECUTION_PREFIX), identity.body_hash)
+def _asked(identity: Identity) -> Caller:
+    return Caller(identity.new_id(EXECUTION_PREFIX), identity.body_hash)
 
 
 @router.post("/execute_async")

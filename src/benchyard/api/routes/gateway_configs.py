@@ -9,9 +9,9 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery
 from benchyard.api.routing import LateRoute
-from benchyard.engine.asked import Asked
-from benchyard.engine.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
+from benchyard.engine.context import Caller
 from benchyard.engine.ids import account_id
+from benchyard.engine.network.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
 from benchyard.models.gateway_configs import (
     GatewayConfig,
     GatewayConfigChange,
@@ -42,7 +42,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: GatewayConfigRequest
 ) -> GatewayConfigView:
     """Make a gateway config: an HTTP API, and how its key is sent."""
-    asked = Asked(identity.new_id(GATEWAY_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(GATEWAY_PREFIX), identity.body_hash, request.state.key_id)
     return _view(services, await services.engine.gateway_configs.create(asked, body))
 
 
@@ -79,7 +79,7 @@ async def create_gateway_token(
     id: str, request: Request, services: ServicesDep, identity: RequestIdentity, body: GatewayRequest
 ) -> GatewayTokenView:
     """Open a way from a running devbox to an HTTP API; the token is of use in that devbox only."""
-    asked = Asked(identity.new_id(DOOR_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(DOOR_PREFIX), identity.body_hash, request.state.key_id)
     return await services.engine.gateway_tokens.create(id, asked, body)
 
 

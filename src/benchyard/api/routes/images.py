@@ -8,7 +8,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
 from benchyard.models.images import (
     AliasListView,
     AliasRemoval,
@@ -28,8 +28,8 @@ router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LateRoute)
 _PREFIX = "img_"
 
 
-def _asked(identity: Identity) -> Asked:
-    return Asked(identity.new_id(_PREFIX), identity.body_hash)
+def _asked(identity: Identity) -> Caller:
+    return Caller(identity.new_id(_PREFIX), identity.body_hash)
 
 
 @router.get("")
@@ -73,25 +73,25 @@ async def pull(
 @router.post("/collect")
 async def collect(services: ServicesDep, body: CollectRequest) -> CollectionView:
     """Remove the longest unused images, and the builder's cache, until less than a limit is used."""
-    return await held(services, services.engine.shelf.collect(body.max_bytes))
+    return await held(services, services.engine.upkeep.collect(body.max_bytes))
 
 
 @router.get("/aliases")
 async def list_aliases(services: ServicesDep) -> AliasListView:
     """List which images stand in for those of registries."""
-    return AliasListView(aliases=services.engine.shelf.aliases())
+    return AliasListView(aliases=services.engine.upkeep.aliases())
 
 
 @router.post("/aliases")
 async def set_alias(services: ServicesDep, body: AliasView) -> AliasView:
     """Let an image stand in for a reference in every Dockerfile."""
-    return await services.engine.shelf.set_alias(body)
+    return await services.engine.upkeep.set_alias(body)
 
 
 @router.post("/aliases/delete")
 async def remove_alias(services: ServicesDep, body: AliasRemoval) -> dict[str, str]:
     """Forget an alias."""
-    services.engine.shelf.remove_alias(body.reference)
+    services.engine.upkeep.remove_alias(body.reference)
     return {}
 
 
@@ -104,19 +104,19 @@ async def retrieve(id: str, services: ServicesDep) -> ImageView:
 @router.post("/{id}/pin")
 async def pin(id: str, services: ServicesDep) -> ImageView:
     """Keep an image from being collected."""
-    return await services.engine.library.get(await services.engine.shelf.set_pinned(id, pinned=True))
+    return await services.engine.library.get(await services.engine.upkeep.set_pinned(id, pinned=True))
 
 
 @router.post("/{id}/unpin")
 async def unpin(id: str, services: ServicesDep) -> ImageView:
     """Let an image be collected again."""
-    return await services.engine.library.get(await services.engine.shelf.set_pinned(id, pinned=False))
+    return await services.engine.library.get(await services.engine.upkeep.set_pinned(id, pinned=False))
 
 
 @router.get("/{id}/export", response_class=StreamingResponse)
 async def export(id: str, services: ServicesDep) -> Response:
     """Send an image as an OCI archive."""
-    return await archive_response(services, services.engine.transfers.exported_image(id))
+    return await archive_response(services, services.engine.transfers.export_image(id))
 
 
 @router.post("/{id}/delete")

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 async def metrics(services: ServicesDep) -> PlainTextResponse:
     """Tell what the server does, in the text format of Prometheus."""
     leaks = await services.leakage.counts()
-    families = [*services.metrics.families(services.roster.live(), services.host.activity(), leaks)]
+    families = [*services.metrics.families(services.live_devboxes.live(), services.host.activity(), leaks)]
     try:
         families += of_jobs(*await services.engine.jobs.counts())
     except StoreError as error:

@@ -9,7 +9,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import PageQuery, narrowed
 from benchyard.api.routing import LateRoute
-from benchyard.engine.network_policies import POLICY_PREFIX
+from benchyard.engine.network.policies import POLICY_PREFIX
 from benchyard.models.network_policies import (
     NetworkPolicyChange,
     NetworkPolicyListView,

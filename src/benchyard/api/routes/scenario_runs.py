@@ -14,9 +14,9 @@ from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.links import outside_url
 from benchyard.api.pages import OF_A_JOB, NamedQuery, narrowed
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
 from benchyard.engine.objects import OBJECT_PREFIX
-from benchyard.engine.runs.starting import RUN_PREFIX
+from benchyard.engine.runs.start import RUN_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.removals import RemovalView
 from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
@@ -40,7 +40,7 @@ async def start(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRunRequest
 ) -> ScenarioRunView:
     """Start a run and answer at once; its devbox comes up in the background."""
-    asked = Asked(identity.new_id(RUN_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(RUN_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.scenario_runs.start(asked, body))
 
 
@@ -159,7 +159,7 @@ async def add_trace(
     id: str, services: ServicesDep, identity: RequestIdentity, body: TraceRequest
 ) -> ScenarioRunView:
     """Keep a file or a trajectory with a run (an extension)."""
-    asked = Asked(identity.new_id(OBJECT_PREFIX), identity.body_hash)
+    asked = Caller(identity.new_id(OBJECT_PREFIX), identity.body_hash)
     return await _view(services, await services.engine.traces.add(id, asked, body))
 
 

@@ -8,8 +8,8 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.pages import NamedQuery, PageQuery, narrowed
 from benchyard.api.routing import LateRoute
-from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
+from benchyard.engine.scenarios.scenarios import SCENARIO_PREFIX
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query
 from benchyard.models.removals import DeletedView
 from benchyard.models.runs import RunListView
@@ -32,7 +32,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRequest
 ) -> ScenarioView:
     """Make a scenario."""
-    asked = Asked(identity.new_id(SCENARIO_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(SCENARIO_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.scenarios.create(asked, body)).view()
 
 

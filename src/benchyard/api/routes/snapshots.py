@@ -11,7 +11,7 @@ from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
 from benchyard.api.pages import MetadataFilters, PageQuery
 from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 from benchyard.models.snapshots import (
     SnapshotImportRequest,
@@ -28,8 +28,8 @@ SNAPSHOT_PREFIX = "snp_"
 _PRESENT: Where = {"status": [each.value for each in SnapshotStatus if each is not SnapshotStatus.DELETED]}
 
 
-def _asked(request: Request, identity: Identity) -> Asked:
-    return Asked(identity.new_id(SNAPSHOT_PREFIX), identity.body_hash, request.state.key_id)
+def _asked(request: Request, identity: Identity) -> Caller:
+    return Caller(identity.new_id(SNAPSHOT_PREFIX), identity.body_hash, request.state.key_id)
 
 
 @router.post("/{devbox_id}/snapshot_disk")
@@ -109,7 +109,7 @@ async def status(id: str, services: ServicesDep) -> SnapshotStatusView:
 @router.get("/disk_snapshots/{id}/export", response_class=StreamingResponse)
 async def export(id: str, services: ServicesDep) -> Response:
     """Send a snapshot as an OCI archive (an extension)."""
-    return await archive_response(services, services.engine.transfers.exported_snapshot(id))
+    return await archive_response(services, services.engine.transfers.export_snapshot(id))
 
 
 @router.post("/disk_snapshots/import")

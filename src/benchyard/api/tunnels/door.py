@@ -19,7 +19,7 @@ from benchyard.api.tunnels.exchange import Exchange
 from benchyard.api.tunnels.heads import Asked, answer_headers, request_head, switch_head
 from benchyard.api.tunnels.streams import Idling, Stream, carry, opened, taken_over
 from benchyard.api.underneath import Underneath, underneath_of
-from benchyard.engine.tunnels import Passage
+from benchyard.engine.devboxes.tunnels import TunnelConnection
 from benchyard.errors import (
     BenchyardError,
     DevboxError,
@@ -107,7 +107,7 @@ class TunnelDoor:
                 idling = Idling(lambda: tunnels.used(passage))
                 await self._watched(passage, idling, self._pass(client, passage, stream, idling))
 
-    async def _connect(self, passage: Passage, asked: Asked) -> int:
+    async def _connect(self, passage: TunnelConnection, asked: Asked) -> int:
         try:
             return await self._services.host.connect(passage.devbox_id, asked.address.port)
         except NotFound as error:
@@ -121,7 +121,7 @@ class TunnelDoor:
                 f"port {asked.address.port} of the devbox lets nobody in", port=asked.address.port
             ) from error
 
-    async def _watched(self, passage: Passage, idling: Idling, work: Any) -> None:
+    async def _watched(self, passage: TunnelConnection, idling: Idling, work: Any) -> None:
         """Do it unless the tunnel is taken away, nothing passes for too long, or the server stops."""
         working = asyncio.ensure_future(work)
         waits = (passage.closed.wait(), self._services.stopping.wait(), idling.over())
@@ -136,7 +136,7 @@ class TunnelDoor:
                 task.cancel()
             await asyncio.wait([working, *ends])
 
-    async def _pass(self, client: _Client, passage: Passage, stream: Stream, idling: Idling) -> None:
+    async def _pass(self, client: _Client, passage: TunnelConnection, stream: Stream, idling: Idling) -> None:
         exchange = Exchange(stream, idling)
 
         def is_ours(secret: str) -> bool:

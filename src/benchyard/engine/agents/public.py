@@ -9,7 +9,7 @@ from benchyard.agents import catalog
 from benchyard.agents.own_agent import kwargs_in
 from benchyard.agents.packages import Package
 from benchyard.agents.public_agent import PublicAgent, check_version
-from benchyard.engine.journal import now_ms
+from benchyard.engine.clock import now_ms
 from benchyard.errors import UsageError
 from benchyard.models.agents import AgentChoice, AgentSource, AgentView, RegisteredAgent
 
@@ -44,7 +44,7 @@ def package_of(record: RegisteredAgent) -> Package | None:
     return found.package(record.version)
 
 
-def chosen(name: str, version: str | None, kwargs: Mapping[str, str]) -> AgentChoice:
+def choose(name: str, version: str | None, kwargs: Mapping[str, str]) -> AgentChoice:
     """One of those that come with us, in a version; raises UsageError for what it does not have or take."""
     agent = catalog.make(name, kwargs)
     if version is not None and agent.default_version is None:
@@ -54,7 +54,7 @@ def chosen(name: str, version: str | None, kwargs: Mapping[str, str]) -> AgentCh
     return AgentChoice(name=name, version=version or agent.default_version, kwargs=dict(kwargs))
 
 
-def note(folder: Path, record: RegisteredAgent) -> None:
+def write_note(folder: Path, record: RegisteredAgent) -> None:
     """Write into an agent's folder which public one it is; a user's own has no such note (blocks)."""
     place = folder / NOTE
     if place.is_symlink() or place.is_file():
@@ -63,7 +63,7 @@ def note(folder: Path, record: RegisteredAgent) -> None:
         place.write_text(json.dumps([record.name, record.version]))
 
 
-def installed(kits: Path) -> dict[str, list[str]]:
+def installed_versions(kits: Path) -> dict[str, list[str]]:
     """Name -> the versions of public agents that lie in the cache (blocks)."""
     found: dict[str, set[str]] = {}
     for path in kits.glob(f"*/{NOTE}"):

@@ -40,7 +40,7 @@ class TrialFailed(Exception):
         return FailureReason(exception_type=self.name, exception_message=message, kind=self.kind, stage=stage)
 
 
-def of_error(error: BenchyardError | OSError) -> TrialFailed:
+def failure_of_error(error: BenchyardError | OSError) -> TrialFailed:
     """Whose failure an error is that came up on the way."""
     if isinstance(error, OSError):
         return TrialFailed("infrastructure", "HostError", from_os(error).message)
@@ -52,7 +52,7 @@ def of_error(error: BenchyardError | OSError) -> TrialFailed:
     return TrialFailed("infrastructure", type(error).__name__, error.message)
 
 
-def of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
+def failure_of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
     """Whose failure it is that a devbox was not made ready: of the scenario, unless a disk was full.
 
     `is_disk_full` tells whether the server's may be, where that can be seen: programs of a devbox that was
@@ -63,7 +63,7 @@ def of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
     return TrialFailed("scenario", name, told)
 
 
-def of_next_round(failure: TrialFailed) -> TrialFailed:
+def failure_of_next_round(failure: TrialFailed) -> TrialFailed:
     """Whose failure it is that a round after the first could not begin in the devbox that was left.
 
     Who worked there decides what is left of it: what is the scenario's in a fresh devbox counts here.
@@ -74,14 +74,14 @@ def of_next_round(failure: TrialFailed) -> TrialFailed:
     return TrialFailed("agent", failure.name, told)
 
 
-def of_output(hint: str | None) -> TrialFailed | None:
+def failure_of_output(hint: str | None) -> TrialFailed | None:
     """The failure of the host that could not keep what the agent said; what it did is as doubtful."""
     if hint and "output was lost" in hint and _NO_SPACE in hint.lower():
         return TrialFailed("infrastructure", "HostError", f"{_FULL}: {hint}")
     return None
 
 
-def of_devbox(devbox: Devbox) -> TrialFailed:
+def failure_of_devbox(devbox: Devbox) -> TrialFailed:
     """Whose failure the end of a devbox is, before the trial was over."""
     detail = devbox.state_transitions[-1].detail or devbox.failure_reason or devbox.shutdown_reason or ""
     if devbox.failure_reason in ("out_of_memory", "out_of_disk"):
@@ -89,7 +89,7 @@ def of_devbox(devbox: Devbox) -> TrialFailed:
             "agent", "DevboxExhausted", f"its devbox ended ({devbox.failure_reason}): {detail}"
         )
     if devbox.failure_reason == "execution_failed":
-        return of_setup("EnvironmentError", f"its devbox could not be prepared: {detail}")
+        return failure_of_setup("EnvironmentError", f"its devbox could not be prepared: {detail}")
     if devbox.status is DevboxStatus.SHUTDOWN and devbox.shutdown_reason == "api_shutdown":
         return TrialFailed("cancelled", "DevboxShutDown", "its devbox was shut down by somebody")
     return TrialFailed("infrastructure", "DevboxLost", f"its devbox ended: {detail}")

@@ -24,7 +24,7 @@ def places(job: Job) -> Iterator[Place]:
                 yield agent, scenario, attempt
 
 
-def planned(job: Job, names: Sequence[str], now_ms: int) -> list[Trial]:
+def first_trials(job: Job, names: Sequence[str], now_ms: int) -> list[Trial]:
     """The first trial of every place; `names` are those of the scenarios."""
     return [trial_at(job, names[place[1]], place, 0, now_ms) for place in places(job)]
 
@@ -57,14 +57,14 @@ def trial_id(job_id: str, place: Place, retry: int) -> str:
     return id_from_bytes(TRIAL_PREFIX, hashlib.sha256(source.encode()).digest())
 
 
-def again(job: Job, trial: Trial, now_ms: int) -> Trial:
+def retry_of(job: Job, trial: Trial, now_ms: int) -> Trial:
     """The trial that takes the place of one that did not count."""
     lost = trial.failure is not None and trial.failure.kind == "infrastructure"
     new = trial_at(job, trial.scenario_name, trial.place, trial.retry + 1, now_ms)
     return new.model_copy(update={"n_lost": trial.n_lost + 1 if lost else 0})
 
 
-def cut(scenarios: Sequence[Scenario], selection: Selection) -> list[Scenario]:
+def sample_scenarios(scenarios: Sequence[Scenario], selection: Selection) -> list[Scenario]:
     """The sample that is asked for, in its order, and of that the first."""
     chosen = list(scenarios)
     if selection.sample is not None and selection.sample < len(chosen):
@@ -75,7 +75,7 @@ def cut(scenarios: Sequence[Scenario], selection: Selection) -> list[Scenario]:
     return chosen if selection.limit is None else chosen[: selection.limit]
 
 
-def of_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
+def scenarios_with_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
     """Those with these ids, in their own order; raises UsageError for an id that none has."""
     missing = set(ids) - {each.id for each in scenarios}
     if missing:
@@ -84,7 +84,7 @@ def of_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
     return [each for each in scenarios if each.id in wanted]
 
 
-def check_size(job: Job) -> None:
+def check_job_size(job: Job) -> None:
     """Raise UsageError for a job that is larger than any can be."""
     if not job.spec.scenario_ids:
         raise UsageError("there are no scenarios to run; add some to the benchmark", field="spec")

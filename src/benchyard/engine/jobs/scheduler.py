@@ -6,26 +6,69 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.jobs import remains
-from benchyard.engine.jobs.active import Active
-from benchyard.engine.jobs.capacity import Capacity
-from benchyard.engine.jobs.casting import Casting
-from benchyard.engine.jobs.cutting import settled
-from benchyard.engine.jobs.ending import Ending
-from benchyard.engine.jobs.failures import TrialFailed, of_error
-from benchyard.engine.jobs.plan import again
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.devboxes.sizes import GIB, Resources, resources
+from benchyard.engine.jobs import teardown
+from benchyard.engine.jobs.active_job import ActiveJob
+from benchyard.engine.jobs.failures import TrialFailed, failure_of_error
+from benchyard.engine.jobs.model_usage import settle_cut_short
+from benchyard.engine.jobs.plan import retry_of
+from benchyard.engine.jobs.teardown import Teardown
 from benchyard.engine.jobs.trial import run_trial
-from benchyard.engine.jobs.way import Desk, Way, canceled, failed
-from benchyard.engine.journal import now_ms
-from benchyard.engine.sizes import Resources, resources
-from benchyard.engine.work import until_kept
+from benchyard.engine.jobs.trial_context import (
+    JobInputs,
+    TrialContext,
+    TrialServices,
+    canceled_trial,
+    failed_trial,
+)
 from benchyard.errors import BenchyardError
+from benchyard.hosts.machine import Machine
 from benchyard.models.jobs import ENDED_JOBS, Job, JobState
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
+from benchyard.settings import Settings
+
+
+@dataclass(frozen=True)
+class CapacityLimits:
+    """So much can be declared at the same time."""
+
+    cpus: float
+    memory_gb: float
+
+
+class Capacity:
+    """Counts what is declared. A trial that is larger than the machine runs alone."""
+
+    def __init__(self, machine: Machine, settings: Settings) -> None:
+        self._room = CapacityLimits(
+            machine.cpus * settings.cpu_overcommit,
+            machine.memory_bytes / GIB * settings.memory_overcommit,
+        )
+        self._taken: dict[str, Resources] = {}
+
+    def fits(self, wanted: Resources) -> bool:
+        """Whether there is room for one more of this size."""
+        if not self._taken:
+            return True
+        cpus = sum(each.cpus for each in self._taken.values()) + wanted.cpus
+        memory = sum(each.memory_gb for each in self._taken.values()) + wanted.memory_gb
+        return cpus <= self._room.cpus and memory <= self._room.memory_gb
+
+    def take(self, trial_id: str, wanted: Resources) -> None:
+        """Count a trial; one that is counted is counted anew."""
+        self._taken[trial_id] = wanted
+
+    def give_back(self, trial_id: str) -> None:
+        """A trial has ended."""
+        self._taken.pop(trial_id, None)
+
 
 _LONGEST_WAIT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -34,21 +77,23 @@ _log = logging.getLogger(__name__)
 class Scheduler:
     """All jobs that are not over. What it holds in memory can be read from the store again at any time."""
 
-    def __init__(self, desk: Desk, casting: Casting, capacity: Capacity, ending: Ending) -> None:
-        self._desk = desk
-        self._casting = casting
+    def __init__(
+        self, services: TrialServices, job_inputs: JobInputs, capacity: Capacity, teardown: Teardown
+    ) -> None:
+        self._services = services
+        self._job_inputs = job_inputs
         self._capacity = capacity
-        self._ending = ending
-        self._active: dict[str, Active] = {}
+        self._teardown = teardown
+        self._active: dict[str, ActiveJob] = {}
         self._deadlines: dict[str, float] = {}
         self._closing: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
 
     def open(self) -> None:
         """Begin to look after jobs."""
-        self._desk.tools.work.start("jobs/scheduler", self._run)
+        self._services.tools.work.start("jobs/scheduler", self._run)
 
-    def active(self, job_id: str) -> Active | None:
+    def active(self, job_id: str) -> ActiveJob | None:
         """A job that is not over."""
         return self._active.get(job_id)
 
@@ -66,7 +111,7 @@ class Scheduler:
 
     def add(self, job: Job, trials: list[Trial]) -> None:
         """Look after a job from now on."""
-        self._active[job.id] = Active(job, trials)
+        self._active[job.id] = ActiveJob(job, trials)
         if job.deadline_ms is not None:
             # From here on by a clock that does not jump; one that was set back gives no more than was asked.
             left = min(job.deadline_ms - now_ms(), job.deadline_ms - job.create_time_ms)
@@ -79,16 +124,16 @@ class Scheduler:
         if active is None:
             return None
         async with self._end_of(active):
-            active.job = closed(active.job, state)
-            await self._desk.ledger.job(active.job)
+            active.job = job_at_end(active.job, state)
+            await self._services.job_store.job(active.job)
             running = [active.trials[place] for place in active.running]
             await asyncio.gather(*(self._stop_trial(active, each) for each in running))
             # What an earlier server began may not have been taken up yet.
-            for trial in await remains.end(
-                active.job, [*active.trials.values()], self._desk.ledger, self._ending
+            for trial in await teardown.cancel_begun_trials(
+                active.job, [*active.trials.values()], self._services.job_store, self._teardown
             ):
                 active.put(trial)
-            await self._ending.close(active)
+            await self._teardown.close(active)
         return active.job
 
     async def settle(self, job_id: str) -> None:
@@ -97,7 +142,7 @@ class Scheduler:
             await over.wait()
 
     @contextlib.asynccontextmanager
-    async def _end_of(self, active: Active) -> AsyncIterator[None]:
+    async def _end_of(self, active: ActiveJob) -> AsyncIterator[None]:
         """While a job ends: first of all nothing new begins, and whoever wants it open again waits."""
         job_id = active.job.id
         self._active.pop(job_id, None)
@@ -109,16 +154,16 @@ class Scheduler:
             del self._closing[job_id]
             over.set()
 
-    async def _stop_trial(self, active: Active, trial: Trial) -> None:
-        await self._desk.tools.work.cancel(_key(trial))
+    async def _stop_trial(self, active: ActiveJob, trial: Trial) -> None:
+        await self._services.tools.work.cancel(_key(trial))
         trial = active.trials[trial.place]
         self._capacity.give_back(trial.id)
         if not trial.has_ended:
             failure = TrialFailed("cancelled", "Cancelled", f"the job was {_word(active.job.state)}")
-            trial = canceled(await settled(self._desk.access, active.job, trial), failure)
+            trial = canceled_trial(await settle_cut_short(self._services.access, active.job, trial), failure)
             active.put(trial)
-            await until_kept(partial(self._desk.ledger.trial, trial))
-        await self._ending.tear_down(trial)
+            await retry_store(partial(self._services.job_store.trial, trial))
+        await self._teardown.tear_down(trial)
         active.done(trial)
 
     async def _run(self) -> None:
@@ -154,65 +199,65 @@ class Scheduler:
     async def _size(self, job: Job, trial: Trial) -> Resources:
         wanted = trial.scenario_id, job.scenario_revisions[trial.scenario]
         try:
-            return _size(await until_kept(partial(self._casting.scenario, *wanted)))
+            return _size(await retry_store(partial(self._job_inputs.scenario, *wanted)))
         except BenchyardError:
             # Nor can it be begun, which is its own result: the trials of others must not wait for that.
             return resources(LaunchParameters())
 
-    def _waiting(self) -> Active | None:
+    def _waiting(self) -> ActiveJob | None:
         """Whose turn it is: the job that has the fewest running, then the one that waited longest."""
         waiting = [active for active in self._active.values() if active.next()]
         return min(waiting, key=lambda each: (len(each.running), each.last_start), default=None)
 
-    def _begin(self, active: Active, trial: Trial) -> None:
+    def _begin(self, active: ActiveJob, trial: Trial) -> None:
         active.begin(trial)
         if active.job.state is not JobState.RUNNING:
             changes = {"state": JobState.RUNNING, "start_time_ms": active.job.start_time_ms or now_ms()}
             active.job = active.job.model_copy(update=changes)
-            self._desk.ledger.job_soon(active.job)
-        self._desk.tools.work.start(_key(trial), partial(self._carry, active, trial))
+            self._services.job_store.job_soon(active.job)
+        self._services.tools.work.start(_key(trial), partial(self._carry, active, trial))
 
-    async def _carry(self, active: Active, trial: Trial) -> None:
+    async def _carry(self, active: ActiveJob, trial: Trial) -> None:
         """The boundary of a trial: whatever happens is its result, and the job goes on."""
         try:
-            cast = await until_kept(partial(self._casting.cast, active.job, trial))
-            ended = await run_trial(Way(self._desk, cast, trial, active.put))
+            inputs = await retry_store(partial(self._job_inputs.of_trial, active.job, trial))
+            ended = await run_trial(TrialContext(self._services, inputs, trial, active.put))
         except TrialFailed as failure:
-            ended = failed(trial, failure)
+            ended = failed_trial(trial, failure)
         except BenchyardError as error:
             # Its agent or its scenario cannot be had any more.
-            ended = failed(trial, of_error(error))
+            ended = failed_trial(trial, failure_of_error(error))
         except Exception:  # noqa: BLE001
             _log.exception("trial %s failed", trial.id)
             mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
-            ended = failed(active.trials[trial.place], mistake)
+            ended = failed_trial(active.trials[trial.place], mistake)
         # What it spent is spent, also where it failed before that was asked for.
-        ended = await settled(self._desk.access, active.job, ended)
+        ended = await settle_cut_short(self._services.access, active.job, ended)
         active.put(ended)
         await self._keep(active, ended)
-        await self._ending.tear_down(ended)
+        await self._teardown.tear_down(ended)
         self._capacity.give_back(ended.id)
         active.done(ended)
         if active.is_agent_over(ended.agent):
-            await self._ending.close_agent(active, ended.agent)
+            await self._teardown.close_agent(active, ended.agent)
         self._wake.set()
 
-    async def _keep(self, active: Active, ended: Trial) -> None:
+    async def _keep(self, active: ActiveJob, ended: Trial) -> None:
         """Keep the end of a trial, and with it the one that takes its place if it was lost."""
         is_lost = ended.failure is not None and ended.failure.kind == "infrastructure"
         is_stopped = active.job.state in ENDED_JOBS
         if not is_lost or is_stopped or ended.n_lost >= active.job.orchestrator.retries:
-            await self._desk.ledger.trial(ended)
+            await self._services.job_store.trial(ended)
             return
         old = ended.model_copy(update={"is_superseded": True})
-        new = again(active.job, ended, now_ms())
-        await self._desk.ledger.trial(old, new)
+        new = retry_of(active.job, ended, now_ms())
+        await self._services.job_store.trial(old, new)
         active.again(new)
 
-    async def _finish(self, active: Active) -> None:
+    async def _finish(self, active: ActiveJob) -> None:
         async with self._end_of(active):
-            await self._ending.close(active)
-            active.job = await self._desk.ledger.job(closed(active.job, JobState.COMPLETED))
+            await self._teardown.close(active)
+            active.job = await self._services.job_store.job(job_at_end(active.job, JobState.COMPLETED))
 
     def _wait_seconds(self) -> float:
         waits = [_LONGEST_WAIT_SECONDS]
@@ -221,7 +266,7 @@ class Scheduler:
         return max(0.01, min(waits))
 
 
-def closed(job: Job, state: JobState) -> Job:
+def job_at_end(job: Job, state: JobState) -> Job:
     """A job at its end, which is never before its beginning, whatever the clock says."""
     end = max(job.start_time_ms or job.create_time_ms, now_ms())
     preparations = job.ended_preparations(end)

@@ -24,7 +24,7 @@ def check_atif(trajectory: object) -> None:
         raise UsageError("a trajectory has a list of steps", field="trajectory")
 
 
-def written(content: BinaryIO) -> bytes:
+def json_text(content: BinaryIO) -> bytes:
     """A trajectory that the server has in the interpreter's own form, as a text in JSON."""
     value = marshal.load(content)  # noqa: S302  (the server's own)
     try:

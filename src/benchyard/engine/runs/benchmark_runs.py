@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 from functools import partial
 
-from benchyard.engine.definitions import catalogue
-from benchyard.engine.definitions.benchmarks import Benchmarks
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.journal import now_ms
-from benchyard.engine.runs.profiles import check_gates, sealed
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.runs.scenario_runs import HOLD_SECONDS, ScenarioRuns, require_no_job
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.start import check_required_values, seal_profile
+from benchyard.engine.scenarios import public
+from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.errors import Conflict, UsageError
 from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.pages import Page, Query
@@ -34,7 +33,11 @@ class BenchmarkRuns:
     """All benchmark runs of this server."""
 
     def __init__(
-        self, tools: Tools, records: Collection[BenchmarkRun], benchmarks: Benchmarks, runs: ScenarioRuns
+        self,
+        tools: EngineContext,
+        records: Collection[BenchmarkRun],
+        benchmarks: Benchmarks,
+        runs: ScenarioRuns,
     ) -> None:
         self.records = records
         self._tools = tools
@@ -47,16 +50,16 @@ class BenchmarkRuns:
             if run.is_closing:
                 self._settle(run.id)
 
-    async def start(self, asked: Asked, request: BenchmarkRunRequest) -> BenchmarkRun:
+    async def start(self, asked: Caller, request: BenchmarkRunRequest) -> BenchmarkRun:
         """Begin a run; its scenarios are started one by one by whoever runs it."""
         existing = await self.records.find(asked.id)
-        benchmark = await catalogue.found(self._benchmarks, request.benchmark_id)
+        benchmark = await public.find_benchmark(self._benchmarks, request.benchmark_id)
         profile = request.run_profile or RunProfile()
         if existing is None:
             if benchmark.status == "archived":
                 raise UsageError(f"benchmark {benchmark.id} is archived; unarchive it to run it")
             needed = benchmark.required_environment_variables, benchmark.required_secret_names
-            check_gates(*needed, profile, f"benchmark {benchmark.name!r}")
+            check_required_values(*needed, profile, f"benchmark {benchmark.name!r}")
         run = BenchmarkRun(
             id=asked.id,
             create_time_ms=now_ms(),
@@ -67,7 +70,7 @@ class BenchmarkRuns:
             name=request.run_name or benchmark.name,
             purpose=profile.purpose,
             metadata=request.metadata or {},
-            profile=sealed(profile, self._tools.vault),
+            profile=seal_profile(profile, self._tools.vault),
         )
         kept, _ = await self.records.insert_once(run)
         return kept
@@ -145,26 +148,26 @@ class BenchmarkRuns:
 
     async def _close(self, id: str) -> None:
         """End every scenario run of a benchmark run that has ended, and work out its score."""
-        run = await until_kept(partial(self.records.get, id))
-        children = await until_kept(partial(self._children, id))
+        run = await retry_store(partial(self.records.get, id))
+        children = await retry_store(partial(self._children, id))
         turns = asyncio.Semaphore(_AT_ONCE)
         keeps = run.state == "completed"
         await asyncio.gather(*(self._close_one(each, turns, keeps=keeps) for each in children))
-        scored = await until_kept(partial(self._children, id))
+        scored = await retry_store(partial(self._children, id))
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             return run.model_copy(update={"score": score_of(scored), "is_closing": False})
 
-        await until_kept(partial(self.records.change, id, apply))
+        await retry_store(partial(self.records.change, id, apply))
 
     async def _close_one(self, run: ScenarioRun, turns: asyncio.Semaphore, *, keeps: bool) -> None:
         async with turns:
             if keeps and run.state is RunState.SCORING:
                 run = await self._runs.settled(run.id)
             if run.state is RunState.SCORED:
-                await until_kept(partial(self._runs.complete, run.id))
+                await retry_store(partial(self._runs.complete, run.id))
             elif run.state not in ENDED_RUNS:
-                await until_kept(partial(self._runs.cancel, run.id))
+                await retry_store(partial(self._runs.cancel, run.id))
 
     async def _children(self, id: str) -> list[ScenarioRun]:
         return await self._runs.records.all({"parent": id})

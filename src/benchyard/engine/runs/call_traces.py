@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchyard.engine.scrubbing import Scrubber
+from benchyard.engine.redaction import Scrubber
 from benchyard.gateway.cleaning import cleaned
 from benchyard.gateway.reading import read_calls
 from benchyard.gateway.trajectory.making import About, trajectory_of

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable
 
-from benchyard.engine.tools import Tools
+from benchyard.engine.context import EngineContext
 from benchyard.errors import BenchyardError
 
 FAR_ABOVE = 4.0
@@ -35,7 +35,7 @@ class Conditions:
         self._cores = count or cores()
         self._seen: dict[tuple[str, str], int] = {}
 
-    async def look_at_network(self, tools: Tools, devbox_id: str, when: str) -> None:
+    async def look_at_network(self, tools: EngineContext, devbox_id: str, when: str) -> None:
         """Tell what a devbox asked for and was refused since this was last asked."""
         if tools.egress is None:
             return

@@ -13,20 +13,18 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from benchyard.engine.asked import Asked
-from benchyard.engine.descriptors import write_content
-from benchyard.engine.given_secrets import scrubber_of
+from benchyard.engine.background import retry_store
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.commands import wait_for_completion
+from benchyard.engine.devboxes.descriptors import write_content
+from benchyard.engine.devboxes.request_checks import NETWORK_KEY
+from benchyard.engine.devboxes.secrets import scrubber_of
+from benchyard.engine.devboxes.states import BOOTING
 from benchyard.engine.ids import random_id
-from benchyard.engine.launch import NETWORK_KEY
-from benchyard.engine.runs.causes import TRIES as SCORER_TRIES
-from benchyard.engine.runs.causes import ReferenceVerdict, is_undecided, judged
-from benchyard.engine.runs.outcomes import Outcome
-from benchyard.engine.runs.profiles import opened
-from benchyard.engine.runs.starting import RUN_PREFIX, Start
-from benchyard.engine.setup import completed
-from benchyard.engine.states import BOOTING
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.results import Outcome
+from benchyard.engine.runs.scorer_failures import TRIES as SCORER_TRIES
+from benchyard.engine.runs.scorer_failures import ReferenceVerdict, is_undecided, judge_by_reference
+from benchyard.engine.runs.start import RUN_PREFIX, RunPlan, open_profile
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
 from benchyard.hosts.host import ExecRequest
 from benchyard.hosts.uninterrupted import uninterrupted
@@ -55,10 +53,10 @@ _SHOWN = 300
 _log = logging.getLogger(__name__)
 
 
-class Runs(Protocol):
+class RunService(Protocol):
     """What scenario runs are asked for to try a reference."""
 
-    async def begin(self, asked: Asked, start: Start) -> ScenarioRun:
+    async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
         """Begin a run about which all is known."""
 
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
@@ -81,7 +79,7 @@ class _NotApplied(Exception):
 class ReferenceRuns:
     """Tries the references of scenarios, and remembers what came out for each of their revisions."""
 
-    def __init__(self, tools: Tools, runs: Runs) -> None:
+    def __init__(self, tools: EngineContext, runs: RunService) -> None:
         self._tools = tools
         self._runs = runs
         self._known: OrderedDict[str, tuple[ReferenceVerdict, float]] = OrderedDict()
@@ -94,7 +92,7 @@ class ReferenceRuns:
         result = outcome.result
         if run.is_reference or not any(map(is_undecided, result.scoring_function_results)):
             return outcome
-        return replace(outcome, result=judged(result, await self._verdict(run, scenario)))
+        return replace(outcome, result=judge_by_reference(result, await self._verdict(run, scenario)))
 
     async def judge_setup(self, run: ScenarioRun, scenario: Scenario, failure: str) -> tuple[str, SetupCause]:
         """Whose failure it is that the next step of a run could not be made ready, and that in words."""
@@ -117,20 +115,20 @@ class ReferenceRuns:
             if (known := self._known.get(key)) and known[1] > time.monotonic():
                 return known[0]
             async with self._turns:
-                verdict = await self._found_out(run, scenario)
-            self._known[key] = (verdict, time.monotonic() + _believed_for(verdict))
+                verdict = await self._find_out(run, scenario)
+            self._known[key] = (verdict, time.monotonic() + _seconds_to_keep(verdict))
             while len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
             return verdict
 
-    async def _found_out(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
+    async def _find_out(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
         with_start = not of_round(scenario, run.round).reference_output
         unknown = ""
         tries = TRIES
         while tries:
             try:
-                async with asyncio.timeout(_bound(run, scenario)):
-                    return await self._tried(run, scenario, with_start=with_start)
+                async with asyncio.timeout(_longest_seconds(run, scenario)):
+                    return await self._try(run, scenario, with_start=with_start)
             except _NotApplied as error:
                 _log.warning("the reference of scenario %s: %s; the start is tried", scenario.id, error)
                 with_start = True
@@ -142,15 +140,15 @@ class ReferenceRuns:
             tries -= 1
         return ReferenceVerdict({}, with_start=with_start, unknown=unknown)
 
-    async def _tried(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> ReferenceVerdict:
+    async def _try(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> ReferenceVerdict:
         """One run of a reference; raises when it cannot be had."""
         id = random_id(RUN_PREFIX)
         is_over = False
         start = await self._start(run, scenario, with_start=with_start)
         try:
-            begun = await uninterrupted(until_kept(partial(self._runs.begin, Asked(id), start)))
-            devbox = await self._booted(begun.devbox_id)
-            failures, setup = await self._walked(id, run, scenario, None if with_start else devbox)
+            begun = await uninterrupted(retry_store(partial(self._runs.begin, Caller(id), start)))
+            devbox = await self._wait_until_booted(begun.devbox_id)
+            failures, setup = await self._walk_steps(id, run, scenario, None if with_start else devbox)
             await self._runs.complete(id)
             is_over = True
             return ReferenceVerdict(failures, with_start=with_start, next_setup=setup)
@@ -159,7 +157,7 @@ class ReferenceRuns:
                 with contextlib.suppress(NotFound):
                     await uninterrupted(self._runs.cancel(id))
 
-    async def _walked(
+    async def _walk_steps(
         self, id: str, run: ScenarioRun, scenario: Scenario, applied_in: Devbox | None
     ) -> tuple[dict[int, str], str | None]:
         """Go through the steps until the run's own.
@@ -172,7 +170,7 @@ class ReferenceRuns:
         for number in range(1, last + 1):
             if applied_in is not None:
                 await self._apply(of_round(scenario, number), applied_in, number)
-            await until_kept(partial(self._runs.score, id, f"reference-{number}"))
+            await retry_store(partial(self._runs.score, id, f"reference-{number}"))
             scored = await self._runs.settled(id)
             result = scored.result_of(number)
             if result is None:
@@ -192,20 +190,20 @@ class ReferenceRuns:
         setup = following.failure if following is not None and is_next else None
         return {at: each.reason or "" for at, each in wrong.items()}, setup
 
-    async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> Start:
+    async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> RunPlan:
         """As the run began that is judged: with its variables, secrets, mounts, network and scorers' time."""
         try:
-            worked_in = await until_kept(partial(self._tools.roster.get, run.devbox_id))
-            mounts = opened(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
+            worked_in = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+            mounts = open_profile(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
         except NotFound:
             mounts = None
-        lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(_bound(run, scenario)))
+        lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(_longest_seconds(run, scenario)))
         network = run.metadata.get(NETWORK_KEY)
         metadata = {NETWORK_KEY: network} if network else {}
         if not with_start:
             # Where it scores 1, what it did beside the work and how many tests ran is kept for others.
             metadata[REFERENCE_KEY] = "judging"
-        return Start(
+        return RunPlan(
             scenario=scenario,
             profile=RunProfile(
                 env_vars=run.environment_variables or None,
@@ -220,8 +218,8 @@ class ReferenceRuns:
             is_reference=True,
         )
 
-    async def _booted(self, devbox_id: str) -> Devbox:
-        devbox = await self._tools.roster.wait(devbox_id, _has_booted, _BOOT_SECONDS)
+    async def _wait_until_booted(self, devbox_id: str) -> Devbox:
+        devbox = await self._tools.live_devboxes.wait(devbox_id, _has_booted, _BOOT_SECONDS)
         if devbox.status is not DevboxStatus.RUNNING:
             detail = devbox.state_transitions[-1].detail or devbox.failure_reason or ""
             raise Conflict(f"the devbox of the reference is {devbox.status}: {detail}")
@@ -244,7 +242,7 @@ class ReferenceRuns:
             timeout_seconds=_apply_seconds(scenario),
             strict=isolation != "live",
         )
-        state = await completed(self._tools, await host.exec(devbox.id, request))
+        state = await wait_for_completion(self._tools, await host.exec(devbox.id, request))
         if isolation != "live":
             await host.rooms.kill_all(devbox.id)
         if state.exit_status != 0:
@@ -261,7 +259,7 @@ def _key(run: ScenarioRun, scenario: Scenario) -> str:
     return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
 
 
-def _believed_for(verdict: ReferenceVerdict) -> float:
+def _seconds_to_keep(verdict: ReferenceVerdict) -> float:
     if verdict.unknown is not None:
         return UNKNOWN_SECONDS
     return FAILURE_SECONDS if verdict.failures or verdict.next_setup else math.inf
@@ -271,7 +269,7 @@ def _apply_seconds(scenario: Scenario) -> float:
     return min(scenario.agent_timeout_sec or _APPLY_SECONDS, 2 * _APPLY_SECONDS)
 
 
-def _bound(run: ScenarioRun, scenario: Scenario) -> float:
+def _longest_seconds(run: ScenarioRun, scenario: Scenario) -> float:
     """The time that a reference has in all."""
     rounds = [of_round(scenario, number) for number in range(1, (run.round if scenario.steps else 1) + 1)]
     scorers = len(functions_of(scenario)) * len(rounds)

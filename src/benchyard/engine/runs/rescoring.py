@@ -6,18 +6,17 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from benchyard.engine.boot import SCORING_KIND
-from benchyard.engine.definitions.scenarios import Scenarios
-from benchyard.engine.journal import now_ms
-from benchyard.engine.runs.board import Board
-from benchyard.engine.runs.judging import Judging, attempt
-from benchyard.engine.runs.outcomes import Outcome, rescored
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import SCORING_KIND
+from benchyard.engine.devboxes.states import ENDED
+from benchyard.engine.runs.records import RunRecords
 from benchyard.engine.runs.reference_runs import ReferenceRuns
-from benchyard.engine.runs.rounds import joined
-from benchyard.engine.runs.stages import frozen_id
-from benchyard.engine.states import ENDED
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.results import Outcome, join_rounds, rescored_run
+from benchyard.engine.runs.scoring import RunScoring, attempt_scoring
+from benchyard.engine.runs.scoring_room import frozen_id
+from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, Unreadable
 from benchyard.models.runs import FinalState, Rescoring, RunState, ScenarioRun
 from benchyard.models.scenarios import Scenario, of_round
@@ -25,7 +24,7 @@ from benchyard.models.scenarios import Scenario, of_round
 _log = logging.getLogger(__name__)
 
 
-class Rescorings:
+class RunRescorings:
     """Scorings from final states.
 
     The image that one grades is there before the record says that it was asked for: a server that begins
@@ -34,17 +33,17 @@ class Rescorings:
 
     def __init__(
         self,
-        tools: Tools,
-        board: Board,
+        tools: EngineContext,
+        run_records: RunRecords,
         scenarios: Scenarios,
-        judging: Judging,
+        run_scoring: RunScoring,
         references: ReferenceRuns,
     ) -> None:
         self._tools = tools
-        self._board = board
+        self._run_records = run_records
         self._scenarios = scenarios
-        self._scoring = judging.scoring
-        self._judging = judging
+        self._scoring = run_scoring.scoring
+        self._run_scoring = run_scoring
         self._references = references
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -59,7 +58,7 @@ class Rescorings:
 
     async def _is_asked(self, run_id: str) -> bool:
         try:
-            run = await self._board.records.find(run_id)
+            run = await self._run_records.records.find(run_id)
         except Unreadable as error:
             _log.error("a run is not scored again: %s", error.message)
             return False
@@ -69,50 +68,50 @@ class Rescorings:
         """Note that one is asked for; returns the run, and whether that is new. Raises Conflict."""
         lock = self._asking.setdefault(id, asyncio.Lock())
         async with lock:
-            run = await self._board.get(id)
-            if _is_asked(run, request_id):
+            run = await self._run_records.get(id)
+            if _is_requested(run, request_id):
                 return run, False
             state = _final_state(run)
             await self._require_end(run)
             scenario = await self._scenarios.get(run.scenario_id) if newest else await self._own(run)
             _require_scorable(run, scenario, state)
             await self._scenarios.freeze(scenario)
-            begun = run.model_copy(update=_asked(run, request_id, scenario.revision))
+            begun = run.model_copy(update=_request_fields(run, request_id, scenario.revision))
             await self._scoring.thaw(state, frozen_id(begun))
 
             def apply(now: ScenarioRun) -> ScenarioRun:
                 if now.final_state != state or now.scorings != run.scorings:
                     raise Conflict(f"scenario run {id} was changed meanwhile; look at it and try again")
-                return now.model_copy(update=_asked(now, request_id, scenario.revision))
+                return now.model_copy(update=_request_fields(now, request_id, scenario.revision))
 
             try:
-                return await self._board.change(id, apply), True
+                return await self._run_records.change(id, apply), True
             except BaseException:
                 await self._scoring.forget(frozen_id(begun))
                 raise
 
     async def run(self, id: str) -> None:
         """Score a run again, if that was asked for; whatever happens is noted in it."""
-        run = await until_kept(partial(self._board.get, id))
+        run = await retry_store(partial(self._run_records.get, id))
         if run.rescoring is None:
             return
-        found = await attempt(partial(self._outcome, run), id)
-        await until_kept(partial(self._board.change, id, partial(rescored, run.scorings, found)))
+        found = await attempt_scoring(partial(self._outcome, run), id)
+        await retry_store(partial(self._run_records.change, id, partial(rescored_run, run.scorings, found)))
         # Not before: by this image the next server would have found it.
         await self._scoring.forget(frozen_id(run))
 
     async def _outcome(self, run: ScenarioRun) -> Outcome:
         state = _final_state(run)
         revision = run.rescoring.scenario_revision if run.rescoring else run.scenario_revision
-        wanted = await until_kept(partial(self._scenarios.at, run.scenario_id, revision))
-        own = of_round(await until_kept(partial(self._own, run)), run.round)
+        wanted = await retry_store(partial(self._scenarios.at, run.scenario_id, revision))
+        own = of_round(await retry_store(partial(self._own, run)), run.round)
         # How it is scored may be new; what the task was, and where it was worked on, is as it was.
         task = {"environment": own.environment, "input_context": own.input_context}
         graded = of_round(wanted, run.round).model_copy(update=task)
-        outcome = await self._judging.of_final_state(run, graded, state)
+        outcome = await self._run_scoring.of_final_state(run, graded, state)
         outcome = await self._references.judge(run, wanted, outcome)
         # Of the rounds before it nothing but their scores is kept.
-        return replace(outcome, result=joined(wanted, run, outcome.result))
+        return replace(outcome, result=join_rounds(wanted, run, outcome.result))
 
     async def _own(self, run: ScenarioRun) -> Scenario:
         return await self._scenarios.at(run.scenario_id, run.scenario_revision)
@@ -121,7 +120,7 @@ class Rescorings:
         if run.state is RunState.COMPLETED:
             return
         try:
-            devbox = await self._tools.roster.get(run.devbox_id)
+            devbox = await self._tools.live_devboxes.get(run.devbox_id)
         except NotFound:
             return
         if devbox.status not in ENDED:
@@ -131,11 +130,11 @@ class Rescorings:
             )
 
 
-def _is_asked(run: ScenarioRun, request_id: str | None) -> bool:
+def _is_requested(run: ScenarioRun, request_id: str | None) -> bool:
     return run.rescoring is not None or (request_id is not None and run.scoring_request == request_id)
 
 
-def _asked(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:
+def _request_fields(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:
     return {
         "rescoring": Rescoring(scenario_revision=revision, create_time_ms=now_ms()),
         "rescoring_failure": None,

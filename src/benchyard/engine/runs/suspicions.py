@@ -26,12 +26,12 @@ def suspicions(
     reference = reference or ReferenceReport(id="", create_time_ms=0)
     found = list(result.suspicions)
     found += [each.suspect for each in result.scoring_function_results if each.suspect and each.score > 0]
-    found += _opened_outside(report, reference)
+    found += _files_opened_outside(report, reference)
     if result.isolation in ("clean", "live"):
         found += _without_programs(report, reference)
-        found += _changed_meanwhile(report, reference)
+        found += _changes_meanwhile(report, reference)
     if result.isolation == "live":
-        found += _left_processes(report, reference)
+        found += _processes_left(report, reference)
     found += _unknown(report, reference)
     return _distinct(found)
 
@@ -43,7 +43,7 @@ def with_suspicions(result: ContractResult, lines: Iterable[str]) -> ContractRes
     return result.model_copy(update={"suspicions": _distinct([*result.suspicions, *lines])})
 
 
-def _opened_outside(report: TamperReport, reference: ReferenceReport) -> list[str]:
+def _files_opened_outside(report: TamperReport, reference: ReferenceReport) -> list[str]:
     known = set(reference.opened_outside)
     opened = [each for each in report.changed_outside or () if each.opened]
     unlisted = max(0, (report.opened_outside_total or 0) - len(opened))
@@ -58,7 +58,7 @@ def _opened_outside(report: TamperReport, reference: ReferenceReport) -> list[st
         return [rest] if unlisted else []
     count = len(named) + unlisted
     verb = "was" if count == 1 else "were"
-    return [f"scorers opened {_listed(named, count)}, which {verb} changed outside of the work"]
+    return [f"scorers opened {_list_text(named, count)}, which {verb} changed outside of the work"]
 
 
 def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[str]:
@@ -75,7 +75,7 @@ def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[
     if not gone:
         return []
     verb = "is" if len(gone) == 1 else "are"
-    return [f"{_listed(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
+    return [f"{_list_text(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
 
 
 def _keeps_from_running(file: ChangedFile) -> bool:
@@ -88,16 +88,16 @@ def _keeps_from_running(file: ChangedFile) -> bool:
     return file.kind == "modified" and file.type != "link" and (is_another or not is_open)
 
 
-def _changed_meanwhile(report: TamperReport, reference: ReferenceReport) -> list[str]:
+def _changes_meanwhile(report: TamperReport, reference: ReferenceReport) -> list[str]:
     known = set(reference.changed_while_scored)
     late = [path for path in report.changed_while_scored if path not in known]
     if not late:
         return []
     verb = "was" if len(late) == 1 else "were"
-    return [f"{_listed(late, len(late))} {verb} changed outside of the work while it was scored"]
+    return [f"{_list_text(late, len(late))} {verb} changed outside of the work while it was scored"]
 
 
-def _left_processes(report: TamperReport, reference: ReferenceReport) -> list[str]:
+def _processes_left(report: TamperReport, reference: ReferenceReport) -> list[str]:
     if report.processes is None:
         return ["which processes ran beside the scorers is not known"]
     if not reference.id:
@@ -105,7 +105,7 @@ def _left_processes(report: TamperReport, reference: ReferenceReport) -> list[st
     strange = [each for each in report.processes if each.user not in reference.process_users]
     if not strange:
         return []
-    shown = _listed([_process(each) for each in strange], len(strange))
+    shown = _list_text([_process(each) for each in strange], len(strange))
     theirs = ", ".join(reference.process_users)
     told = f"those of the reference belong to {theirs}" if theirs else "the reference leaves none"
     return [f"{shown} ran beside the scorers; {told}"]
@@ -119,12 +119,12 @@ def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:
     known = {*reference.changed_outside, *reference.opened_outside}
     unlisted = report.unwatched_outside_total - len(report.unwatched_outside)
     missed = [path for path in report.unwatched_outside if path not in known]
-    shown = _listed(missed, len(missed) + unlisted) if missed else f"{unlisted} more files"
+    shown = _list_text(missed, len(missed) + unlisted) if missed else f"{unlisted} more files"
     told = f"whether scorers opened {shown}, changed outside of the work, is not known"
     return [*([told] if missed or unlisted else []), *report.unknown]
 
 
-def _listed(named: Sequence[str], count: int) -> str:
+def _list_text(named: Sequence[str], count: int) -> str:
     """The first few, and how many others there are."""
     shown = named[:_MOST_NAMED]
     more = count - len(shown)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
 from benchyard.devboxes.box.weight import is_of_system, weight
-from benchyard.engine.boot import SCORING_KIND
-from benchyard.engine.tools import Tools
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import SCORING_KIND
 from benchyard.errors import BenchyardError, Conflict, NotFound
 from benchyard.hosts import hints
 from benchyard.hosts.answers import Carried
@@ -52,7 +52,7 @@ def _is_for_git(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkPaths:
     """Which paths are the work itself, and which of all paths scorers get as it left them."""
 
     folders: tuple[str, ...]
@@ -119,10 +119,10 @@ class Work:
 
 
 @dataclass
-class Findings:
+class TamperFindings:
     """What was found out so far about what was done beside the work."""
 
-    work: Work
+    work: WorkPaths
     changes: Changes | None = None
     outside: Changes | None = None
     """What lies outside of the work, where all together is too much to be listed."""
@@ -143,7 +143,7 @@ class Findings:
     _is_blind: bool = False
     """Whether it is not known of a scorer what it opened."""
 
-    async def look_at_disk(self, tools: Tools, devbox_id: str) -> None:
+    async def look_at_disk(self, tools: EngineContext, devbox_id: str) -> None:
         """Look at the disk of a devbox that is graded as it is."""
         try:
             self.changes = await tools.host.rooms.changed(devbox_id)
@@ -151,13 +151,13 @@ class Findings:
         except BenchyardError as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
 
-    async def _look_outside(self, tools: Tools, devbox_id: str) -> None:
+    async def _look_outside(self, tools: EngineContext, devbox_id: str) -> None:
         """Look once more without the work: a flood there must not hide what was done elsewhere."""
         if self.changes is not None and self.changes.truncated:
             self.outside = await tools.host.rooms.changed(devbox_id, self.work.aside)
 
     @contextlib.asynccontextmanager
-    async def watch_disk(self, tools: Tools, devbox_id: str) -> AsyncIterator[None]:
+    async def watch_disk(self, tools: EngineContext, devbox_id: str) -> AsyncIterator[None]:
         """Note what is changed of the system, and of what programs read by themselves, while a block lasts.
 
         Whoever was left running can wait until the disk was looked at.
@@ -189,7 +189,7 @@ class Findings:
         if found.truncated:
             self.why_unknown.append("more was changed while it was scored than can be listed")
 
-    async def freeze(self, tools: Tools, devbox_id: str, image_id: str) -> None:
+    async def freeze(self, tools: EngineContext, devbox_id: str, image_id: str) -> None:
         """Freeze the disk of a devbox as an image, and note what was changed on it until that very moment."""
         try:
             await tools.images.get(image_id)
@@ -207,7 +207,7 @@ class Findings:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
 
-    async def take(self, tools: Tools, devbox_id: str, image_id: str) -> bool:
+    async def take(self, tools: EngineContext, devbox_id: str, image_id: str) -> bool:
         """Make the disk of a stopped devbox an image; False where `look_at_taken` cannot look at it."""
         try:
             await tools.host.rooms.take(devbox_id, image_id, SCORING_KIND)
@@ -217,7 +217,7 @@ class Findings:
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
             return False
 
-    async def look_at_taken(self, tools: Tools, devbox_id: str, image_id: str) -> None:
+    async def look_at_taken(self, tools: EngineContext, devbox_id: str, image_id: str) -> None:
         """Note what was changed on a disk that was taken, which nobody changes any more."""
         rooms = tools.host.rooms
         try:
@@ -258,7 +258,7 @@ class Findings:
         total = report.changed_outside_total
         self.changes = self.outside = Changes(found, total, total > len(found), exact=True)
 
-    async def look_at_processes(self, tools: Tools, devbox_id: str, *, is_running: bool) -> None:
+    async def look_at_processes(self, tools: EngineContext, devbox_id: str, *, is_running: bool) -> None:
         """Look at what runs, before the disk is looked at: who changes it after that is known."""
         if not is_running:
             self.processes = []
@@ -271,7 +271,7 @@ class Findings:
         self.processes = [LeftProcess(pid=each.pid, user=each.user, command=each.command) for each in found]
         self.processes_total = found.total
 
-    async def look_at_network(self, tools: Tools, devbox_id: str) -> None:
+    async def look_at_network(self, tools: EngineContext, devbox_id: str) -> None:
         """Note it if programs tried to leave a devbox without a network: something may be missing."""
         told = {each.hint for each in await tools.host.executions(devbox_id)}
         if told & {hints.NO_NETWORK, hints.REACHED_OUT}:
@@ -327,20 +327,20 @@ class Findings:
         unwatched = self._unwatched_outside(outside or [])
         unknown = self._unknown(outside)
         return TamperReport(
-            changed_outside=self._shown(outside, "changed_outside", outside_total, notes),
+            changed_outside=self._weightiest(outside, "changed_outside", outside_total, notes),
             changed_outside_total=outside_total,
             opened_outside_total=sum(each.path in opened for each in outside or ()) if is_known else None,
             changed_inside_total=None if total is None or outside_total is None else total - outside_total,
-            special_inside=self._shown(special, "special_inside", None, notes),
+            special_inside=self._weightiest(special, "special_inside", None, notes),
             special_inside_total=None if special is None else len(special),
             processes=self.processes
-            and _cut(self.processes, "processes", MOST_PROCESSES, notes, self.processes_total),
+            and _first(self.processes, "processes", MOST_PROCESSES, notes, self.processes_total),
             processes_total=None if self.processes is None else self.processes_total,
-            opened_by_scorers=self._shown_opened(notes) if is_known else None,
+            opened_by_scorers=self._weightiest_opened(notes) if is_known else None,
             opened_by_scorers_total=len(opened) if is_known else None,
-            refused=_cut(self.refused, "refused", MOST_SHOWN, notes),
+            refused=_first(self.refused, "refused", MOST_SHOWN, notes),
             refused_total=len(self.refused),
-            unwatched_outside=_cut(unwatched, "unwatched_outside", MOST_SHOWN, notes),
+            unwatched_outside=_first(unwatched, "unwatched_outside", MOST_SHOWN, notes),
             unwatched_outside_total=len(unwatched),
             changed_while_scored=self.changed_while_scored,
             unknown=unknown,
@@ -377,7 +377,7 @@ class Findings:
         is_plain = change.type in ("file", "folder") and not change.mode & _SETS_ID
         return change.kind != "deleted" and not is_plain and self.work.has(change.path)
 
-    def _shown(
+    def _weightiest(
         self, found: list[Change] | None, name: str, total: int | None, notes: list[str]
     ) -> list[ChangedFile] | None:
         """The weightiest of some changes, as a report shows them."""
@@ -394,17 +394,17 @@ class Findings:
                 size=each.size,
                 opened=each.path in opened,
             )
-            for each in _cut(ordered, name, MOST_SHOWN, notes, total)
+            for each in _first(ordered, name, MOST_SHOWN, notes, total)
         ]
 
-    def _shown_opened(self, notes: list[str]) -> list[str]:
+    def _weightiest_opened(self, notes: list[str]) -> list[str]:
         """What was opened: outside of the work first, each part in the order of its weight."""
         known = {each.path: each for each in self._all()}
         ordered = sorted(
             self._opened or (),
             key=lambda path: (self.work.has(path), _weight(known[path]) if path in known else 0, path),
         )
-        return _cut(ordered, "opened_by_scorers", MOST_SHOWN, notes)
+        return _first(ordered, "opened_by_scorers", MOST_SHOWN, notes)
 
     def _unwatched_outside(self, outside: list[Change]) -> list[str]:
         """The files outside of the work that scorers may have opened unseen, the weightiest first."""
@@ -437,7 +437,7 @@ def _can_be_opened(change: Change) -> bool:
     return change.kind != "deleted" and change.type != "folder"
 
 
-def _cut(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
+def _first(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
     """The first of a list; a note tells where there are more."""
     if (total or len(found)) > min(most, len(found)):
         notes.append(f"{name}: the first {min(most, len(found))} of {total or len(found)} are listed")

@@ -6,11 +6,10 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any
 
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.given_secrets import scrubber_of
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.runs.atif import check_atif
-from benchyard.engine.tools import Tools
 from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
 from benchyard.models.runs import RUN_KEY, ScenarioRun, Trace, TraceKind, TraceRequest
@@ -19,7 +18,7 @@ from benchyard.workers.workers import Limits
 
 MOST_TRACES = 100
 _IS_ATIF = "benchyard.engine.runs.atif:is_atif"
-_WRITTEN = "benchyard.engine.runs.atif:written"
+_WRITTEN = "benchyard.engine.runs.atif:json_text"
 _LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 _PIECE_BYTES = 256 * 1024
 _OBJECT_PREFIX = "obj_"
@@ -28,11 +27,11 @@ _OBJECT_PREFIX = "obj_"
 class Traces:
     """The traces of all runs; each is an object of its own."""
 
-    def __init__(self, tools: Tools, runs: Collection[ScenarioRun]) -> None:
+    def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun]) -> None:
         self._tools = tools
         self._runs = runs
 
-    async def add(self, run_id: str, asked: Asked, request: TraceRequest) -> ScenarioRun:
+    async def add(self, run_id: str, asked: Caller, request: TraceRequest) -> ScenarioRun:
         """Keep a trace with a run; `asked` names a trajectory's object. The same again changes nothing."""
         run = await self._runs.get(run_id)
         existing = next((each for each in run.traces if each.name == request.name), None)
@@ -64,7 +63,7 @@ class Traces:
             await objects.upload(stored.id, pieces)
             await objects.complete(stored.id)
         kind = kind or ("atif" if await self._is_atif(object_id) else "file")
-        await self.add(run_id, Asked(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
+        await self.add(run_id, Caller(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
 
     def is_free(self, run: ScenarioRun, name: str) -> bool:
         """Whether something of our own making can be, or is, kept under a name."""
@@ -93,10 +92,10 @@ class Traces:
             os.close(descriptor)
         return found
 
-    async def _trace(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> Trace:
+    async def _trace(self, run: ScenarioRun, asked: Caller, request: TraceRequest) -> Trace:
         if (request.object_id is None) == (request.trajectory is None):
             raise UsageError("give either object_id or trajectory")
-        object_id = request.object_id or await self._stored(run, asked, request)
+        object_id = request.object_id or await self._store(run, asked, request)
         try:
             stored, _ = await self._tools.objects.content(object_id)
         except NotFound as error:
@@ -105,7 +104,7 @@ class Traces:
             name=request.name, kind=request.kind, object_id=object_id, size_bytes=stored.size_bytes or 0
         )
 
-    async def _stored(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> str:
+    async def _store(self, run: ScenarioRun, asked: Caller, request: TraceRequest) -> str:
         check_atif(request.trajectory)
         scrubber = await scrubber_of(self._tools, run.devbox_id)
         objects = self._tools.objects

@@ -10,8 +10,8 @@ import asyncssh
 from benchyard.api.ssh.following import Following
 from benchyard.api.ssh.serving.sessions import Place
 from benchyard.devboxes.base import Stdin
+from benchyard.engine.devboxes.commands import SSH_PREFIX
 from benchyard.engine.ids import random_id
-from benchyard.engine.setup import SSH_PREFIX
 from benchyard.errors import BenchyardError
 from benchyard.hosts.host import ExecRequest
 

@@ -13,8 +13,8 @@ from benchyard.api.ssh.serving.files import Files
 from benchyard.api.ssh.serving.sessions import FAILED, Place, Process, Session
 from benchyard.api.tunnels.streams import Idling, Stream, carry
 from benchyard.api.tunnels.streams import opened as opened_stream
+from benchyard.engine.devboxes.ssh_keys import user_of
 from benchyard.engine.engine import Engine
-from benchyard.engine.ssh import user_of
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.hosts.host import Host
 from benchyard.settings import Settings
@@ -156,7 +156,7 @@ class Guest(asyncssh.SSHServer):
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         public = " ".join(key.export_public_key("openssh").decode().split()[:2])
-        devbox = self._server.engine.ssh_keys.opened_by(public)
+        devbox = self._server.engine.ssh_keys.find_by_key(public)
         if devbox is None or user_of(devbox) != username:
             return False
         self._devbox_id = devbox.id

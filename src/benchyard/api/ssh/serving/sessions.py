@@ -11,10 +11,10 @@ import asyncssh
 
 from benchyard.api.ssh.following import Following
 from benchyard.devboxes.base import Kill, Resize, Signal, Stdin
+from benchyard.engine.devboxes.commands import PTY_PREFIX, SSH_PREFIX
+from benchyard.engine.devboxes.terminals import valid_size
 from benchyard.engine.engine import Engine
 from benchyard.engine.ids import random_id
-from benchyard.engine.pty import valid_size
-from benchyard.engine.setup import PTY_PREFIX, SSH_PREFIX
 from benchyard.errors import BenchyardError
 from benchyard.hosts.host import ExecRequest, Host
 

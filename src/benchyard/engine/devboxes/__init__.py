@@ -1,0 +1,1 @@
+"""Devboxes as the API sees them: made, filled, used, watched and ended."""

@@ -1,0 +1,1 @@
+"""What devboxes start from: images, blueprints and how they are built."""

@@ -1,0 +1,212 @@
+"""Snapshots and images that travel between machines, as OCI archives."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.descriptors import write_all
+from benchyard.engine.devboxes.snapshots import Snapshots
+from benchyard.errors import Conflict, ImageError, UsageError
+from benchyard.images.exporting import Archive
+from benchyard.images.image import Image
+from benchyard.models.snapshots import Snapshot, SnapshotImportRequest, SnapshotRequest, SnapshotStatus
+from benchyard.settings import Settings
+
+_PREFIX = "dev.benchyard."
+_ID_LENGTH = 128
+
+
+class Transfers:
+    """Takes archives in and gives them out; one at a time each, since each needs its own size of disk."""
+
+    def __init__(self, tools: EngineContext, snapshots: Snapshots) -> None:
+        self._tools = tools
+        self._snapshots = snapshots
+        self._exporting = asyncio.Lock()
+        self._importing = asyncio.Lock()
+
+    @asynccontextmanager
+    async def export_snapshot(self, snapshot_id: str) -> AsyncIterator[Archive]:
+        """An archive of a snapshot; raises NotFound, and Conflict while there is nothing to export."""
+        snapshot = await self._snapshots.records.get(snapshot_id)
+        if snapshot.status is not SnapshotStatus.COMPLETE:
+            raise Conflict(
+                f"snapshot {snapshot_id} is {snapshot.status}; only a complete one can be exported"
+            )
+        async with self._export(await self._tools.images.get(snapshot_id), _notes(snapshot)) as archive:
+            yield archive
+
+    @asynccontextmanager
+    async def export_image(self, id_or_name: str) -> AsyncIterator[Archive]:
+        """An archive of an image; raises NotFound."""
+        image = await self._tools.images.get(id_or_name)
+        async with self._export(image, {f"{_PREFIX}name": image.name}) as archive:
+            yield archive
+
+    @asynccontextmanager
+    async def _export(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[Archive]:
+        async with self._exporting, self._tools.images.exported(image, notes) as archive:
+            yield archive
+
+    async def import_snapshot(self, asked: Caller, request: SnapshotImportRequest) -> Snapshot:
+        """Make a snapshot of an archive; the same request again returns the same one."""
+        if await self._snapshots.records.find(asked.id) is None:
+            await check_archive(self._tools, request.object_id, request.path)
+        record = Snapshot(
+            id=asked.id,
+            create_time_ms=now_ms(),
+            request_hash=asked.request_hash,
+            source_devbox_id="",
+            name=request.name or None,
+        )
+        at_hand = asyncio.Event()
+        return await self._snapshots.make(
+            record,
+            partial(self._take_in, request, asked.id, at_hand),
+            detached=at_hand if request.detach else None,
+        )
+
+    async def _take_in(
+        self, request: SnapshotImportRequest, snapshot_id: str, at_hand: asyncio.Event
+    ) -> dict[str, object]:
+        """Import, and return what the snapshot's record shall say."""
+        async with archive_in_turn(self._tools, request, self._importing, at_hand) as source:
+            image, notes = await self._tools.images.import_snapshot(source, snapshot_id)
+        noted = _fields_from_notes(notes)
+        named = {"name": request.name} if request.name else {}
+        return {**noted, **named, "size_bytes": image.size_bytes}
+
+
+async def check_archive(tools: EngineContext, object_id: str | None, path: str | None) -> None:
+    """Refuse at once what cannot be imported: raises UsageError, NotFound or ImageError."""
+    if (object_id is None) == (path is None):
+        raise UsageError("give either object_id or path")
+    if object_id is not None:
+        await tools.objects.content(object_id)
+    else:
+        await tools.images.check_source(await asyncio.to_thread(_allowed_path, tools.settings, path or ""))
+
+
+class ImportRequest(Protocol):
+    """What requests for images and for snapshots have in common."""
+
+    object_id: str | None
+    path: str | None
+    detach: bool
+
+
+@asynccontextmanager
+async def archive_in_turn(
+    tools: EngineContext, request: ImportRequest, turn: asyncio.Lock, at_hand: asyncio.Event
+) -> AsyncIterator[Path]:
+    """An archive, when it is its turn; `at_hand` is set once whoever sent it is not needed any more."""
+    if request.detach:
+        async with archive_of(tools, request.object_id, request.path) as source:
+            at_hand.set()
+            async with turn:
+                yield source
+    else:
+        async with turn, archive_of(tools, request.object_id, request.path) as source:
+            yield source
+
+
+def archive_of(
+    tools: EngineContext, object_id: str | None, path: str | None
+) -> AbstractAsyncContextManager[Path]:
+    """Where an archive lies that was given as an object or as a path of this machine."""
+    return _of_object(tools, object_id) if object_id is not None else _of_path(tools.settings, path or "")
+
+
+@asynccontextmanager
+async def _of_path(settings: Settings, path: str) -> AsyncIterator[Path]:
+    """What lies at a path of this machine; it stays the same where somebody puts a link in its place."""
+    source = await asyncio.to_thread(_allowed_path, settings, path)
+    changed = UsageError(f"{path[:200]!r} was changed while it was imported; import it again")
+    try:
+        descriptor = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise changed from error
+    try:
+        # By the process's number: others read it too, on behalf of this one.
+        held = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        if held.readlink() != source:
+            raise changed
+        # Without root's rights those others may not look there; nor is there more to read than who asks may.
+        yield held if os.geteuid() == 0 else source
+        if held.readlink() != source:
+            raise changed
+    finally:
+        os.close(descriptor)
+
+
+def _allowed_path(settings: Settings, path: str) -> Path:
+    """A path of this machine without links in it, if the operator named a folder that it lies in."""
+    if not settings.import_folders:
+        raise UsageError(
+            "this server imports nothing by path: upload the archive as an object, as `benchyard image "
+            "import` does, or start the server with --import-from DIR"
+        )
+    if not path.startswith("/") or "\0" in path:
+        raise UsageError(f"no absolute path of the server's machine: {path[:200]!r}; upload it instead")
+    # Told of all paths alike, so that it does not tell which there are.
+    refused = UsageError(
+        f"{path[:200]!r} is nothing below a folder that this server imports from "
+        f"(--import-from {' --import-from '.join(map(str, settings.import_folders))}); upload it instead"
+    )
+    try:
+        real = Path(path).resolve(strict=True)
+        folders = [folder.resolve(strict=True) for folder in settings.import_folders]
+    except (OSError, RuntimeError) as error:
+        raise refused from error
+    if not any(real.is_relative_to(folder) for folder in folders):
+        raise refused
+    if real.is_relative_to(settings.data.resolve()):
+        raise refused
+    return real
+
+
+@asynccontextmanager
+async def _of_object(tools: EngineContext, object_id: str) -> AsyncIterator[Path]:
+    _, content = await tools.objects.content(object_id)
+    async with tools.images.scratch() as folder:
+        with (folder / "archive").open("wb") as file:
+            async for piece in content:
+                await asyncio.to_thread(write_all, file.fileno(), piece)
+        yield folder / "archive"
+
+
+def _notes(snapshot: Snapshot) -> dict[str, str]:
+    """What an archive tells about the snapshot in it."""
+    told = {
+        "name": snapshot.name,
+        "commit_message": snapshot.commit_message,
+        "metadata": json.dumps(snapshot.metadata, sort_keys=True) if snapshot.metadata else None,
+        "source_devbox_id": snapshot.source_devbox_id,
+        "source_blueprint_id": snapshot.source_blueprint_id,
+        "snapshot_id": snapshot.id,
+    }
+    return {_PREFIX + name: value for name, value in told.items() if value}
+
+
+def _fields_from_notes(notes: Mapping[str, str]) -> dict[str, object]:
+    """The same of an archive that came from elsewhere; raises ImageError for what cannot be kept."""
+    told = {name: notes.get(_PREFIX + name) for name in ("name", "commit_message")}
+    try:
+        metadata = json.loads(notes.get(f"{_PREFIX}metadata", "{}"))
+        request = SnapshotRequest.model_validate({**told, "metadata": metadata})
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise ImageError(
+            "the archive's name, message or metadata cannot be kept: import it as an image"
+        ) from error
+    sources = {name: notes.get(_PREFIX + name, "") for name in ("source_devbox_id", "source_blueprint_id")}
+    kept = {name: value for name, value in sources.items() if 0 < len(value) <= _ID_LENGTH}
+    return {**request.model_dump(exclude_none=True), **kept}

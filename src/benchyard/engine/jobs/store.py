@@ -1,0 +1,182 @@
+"""Records of jobs and trials, kept with their events: many changes in one transaction."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from sqlalchemy import Connection, func, select
+
+from benchyard.engine.background import BackgroundTasks, retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.models.jobs import Job, JobEvent, Preparation
+from benchyard.models.trials import Trial
+from benchyard.store.collection import Collection
+from benchyard.store.database import Store
+from benchyard.store.events import Events
+from benchyard.store.rows import Putting
+from benchyard.store.statements import Applying, apply_together
+from benchyard.store.tables import TABLES
+
+_MOST_AT_ONCE = 500
+_KEY = "jobs/ledger"
+_PAUSE_SECONDS = 0.1
+
+Change = Callable[[Connection], None]
+
+
+class JobStore:
+    """Writes in the order it is told, and wakes whoever follows a job."""
+
+    def __init__(self, store: Store, work: BackgroundTasks) -> None:
+        self.jobs: Collection[Job] = store.collection("benchmark_jobs", Job)
+        self.trials: Collection[Trial] = store.collection("trials", Trial)
+        self._events = Events(store)
+        self._store = store
+        self._work = work
+        self._queue: list[tuple[str, Sequence[Change], asyncio.Future[None]]] = []
+        self._is_writing = False
+        self._changed: dict[str, asyncio.Event] = {}
+
+    async def add_job(self, job: Job) -> tuple[Job, bool]:
+        """Keep a new job unless the same request did before; returns what is kept, and whether it is new."""
+        return await self.jobs.insert_once(job)
+
+    async def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state that any has."""
+        status = TABLES["benchmark_jobs"].c.status
+        query = select(status, func.count()).group_by(status)
+        return await self._store.read(lambda connection: dict(connection.execute(query).tuples().all()))
+
+    async def job(self, job: Job, message: str | None = None) -> Job:
+        """Keep a job as it is now; one writer has it."""
+        event = JobEvent(time_ms=now_ms(), type="job", state=job.state, message=message)
+        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
+        return job
+
+    async def prepare(self, job: Job, preparation: Preparation) -> Job:
+        """Keep how far a preparation of a job is, and the event that tells of it."""
+        known = [each for each in job.preparations if _key_of(each) != _key_of(preparation)]
+        job = job.model_copy(update={"preparations": [*known, preparation]})
+        event = JobEvent(
+            time_ms=now_ms(), type="job", preparation=preparation, message=_preparation_text(preparation)
+        )
+        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
+        return job
+
+    def job_soon(self, job: Job) -> None:
+        """Keep a job as it is now without waiting."""
+        event = JobEvent(time_ms=now_ms(), type="job", state=job.state)
+        self._enqueue(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
+
+    async def plan(self, job: Job, trials: Sequence[Trial]) -> None:
+        """Keep the trials of a job's plan that are not there yet, and the job."""
+        for at in range(0, len(trials), _MOST_AT_ONCE):
+            await self._write(job.id, [self.trials.rows.adding(trials[at : at + _MOST_AT_ONCE])])
+        await self.job(job)
+
+    async def trial(self, trial: Trial, *others: Trial) -> Trial:
+        """Keep trials as they are now: those that are there, then those that are new."""
+        await self._write(trial.job_id, self._changes(trial, others))
+        return trial
+
+    def soon(self, trial: Trial) -> None:
+        """Keep a trial as it is now without waiting: what it tells can be found out again."""
+        self._enqueue(trial.job_id, self._changes(trial, ()))
+
+    def _changes(self, trial: Trial, new: Sequence[Trial]) -> list[Change]:
+        body = trial.model_dump_json()
+        changes: list[Change] = [self.trials.rows.putting(trial, body)]
+        if new:
+            changes.append(self.trials.rows.adding(new))
+        told = [_trial_event(body), *(_trial_event(each.model_dump_json()) for each in new)]
+        return [*changes, self._events.adding(trial.job_id, told)]
+
+    async def events(self, job_id: str, after: int) -> list[JobEvent]:
+        """The next events of a job; not all of them if there are many."""
+        rows = await self._events.after(job_id, after)
+        return [JobEvent.model_validate_json(body).model_copy(update={"seq": seq}) for seq, body in rows]
+
+    async def follow(self, job_id: str, after: int, seconds: float) -> AsyncGenerator[list[JobEvent], None]:
+        """The events of a job as they come; an empty list when nothing came for so long. Never ends."""
+        while True:
+            changed = self._changed.setdefault(job_id, asyncio.Event())
+            found = await self.events(job_id, after)
+            yield found
+            if found:
+                after = found[-1].seq
+                # What comes in a moment is told with it: a busy job has many changes.
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await changed.wait()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _telling(self, job_id: str, events: Sequence[JobEvent]) -> Change:
+        return self._events.adding(job_id, [each.model_dump_json(exclude_none=True) for each in events])
+
+    async def _write(self, job_id: str, changes: Sequence[Change]) -> None:
+        # Whoever waits may be cancelled; what is in the queue is written all the same.
+        await asyncio.shield(self._enqueue(job_id, changes))
+
+    def _enqueue(self, job_id: str, changes: Sequence[Change]) -> "asyncio.Future[None]":
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Nobody may be left who asks how it went.
+        done.add_done_callback(lambda each: each.cancelled() or each.exception())
+        self._queue.append((job_id, changes, done))
+        if not self._is_writing:
+            self._is_writing = True
+            self._work.start(_KEY, self._flush, finish=True)
+        return done
+
+    async def _flush(self) -> None:
+        try:
+            while self._queue:
+                batch, self._queue = self._queue[:_MOST_AT_ONCE], self._queue[_MOST_AT_ONCE:]
+                await self._keep(batch)
+        finally:
+            self._is_writing = False
+
+    async def _keep(self, batch: Sequence[tuple[str, Sequence[Change], "asyncio.Future[None]"]]) -> None:
+        every = [change for _, changes, _ in batch for change in changes]
+        last = {change.id: change for change in every if isinstance(change, Putting)}
+
+        kept = [each for each in every if not isinstance(each, Putting) or last[each.id] is each]
+
+        def work(connection: Connection) -> None:
+            # New ones first, which others may change.
+            for change in kept:
+                if not isinstance(change, Applying):
+                    change(connection)
+            apply_together(connection, [each for each in kept if isinstance(each, Applying)])
+
+        error: Exception | None = None
+        try:
+            await retry_store(partial(self._store.write, work))
+        except Exception as failure:
+            error = failure
+            raise
+        finally:
+            for job_id, _, done in batch:
+                if not done.done():
+                    done.set_exception(error) if error else done.set_result(None)
+                if waiting := self._changed.pop(job_id, None):
+                    waiting.set()
+
+
+def _key_of(preparation: Preparation) -> tuple[str, int]:
+    return preparation.name, preparation.start_time_ms
+
+
+def _preparation_text(preparation: Preparation) -> str:
+    if preparation.end_time_ms is None:
+        return f"installing {preparation.what}"
+    seconds = (preparation.end_time_ms - preparation.start_time_ms) / 1000
+    word = "could not install" if preparation.failure else "installed"
+    return f"{word} {preparation.what}, {seconds:.0f} s"
+
+
+def _trial_event(body: str) -> str:
+    """A trial as an event, made of what is kept of it: readers take of that what a view has."""
+    return f'{{"time_ms":{now_ms()},"type":"trial","trial":{body}}}'

@@ -1,0 +1,622 @@
+"""The room a scorer grades in: a fresh devbox of what was frozen, or with `live` that of the run."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import posixpath
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from benchyard.devboxes.base import Capability, Shown
+from benchyard.engine.background import retry_store
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import PRISTINE, home_of, start_request, usual_home
+from benchyard.engine.devboxes.commands import wait_for_completion
+from benchyard.engine.devboxes.descriptors import write_content, write_pieces
+from benchyard.engine.devboxes.start_image import DEFAULT_IMAGE
+from benchyard.engine.disk_use import is_short
+from benchyard.engine.images.build import erase_devbox
+from benchyard.engine.network.egress import close_door, open_door, plan_of_devbox
+from benchyard.engine.network.policies import phased_plan, plan_of
+from benchyard.engine.runs.conditions import Conditions
+from benchyard.engine.runs.tamper import TamperFindings, WorkPaths
+from benchyard.errors import (
+    BenchyardError,
+    Conflict,
+    DiskFull,
+    NotFound,
+    NotSupported,
+    ScorerFailed,
+    UsageError,
+)
+from benchyard.hosts.host import ExecRequest, ExecutionState
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.hosts.rooms import Opened
+from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.models.devboxes import Devbox
+from benchyard.models.network_policies import Egress
+from benchyard.models.runs import REFERENCE_KEY, FinalState, ScenarioRun
+from benchyard.models.scenarios import Isolation, Scenario, ScenarioEnvironment
+from benchyard.models.trials import TrialNetwork
+from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, Scorer, Verdict
+from benchyard.scorers.kits import answer_command, python_kit, start_tools
+
+SCORING_PREFIX = "scoring-"
+"""What the ids of scorers' executions begin with."""
+_PRIVATE = "/run/benchyard-"
+"""What the folders begin with in which scorers keep their own; a token of 16 digits follows."""
+_ROOT = "root"
+_REMOVED_AT_ONCE = 100
+_REMOVE_SECONDS = 10.0
+"""For a program of a devbox that takes something away; it may be another by now."""
+
+
+@dataclass(frozen=True)
+class AnswerUser:
+    """What a scorer that grades as root is offered to run the answer with."""
+
+    user: str
+    """Who the answer is run as."""
+    python: str
+    """The program that runs the command which is offered."""
+
+
+@dataclass(frozen=True)
+class RoomRequest:
+    """Where, as whom and for how long a scorer works."""
+
+    devbox_id: str
+    user: str
+    """Who grades."""
+    working_directory: str | None
+    """None is the user's home."""
+    seconds: float
+    env: Mapping[str, str] = field(default_factory=dict)
+    label: str = "0"
+    """Tells this scorer's executions from those of others."""
+    answer: AnswerUser | None = None
+    """Where what is graded has another user than who grades."""
+
+
+class DevboxRoom(Room):
+    """A scorer's view of a devbox."""
+
+    def __init__(self, tools: EngineContext, room_request: RoomRequest, working_directory: str) -> None:
+        self.working_directory = working_directory
+        self._tools = tools
+        self._room_request = room_request
+        self._token = secrets.token_hex(8)
+        self._private = f"{_PRIVATE}{self._token}"
+        self._put: list[str] = []
+        self._made: list[str] = []
+        """Folders that were made anew."""
+        self._commands = 0
+        self._offered: dict[str, str] = {}
+        self._deadline = asyncio.get_running_loop().time() + room_request.seconds
+
+    async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
+        whole = posixpath.normpath(posixpath.join(self.working_directory, path))
+        self._put.append(whole)
+        if self._room_request.answer:
+            mode &= 0o700
+            if not any(f"{whole}/".startswith(f"{folder}/") for folder in self._made):
+                self.guarded = (*self.guarded, whole)
+        # As root: what the agent made unwritable for the user must not keep a test away.
+        await self._write(
+            whole, content, self._tools.host.open_fresh(self._room_request.devbox_id, whole, _ROOT, mode)
+        )
+        return whole
+
+    async def keep(self, name: str, content: bytes) -> str:
+        path, opening = self._open_kept(name)
+        await self._write(path, content, opening)
+        return path
+
+    async def keep_pieces(self, name: str, pieces: AsyncIterator[bytes]) -> str:
+        """As `keep`, with a content that is nowhere in memory as a whole."""
+        path, opening = self._open_kept(name)
+        try:
+            await write_pieces(await opening, path, pieces)
+        except UsageError as error:
+            raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
+        return path
+
+    def _open_kept(self, name: str) -> tuple[str, Awaitable[int]]:
+        path = f"{self._private}/{posixpath.basename(name)}"
+        # Not for others: a scorer may run the answer as another user, who must not read what is expected.
+        return path, self._tools.host.open_kept(self._room_request.devbox_id, path, self._room_request.user)
+
+    async def offer(self, given: AnswerUser) -> None:
+        """Put the command in place that runs what is graded, and name it to all that is run here."""
+        path = f"{self._private}/{answer_command.NAME}"
+        host, devbox_id = self._tools.host, self._room_request.devbox_id
+        opening = host.open_kept(devbox_id, path, self._room_request.user, program=True)
+        # One word: the kernel passes all that follows a program's name on as one argument.
+        program = answer_command.program(f"{given.python} -IS", given.user, self._room_request.env)
+        await self._write(path, program, opening)
+        self._offered = {answer_command.VARIABLE: path}
+
+    async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:
+        with self._explain(f"{path[:200]} could not be put in place"):
+            await write_content(await opening, path, content)
+
+    @contextlib.contextmanager
+    def _explain(self, failure: str) -> Iterator[None]:
+        """Tell as a failed scorer what the devbox does not allow, also where only its memory is full."""
+        try:
+            yield
+        except DiskFull as error:
+            if is_short(self._tools.settings.data):
+                raise
+            raise ScorerFailed(f"{failure}: there is no space left where it leads to") from error
+        except UsageError as error:
+            raise ScorerFailed(f"{failure}: {error.message}") from error
+
+    async def clear(self, folder: str, user: str | None = None) -> None:
+        whole = posixpath.normpath(posixpath.join(self.working_directory, folder))
+        self._made.append(whole)
+        with self._explain(f"{whole[:200]} could not be made anew"):
+            await self._tools.host.rooms.make_folder(self._room_request.devbox_id, whole, user or _ROOT)
+
+    async def fetch(self, path: str, limit: int) -> bytes | None:
+        whole = posixpath.normpath(posixpath.join(self.working_directory, path))
+        try:
+            descriptor = await self._tools.host.open_read(self._room_request.devbox_id, whole, _ROOT)
+        except NotFound:
+            return None
+        except UsageError as error:
+            raise ScorerFailed(f"{whole[:200]} could not be read: {error.message}") from error
+        try:
+            content = await asyncio.to_thread(_read, descriptor, limit)
+        except OSError as error:
+            # A link can lead to files that the kernel makes up, and some of them refuse to be read.
+            raise ScorerFailed(f"{whole[:200]} could not be read: {error.strerror}") from error
+        if len(content) > limit:
+            raise ScorerFailed(f"{whole[:200]} is larger than {limit} bytes")
+        return content
+
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return RoomResult(exit_status=137, stdout=b"", stderr=b"", timed_out=True)
+        self._commands += 1
+        request = ExecRequest(
+            id=f"{SCORING_PREFIX}{self._room_request.label}-{self._token}-{self._commands}",
+            command="",
+            argv=tuple(argv),
+            cwd=how.cwd or self.working_directory,
+            user=how.user or self._room_request.user,
+            env={**self._room_request.env, **self._offered, **how.env},
+            timeout_seconds=left,
+            strict=True,
+        )
+        state = await wait_for_completion(
+            self._tools, await self._tools.host.exec(self._room_request.devbox_id, request)
+        )
+        return RoomResult(
+            exit_status=state.exit_status or 0,
+            stdout=await self._end(state, "stdout", state.stdout_bytes, how.most_output),
+            stderr=await self._end(state, "stderr", state.stderr_bytes, how.most_output),
+            timed_out=state.timed_out,
+            signal=state.signal,
+            truncated=state.stdout_truncated,
+        )
+
+    async def _end(self, state: ExecutionState, stream: str, size: int, most: int) -> bytes:
+        if not size:
+            return b""
+        start = max(0, size - most)
+        pieces = self._tools.host.output(state.devbox_id, state.id, stream, start, follow=False)
+        return b"".join([piece async for piece in pieces])[-most:]
+
+    async def leave(self) -> None:
+        """Take away what was kept and put here, from a devbox that goes on and may be graded again.
+
+        What it says is gone first, without a program of the devbox, then the names.
+        """
+        host, devbox_id = self._tools.host, self._room_request.devbox_id
+        for folder in (self._private, *self._made):
+            with contextlib.suppress(UsageError, NotSupported):
+                await host.rooms.make_folder(devbox_id, folder, _ROOT)
+        for path in self._put:
+            with contextlib.suppress(UsageError, NotSupported):
+                os.close(await host.open_fresh(devbox_id, path, _ROOT, 0o600))
+        names = [*self._made, *self._put]
+        for at in range(0, max(1, len(names)), _REMOVED_AT_ONCE):
+            request = ExecRequest(
+                id=f"{SCORING_PREFIX}{self._room_request.label}-{self._token}-clear-{at}",
+                command="",
+                argv=("/bin/rm", "-rf", "--", self._private, *names[at : at + _REMOVED_AT_ONCE]),
+                cwd="/",
+                user=_ROOT,
+                timeout_seconds=_REMOVE_SECONDS,
+                strict=True,
+            )
+            await wait_for_completion(self._tools, await host.exec(devbox_id, request))
+
+
+@contextlib.asynccontextmanager
+async def open_room(
+    tools: EngineContext, room_request: RoomRequest, *, stays: bool = False
+) -> AsyncIterator[DevboxRoom]:
+    """A room in a devbox that runs; with `stays` the devbox goes on, and nothing of the scorer is left."""
+    room = DevboxRoom(
+        tools,
+        room_request,
+        room_request.working_directory or await home_of(tools, room_request.devbox_id, room_request.user),
+    )
+    try:
+        if room_request.answer:
+            await room.offer(room_request.answer)
+        yield room
+    finally:
+        if stays:
+            with contextlib.suppress(BenchyardError):
+                await uninterrupted(room.leave())
+
+
+async def clear_rooms(tools: EngineContext, devbox_id: str) -> None:
+    """Take away what scorers kept in a devbox that a killed server graded in; none may be at work there."""
+    request = ExecRequest(
+        id=f"{SCORING_PREFIX}sweep-{secrets.token_hex(8)}",
+        command="",
+        argv=("/bin/sh", "-c", f"rm -rf -- {_PRIVATE}{'?' * 16}"),
+        cwd="/",
+        user=_ROOT,
+        timeout_seconds=_REMOVE_SECONDS,
+        strict=True,
+    )
+    await wait_for_completion(tools, await tools.host.exec(devbox_id, request))
+
+
+def _read(descriptor: int, limit: int) -> bytes:
+    """What a file holds, and a byte more than the limit where it holds more."""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(limit + 1)
+
+
+_log = logging.getLogger(__name__)
+
+
+def frozen_id(run: ScenarioRun) -> str:
+    """The id of the image that the disk of a run is frozen as, for its present scoring."""
+    return f"{run.id}-{run.scorings}"
+
+
+@dataclass(frozen=True)
+class ScoringCase:
+    """One run to be scored, and what is known about it."""
+
+    run: ScenarioRun
+    scenario: Scenario
+    devbox: Devbox
+    facts: Mapping[str, object] = field(default_factory=dict)
+    trajectory: str | None = None
+    """The id of the object that was uploaded as the trajectory of the run, for scorers to read."""
+    kept: FinalState | None = None
+    """What is scored, where that is not a devbox any more."""
+
+    @property
+    def scorer_seconds(self) -> float:
+        """The time each scorer has."""
+        return self.scenario.scorer_seconds * self.run.scorer_multiplier
+
+    @property
+    def isolation(self) -> Isolation:
+        """How it is kept apart from who made it."""
+        return self.scenario.isolation
+
+    @property
+    def working_directory(self) -> str:
+        """Where the work was done: as the devbox was when it began, whatever it says of itself by now."""
+        return self.scenario.working_directory or self.home
+
+    @property
+    def home(self) -> str:
+        """The home of the user, as it was when the devbox began."""
+        home = self.devbox.purpose.home if self.devbox.purpose else None
+        return home or usual_home(self.user)
+
+    @property
+    def work(self) -> WorkPaths:
+        """Where the work lies, and what of the disk scorers get."""
+        answer = self.whole("answer_paths")
+        if self.isolation == "answer":
+            return WorkPaths((self.working_directory, *answer), carried=answer)
+        return WorkPaths(
+            (self.working_directory, *answer) if self.isolation == "system" else (self.working_directory,),
+            home=self.home,
+        )
+
+    def whole(self, field: str) -> tuple[str, ...]:
+        """The paths of one of the scenario's rules, absolute."""
+        paths: list[str] = getattr(self.scenario, field) or []
+        return tuple(posixpath.normpath(posixpath.join(self.working_directory, path)) for path in paths)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the reference output was applied, and nothing else done."""
+        return REFERENCE_KEY in self.run.metadata
+
+    @property
+    def image_id(self) -> str:
+        """What the disk is frozen as."""
+        return frozen_id(self.run)
+
+    @property
+    def start_image_id(self) -> str:
+        """What the disk looked like when the work began; only scenarios that `keeps_start` have that."""
+        return (self.kept and self.kept.start_image_id) or self.devbox.id + PRISTINE
+
+    @property
+    def user(self) -> str:
+        """Who the work was done as."""
+        user = self.devbox.launch_parameters.user_parameters
+        return user.username if user else "user"
+
+
+@dataclass(frozen=True)
+class RoomContext:
+    """What every stage of one scoring works with."""
+
+    tools: EngineContext
+    kits: Kits
+    case: ScoringCase
+    findings: TamperFindings
+    egress: Egress | None = None
+    """What scorers may reach; None where the scenario does not say."""
+    unknown: str | None = None
+    """Why it is not known what they may reach."""
+    conditions: Conditions = field(default_factory=Conditions)
+
+    @property
+    def network(self) -> TrialNetwork | None:
+        """What scorers reach, in a word; None where nothing is run."""
+        if self.tools.host.pretends or self.unknown:
+            return None
+        devbox = self.case.devbox
+        if self.case.isolation != "live":
+            return plan_of(self.egress or Egress()).word(asks_models=False)
+        switches = devbox.purpose is not None and devbox.purpose.agent_egress is not None
+        plan = phased_plan(self.egress) if switches and self.egress else plan_of_devbox(self.tools, devbox)
+        return plan.word(asks_models=False)
+
+    async def room_request(self, devbox_id: str, index: int, scorer: Scorer[Any] | None) -> RoomRequest:
+        """Where a scorer of this case works."""
+        offered, user = None, scorer.user if scorer else None
+        if user is not None and not self.tools.host.pretends:
+            kit = await answer_command.kit(self.kits)
+            offered = AnswerUser(self.case.user, python_kit.program(kit.target))
+        given = {}
+        for name, secret in (self.case.scenario.scoring_secrets or {}).items():
+            given[name] = await self._secret(secret)
+        return RoomRequest(
+            devbox_id=devbox_id,
+            user=user or self.case.user,
+            working_directory=self.case.working_directory,
+            seconds=self.case.scorer_seconds,
+            env=given,
+            label=f"{self.case.run.scorings}-{index}",
+            answer=offered,
+        )
+
+    async def _secret(self, name: str) -> str:
+        try:
+            return await retry_store(partial(self.tools.secrets.value, name))
+        except NotFound as error:
+            told = f"the scenario's scorers need a secret: {error.message}"
+            raise ScorerFailed(told, cause="machine") from error
+
+    async def make_kits(self, scorer: Scorer[Any]) -> tuple[Kit, ...]:
+        """What a scorer must be shown; raises ScorerFailed, which is no answer's: none was looked at."""
+        try:
+            return await kits_of(scorer, self.kits)
+        except ScorerFailed as error:
+            raise ScorerFailed(error.message, cause=error.cause or "machine", **error.details) from error
+
+    async def watched(self, scorer: Scorer[Any], devbox_id: str, room: DevboxRoom) -> Verdict:
+        """Let a scorer grade, and note which changed files are opened meanwhile."""
+        if path := await self._keep_trajectory(room):
+            scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
+        began = time.monotonic()
+        try:
+            return await self._grade_watched(scorer, devbox_id, room)
+        finally:
+            is_late = time.monotonic() - began >= self.case.scorer_seconds
+            self.conditions.look_at_load(
+                "the scorer's time ran out while" if is_late else "while it was scored"
+            )
+            await self.conditions.look_at_network(self.tools, devbox_id, "while it was scored")
+
+    async def _keep_trajectory(self, room: DevboxRoom) -> str | None:
+        """Put the run's trajectory into a room, piece by piece; its path, None where there is none."""
+        if self.case.trajectory is None:
+            return None
+        try:
+            _, pieces = await self.tools.objects.content(self.case.trajectory)
+        except (NotFound, Conflict):
+            return None
+        return await room.keep_pieces("trajectory.json", pieces)
+
+    async def _grade_watched(self, scorer: Scorer[Any], devbox_id: str, room: Room) -> Verdict:
+        paths = self.findings.watched()
+        if not paths:
+            self.findings.saw(None if self.findings.changes is None else [])
+            verdict = await scorer.score(room)
+            self.findings.put_below(room.guarded)
+            return verdict
+        opened: Opened | None = None
+        try:
+            async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
+                return await scorer.score(room)
+        finally:
+            # One that failed has opened files too.
+            self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
+            self.findings.put_below(room.guarded)
+
+
+class GradingRoom(ABC):
+    """Where one scorer grades."""
+
+    @abstractmethod
+    async def grade(self, scorer: Scorer[Any]) -> Verdict:
+        """Its verdict; raises ScorerFailed."""
+
+    @abstractmethod
+    async def has_sound_machine(self) -> bool:
+        """Whether the machine can hold such a devbox right now; if not, the answer did not break it."""
+
+
+@dataclass(frozen=True)
+class RoomImages:
+    """What rooms apart from the devbox that was worked in are made from."""
+
+    answer: str
+    """What the work left, or what of it is graded."""
+    base: str | None = None
+    """Without the answer; None where all of what was left is graded."""
+
+
+class CleanRoom(GradingRoom):
+    """A fresh devbox from an image, for this scorer alone: none sees what another one left."""
+
+    def __init__(self, context: RoomContext, images: RoomImages, index: int) -> None:
+        self._context = context
+        self._images = images
+        self._index = index
+
+    async def grade(self, scorer: Scorer[Any]) -> Verdict:
+        kits = await self._context.make_kits(scorer)
+        if not scorer.draws:
+            is_whole_disk = self._images.base is None
+            own = await self._start_tools() if scorer.uses_shell and is_whole_disk else None
+            shown = (*kits, own) if own else kits
+            async with self._room(self._images.answer, shown, scorer) as (devbox_id, room):
+                room.tools = own.target if own else None
+                return await self._context.watched(scorer, devbox_id, room)
+        if self._images.base is None:
+            told = "this scorer needs scoring_isolation `answer`: it grades a drawn answer alone"
+            raise ScorerFailed(told, cause="scorer")
+        async with self._room(self._images.answer, kits, scorer) as (_, room):
+            scorer.answer = await scorer.draw(room)
+        async with self._room(self._images.base, kits, scorer) as (devbox_id, room):
+            return await self._context.watched(scorer, devbox_id, room)
+
+    async def has_sound_machine(self) -> bool:
+        try:
+            async with self._room(self._start_image(), ()) as (_, room):
+                return not (
+                    await room.run(("/bin/sh", "-c", ":"), ProgramOptions(cwd="/", user="root"))
+                ).timed_out
+        except (BenchyardError, OSError) as error:
+            _log.warning("a room without an answer did not come up either: %s", error)
+            return False
+
+    def _start_image(self) -> str:
+        """What the work began from, as far as that is still known."""
+        case = self._context.case
+        if self._images.base is not None or case.kept is None:
+            return self._images.base or case.devbox.image
+        environment = case.scenario.environment or ScenarioEnvironment()
+        return environment.blueprint_id or environment.snapshot_id or DEFAULT_IMAGE
+
+    async def _start_tools(self) -> Kit | None:
+        """The shell and tools of what the devbox began from; None where they cannot be had or shown."""
+        tools, case = self._context.tools, self._context.case
+        capabilities, _ = tools.host.report()
+        kept = case.kept.start_image_id if case.kept else None
+        if Capability.MOUNTS not in capabilities or (case.kept and kept is None):
+            return None
+        try:
+            image = await tools.images.get(kept) if kept else await tools.images.held(case.devbox.id)
+            rootfs = tools.images.rootfs(image or await tools.host.image(case.devbox.image))
+            return await start_tools.make(rootfs, self._context.kits)
+        except (BenchyardError, OSError) as error:
+            _log.warning("run %s is graded without the tools of its start: %s", case.run.id, error)
+            return None
+
+    @contextlib.asynccontextmanager
+    async def _room(
+        self, image: str, kits: tuple[Kit, ...], scorer: Scorer[Any] | None = None
+    ) -> AsyncIterator[tuple[str, DevboxRoom]]:
+        tools = self._context.tools
+        # Never one that an earlier server began with: that one is being cleared away.
+        devbox_id = f"{self._context.case.image_id}-{self._index}-{secrets.token_hex(4)}"
+        record = self._record(devbox_id, image)
+        try:
+            tracing = bool(self._context.case.scenario.scoring_tracing)
+            request = replace(
+                await start_request(tools, record), mounts=mounts_of(tools, kits), tracing=tracing
+            )
+            await tools.host.start(request)
+            await open_door(tools, record)
+            if scorer is not None:
+                # Before its time begins.
+                await self._context.findings.looked()
+            room_request = await self._context.room_request(devbox_id, self._index, scorer)
+            async with open_room(tools, room_request) as room:
+                yield devbox_id, room
+        finally:
+            # Nobody waits for its end: the verdict is there.
+            tools.work.start(f"room/{devbox_id}", partial(_end_room, tools, devbox_id), finish=True)
+
+    def _record(self, devbox_id: str, image: str) -> Devbox:
+        """As the devbox that was worked in: same user, variables and size; no secrets, another network."""
+        if self._context.unknown:
+            raise ScorerFailed(self._context.unknown, cause="machine")
+        own = {"id": devbox_id, "image": image, "egress": self._context.egress or Egress()}
+        return self._context.case.devbox.model_copy(update={**own, "secrets": {}, "purpose": None})
+
+
+class LiveRoom(GradingRoom):
+    """The devbox that was worked in, for scenarios whose result is something that runs there."""
+
+    def __init__(self, context: RoomContext, index: int) -> None:
+        self._context = context
+        self._index = index
+
+    async def grade(self, scorer: Scorer[Any]) -> Verdict:
+        devbox_id = self._context.case.devbox.id
+        # The devbox shows them since it began.
+        await self._context.make_kits(scorer)
+        room_request = await self._context.room_request(devbox_id, self._index, scorer)
+        stays = not self._context.tools.host.pretends
+        async with open_room(self._context.tools, room_request, stays=stays) as room:
+            return await self._context.watched(scorer, devbox_id, room)
+
+    async def has_sound_machine(self) -> bool:
+        devbox_id = self._context.case.devbox.id
+        return devbox_id in self._context.tools.host.running()
+
+
+async def _end_room(tools: EngineContext, devbox_id: str) -> None:
+    await erase_devbox(tools, devbox_id)
+    try:
+        await close_door(tools, devbox_id)
+    except BenchyardError as error:
+        # Whoever serves it is told by the next server.
+        _log.warning("the door of room %s could not be closed: %s", devbox_id, error)
+
+
+async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
+    """What a devbox must show for a scorer: what it asks for, and what the room offers to it."""
+    found = {kit.target: kit for kit in await scorer.kits(kits)}
+    if scorer.user is not None:
+        offered = await answer_command.kit(kits)
+        found[offered.target] = offered
+    return tuple(found.values())
+
+
+def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:
+    """What a devbox shows of the host for scorers; raises ScorerFailed where the driver cannot."""
+    capabilities, _ = tools.host.report()
+    if kits and Capability.MOUNTS not in capabilities:
+        told = "this scorer needs a driver that can show folders; use the native driver"
+        raise ScorerFailed(told, cause="machine")
+    return tuple(Shown(kit.source, kit.target) for kit in kits)
