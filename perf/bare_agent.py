@@ -17,7 +17,7 @@ from benchyard.agents import catalog
 from benchyard.agents.base import Launch, ModelAccess, Task, contract_env
 from benchyard.agents.own_agent import InstalledAgent
 from benchyard.agents.public_agent import PublicAgent
-from benchyard.devboxes.parts import cgroups
+from benchyard.devboxes.shared import cgroups
 from benchyard.engine.agents import public
 from benchyard.engine.agents.installer import AGENTS_FOLDER
 from benchyard.engine.agents.runtimes import runtime_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.native import NativeDriver
+from benchyard.devboxes.native.driver import NativeDriver
 from benchyard.testing.contracts.containment import ContainmentContract
 
 

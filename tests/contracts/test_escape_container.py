@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.container import ContainerDriver
+from benchyard.devboxes.container.driver import ContainerDriver
 from benchyard.testing.container_engine import RunningEngine, missing
 from benchyard.testing.contracts.containment import ContainmentContract
 from benchyard.testing.escapes.suite import EscapeContract

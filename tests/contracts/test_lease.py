@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Capability, Driver
-from benchyard.devboxes.native import NativeDriver
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
     DriverSuite,
@@ -17,7 +17,7 @@ from benchyard.testing.contracts.driver_fixture import (
 )
 
 
-def lives(held: Held) -> bool:
+def lives(held: FirstProcess) -> bool:
     descriptor = held.open()
     if descriptor is None:
         return False
@@ -37,7 +37,7 @@ def _works_in(pid: int, folder: Path) -> bool:
         return False
 
 
-async def gone(yard: DriverFixture, held: Held) -> None:
+async def gone(yard: DriverFixture, held: FirstProcess) -> None:
     """Wait for the end of a devbox and of everything that looked after it."""
     await eventually(lambda: not lives(held), "the devbox's end")
     await eventually(lambda: helpers(yard.folder / "driver") == [], "the warden's end")
@@ -55,11 +55,11 @@ class TestFrozenLease(DriverSuite):
     def make_driver(self, folder: Path) -> Driver:
         return NativeDriver(folder, {"mode": self.mode, "lease": "1"})
 
-    async def _frozen(self, yard: DriverFixture) -> Held:
+    async def _frozen(self, yard: DriverFixture) -> FirstProcess:
         devbox = await yard.devbox()
         await yard.begin(devbox, "sleep 600")
         await yard.driver.freeze(devbox)
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         return held
 

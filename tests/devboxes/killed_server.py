@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from benchyard import registry
 from benchyard.devboxes.base import Command, DevboxSpec, Driver
-from benchyard.devboxes.parts import cgroups
+from benchyard.devboxes.shared import cgroups
 from benchyard.testing.contracts.driver_fixture import DriverSuite
 
 DEVBOX = "dbx_1"

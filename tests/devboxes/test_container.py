@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Capability, DevboxEnded, Driver, Rootfs
-from benchyard.devboxes.container import ContainerDriver
-from benchyard.devboxes.parts import container_engine, roll
-from benchyard.devboxes.parts.container_engine import About, ContainerEngine
-from benchyard.devboxes.parts.container_images import LABEL
-from benchyard.devboxes.parts.container_request import DEVBOX
-from benchyard.devboxes.parts.containers import check_runtime
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.container import engine_client
+from benchyard.devboxes.container.containers import DEVBOX_LABEL, check_runtime
+from benchyard.devboxes.container.driver import ContainerDriver
+from benchyard.devboxes.container.engine_client import ContainerEngine, EngineInfo
+from benchyard.devboxes.container.images import LAYERS_LABEL
+from benchyard.devboxes.shared import devbox_index
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import DevboxGone, NotFound, StartFailed, UsageError
 from benchyard.testing.container_engine import RunningEngine
 from benchyard.testing.contracts.driver_fixture import DriverFixture, DriverSuite, contract, eventually
@@ -44,7 +44,7 @@ class WithPodman(DriverSuite):
     def images(self) -> list[str]:
         """The layers of every image of ours."""
         with self.engine.client() as client:
-            return [image["Labels"][LABEL] for image in client.get("/images/json").json()]
+            return [image["Labels"][LAYERS_LABEL] for image in client.get("/images/json").json()]
 
 
 class TestContainerDriver(WithPodman):
@@ -154,7 +154,7 @@ class TestContainerDriver(WithPodman):
             (layer / path).parent.mkdir(parents=True, exist_ok=True)
             (layer / path).write_text("/evil.so\n")
         devbox = await yard.devbox(rootfs=yard.on_top(layer))
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         maps = Path(f"/proc/{held.pid}/maps").read_text().splitlines()
         files = {line.split(None, 5)[5] for line in maps if "/" in line}
@@ -206,7 +206,7 @@ class TestContainerDriver(WithPodman):
     @contract()
     async def test_the_end_of_the_first_process_is_told(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         event = await asyncio.wait_for(anext(yard.driver.events()), 30)
@@ -224,7 +224,7 @@ class TestContainerDriver(WithPodman):
         running = await yard.devbox()
         (yard.specs[running].folder / "box.json").unlink()
         await yard.renew()
-        assert [found["Labels"][DEVBOX] for found in self.containers()] == [running]  # type: ignore[index]
+        assert [found["Labels"][DEVBOX_LABEL] for found in self.containers()] == [running]  # type: ignore[index]
         assert not await yard.driver.find(yard.specs[running])
         assert [found["State"] for found in self.containers()] == ["exited"]
 
@@ -249,15 +249,15 @@ class TestLease(WithPodman):
     async def test_ends_devboxes_whose_server_is_gone_frozen_or_not(self, yard: DriverFixture) -> None:
         devboxes = [await yard.devbox() for _ in range(2)]
         await yard.driver.freeze(devboxes[0])
-        notes = [Held.load(yard.specs[devbox].folder) for devbox in devboxes]
+        notes = [FirstProcess.load(yard.specs[devbox].folder) for devbox in devboxes]
         await yard.driver.__aexit__(None, None, None)
-        await eventually(lambda: not any(roll.lives(held) for held in notes if held), "their ends")
+        await eventually(lambda: not any(devbox_index.is_alive(held) for held in notes if held), "their ends")
         await yard.driver.__aenter__()
 
 
-def about(name: str, default: str = "runc") -> About:
+def about(name: str, default: str = "runc") -> EngineInfo:
     known = ("crun", "kata", "runc", "runsc")
-    return About(name, "1", "overlay", False, known, default, {}, True)
+    return EngineInfo(name, "1", "overlay", False, known, default, {}, True)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def about(name: str, default: str = "runc") -> About:
     ],
 )
 def test_a_runtime_that_cannot_be_is_an_error_that_says_what_to_do(
-    engine: About, wanted: str | None, told: str
+    engine: EngineInfo, wanted: str | None, told: str
 ) -> None:
     with pytest.raises(StartFailed, match=told):
         check_runtime(engine, wanted)
@@ -317,7 +317,7 @@ def test_what_listens_but_is_no_engine_is_an_error(tmp_path: Path) -> None:
 
 
 def test_sockets_are_looked_for_in_order(tmp_path: Path) -> None:
-    find = container_engine.find_socket
+    find = engine_client.find_socket
     assert find("/a", {"DOCKER_HOST": "unix:///b"}) == Path("/a")
     assert find(None, {"DOCKER_HOST": "unix:///b"}) == Path("/b")
     with pytest.raises(UsageError, match="not on this machine"):
@@ -325,7 +325,7 @@ def test_sockets_are_looked_for_in_order(tmp_path: Path) -> None:
     (tmp_path / "podman").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "podman" / "podman.sock"))
-        usual = container_engine.usual_sockets({"XDG_RUNTIME_DIR": str(tmp_path)})
+        usual = engine_client.usual_sockets({"XDG_RUNTIME_DIR": str(tmp_path)})
         assert tmp_path / "podman" / "podman.sock" in usual
         if not any(path.is_socket() for path in usual[:-1]):
             assert find(None, {"XDG_RUNTIME_DIR": str(tmp_path)}) == usual[-1]

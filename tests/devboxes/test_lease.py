@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Capability, Driver, Rootfs, Stdin
-from benchyard.devboxes.native import NativeDriver
-from benchyard.devboxes.parts.running import Held
-from benchyard.devboxes.process import ProcessDriver
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.devboxes.process.driver import ProcessDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import UsageError
 from benchyard.images.store import ImageStore
 from benchyard.testing.contracts.driver_fixture import (
@@ -22,7 +22,7 @@ from benchyard.testing.contracts.driver_fixture import (
 )
 
 
-def lives(held: Held) -> bool:
+def lives(held: FirstProcess) -> bool:
     descriptor = held.open()
     if descriptor is None:
         return False
@@ -30,8 +30,8 @@ def lives(held: Held) -> bool:
     return True
 
 
-def held_in(yard: DriverFixture, devbox: str) -> Held:
-    held = Held.load(yard.specs[devbox].folder)
+def held_in(yard: DriverFixture, devbox: str) -> FirstProcess:
+    held = FirstProcess.load(yard.specs[devbox].folder)
     assert held is not None
     return held
 

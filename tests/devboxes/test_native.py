@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.base import Capability, DevboxEnded, DevboxSpec, Driver, Limits, Rootfs, Stdin
-from benchyard.devboxes.native import NativeDriver
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.base import Capability, DevboxEnded, DevboxLimits, DevboxSpec, Driver, Rootfs, Stdin
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import StartFailed, UsageError
 from benchyard.images.store import ImageStore
 from benchyard.testing.contracts.driver_fixture import PATIENCE_SECONDS, DriverFixture, DriverSuite, contract
@@ -186,8 +186,8 @@ class TestNative(DriverSuite):
 
     @contract(Capability.LIMIT_MEMORY)
     async def test_swap_does_not_add_to_the_memory(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(memory_bytes=96 * 1024**2))
-        held = Held.load(yard.specs[devbox].folder)
+        devbox = await yard.devbox(limits=DevboxLimits(memory_bytes=96 * 1024**2))
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         limits = {"memory.memsw.limit_in_bytes": str(96 * 1024**2), "memory.swap.max": "0"}
         found = {
@@ -202,7 +202,7 @@ class TestNative(DriverSuite):
 
     @contract(Capability.LIMIT_MEMORY)
     async def test_using_too_much_memory_kills_the_command_and_is_counted(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(memory_bytes=96 * 1024**2))
+        devbox = await yard.devbox(limits=DevboxLimits(memory_bytes=96 * 1024**2))
         result = await yard.run(devbox, "head -c 300000000 /dev/zero | tail -c 299999999 > /dev/null")
         assert result.status.exit_status != 0
         assert (await yard.driver.usage(devbox)).out_of_memory_kills > 0
@@ -210,7 +210,7 @@ class TestNative(DriverSuite):
 
     @contract(Capability.LIMIT_PIDS)
     async def test_a_fork_bomb_stays_inside_its_limit(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(pids=64))
+        devbox = await yard.devbox(limits=DevboxLimits(pids=64))
         await yard.run(devbox, "bomb() { bomb | bomb & }; bomb; sleep 1", timeout_seconds=3)
         usage = await yard.driver.usage(devbox)
         assert usage.processes is not None
@@ -218,7 +218,7 @@ class TestNative(DriverSuite):
 
     @contract()
     async def test_one_file_cannot_outgrow_the_disk(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(disk_bytes=8 * 1024**2))
+        devbox = await yard.devbox(limits=DevboxLimits(disk_bytes=8 * 1024**2))
         result = await yard.run(devbox, "head -c 20000000 /dev/zero > big; stat -c %s big")
         assert int(result.stdout) <= 8 * 1024**2
 
@@ -255,7 +255,7 @@ class TestNative(DriverSuite):
     @contract()
     async def test_a_devbox_that_loses_its_first_process_is_reported(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         async with asyncio.timeout(30):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import DevboxEnded, Driver, Rootfs
-from benchyard.devboxes.box import landlock
-from benchyard.devboxes.parts.running import Held
-from benchyard.devboxes.process import ProcessDriver
+from benchyard.devboxes.guest import landlock
+from benchyard.devboxes.process.driver import ProcessDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import NotFound, StartFailed
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
@@ -89,7 +89,7 @@ class TestProcessDriver(DriverSuite):
         marker = yard.marker()
         await yard.begin(devbox, f"setsid sleep {marker}")
         await eventually(lambda: bool(processes_with(marker)), "its start")
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         async for event in yard.driver.events():

@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from benchyard.engine.background import BackgroundTasks
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 
 
 def test_a_new_job_waits_for_the_one_it_cancels() -> None:
@@ -122,7 +122,7 @@ def test_what_must_not_be_cut_in_half_is_not() -> None:
         steps.append("second half")
 
     async def scenario() -> None:
-        task = asyncio.create_task(uninterrupted(both()))
+        task = asyncio.create_task(run_to_end(both()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()

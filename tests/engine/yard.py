@@ -18,8 +18,8 @@ from benchyard.engine.network.gateway_doors import EgressGate, GatewayDoors, NoD
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
-from benchyard.images.build import Builder
-from benchyard.images.builders.choose import NoBuilder
+from benchyard.images.builders.base import Builder
+from benchyard.images.builders.choice import NoBuilder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings

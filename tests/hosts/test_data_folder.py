@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchyard.devboxes.box import syscalls
+from benchyard.devboxes.guest import syscalls
 from benchyard.errors import Conflict, UsageError
 from benchyard.hosts import leaks
 from benchyard.hosts.data_folder import delete_data_folder

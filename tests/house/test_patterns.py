@@ -45,9 +45,9 @@ DYNAMIC: dict[str, list[Any]] = {
     "engine/images/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
     "engine/runs/scorer_output.py": [r"/home/user/(?=[^\s/])"],
     "gateway/masking.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
-    "images/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
-    "images/dockerfile.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
-    "images/host_files.py": [r"libcap[-.\w]*"],
+    "images/dockerfile/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
+    "images/dockerfile/parser.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
+    "images/host_image.py": [r"libcap[-.\w]*"],
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
     "scorers/standalone/bigcodebench_job.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
@@ -61,8 +61,8 @@ ELSEWHERE = {"engine/devboxes/terminals.py", "scorers/standalone/parsers.py"}
 IN_WORKERS = {"models/conditions.py"}
 """Where the pattern is a client's: only a worker with a time limit looks for it, or the client itself."""
 OWN_TEXT = {
-    "benchyard.images.host_files._SETTING": "files of the server's own machine",
-    "benchyard.images.builders.disk._UPPER": "the kernel's list of mounts",
+    "benchyard.images.host_image._SETTING": "files of the server's own machine",
+    "benchyard.images.builders.disk_watch._UPPER": "the kernel's list of mounts",
     "benchyard.scorers.verifier.replacements.tool": "an argument of a program in the room",
     "client/build_context.py": "the user's own file, on the user's machine",
 }

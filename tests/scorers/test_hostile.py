@@ -15,7 +15,7 @@ from benchyard.scorers import base, catalog
 from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, ScoringContext
 from benchyard.scorers.polyglot import ExerciseAnswer, KnownTests
 from benchyard.testing.loop_probe import loop_probe
-from benchyard.workers.workers import Limits, Workers
+from benchyard.workers.workers import WorkerLimits, Workers
 
 MEBIBYTE = 1024**2
 ANSWERS = {
@@ -105,7 +105,9 @@ def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
 
     async def scenario(workers: Workers) -> None:
         for answer in ANSWERS.values():
-            made = await workers.call(function, answer, {"item": item}, Limits(output_bytes=16 * MEBIBYTE))
+            made = await workers.call(
+                function, answer, {"item": item}, WorkerLimits(output_bytes=16 * MEBIBYTE)
+            )
             assert made.startswith(b'{"code": "def f():\\n    pass\\n')
 
     live(scenario)
@@ -157,7 +159,7 @@ def test_no_patch_is_felt_while_its_binary_parts_are_taken_out() -> None:
     patch = b"diff --git a b\nBinary files " + b" differ" * 500_000 + b"x\n" + b"diff --git a b\n" * 200_000
 
     async def scenario(workers: Workers) -> None:
-        limits = Limits(output_bytes=32 * MEBIBYTE)
+        limits = WorkerLimits(output_bytes=32 * MEBIBYTE)
         found = await workers.call("benchyard.scorers.standalone.swe_pro_results:text_of", patch, {}, limits)
         assert found == patch
 

@@ -17,7 +17,7 @@ from benchyard.engine.engine import Engine
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
-from benchyard.images.build import Builder
+from benchyard.images.builders.base import Builder
 from benchyard.images.store import ImageStore
 from benchyard.settings import Settings
 from benchyard.store.database import Store

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from benchyard.api.errors import error_response
 from benchyard.errors import BenchyardError, StillWaiting, TooLarge, TooMany, UsageError
 from benchyard.settings import Settings
-from benchyard.workers.json_values import ValueCount
+from benchyard.workers.json_texts import ValueCount
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_JSON_VALUES = 200_000

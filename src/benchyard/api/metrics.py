@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchyard.api.exposition import Family, Histogram, Sample, single
 from benchyard.engine.devboxes.states import ENDED
-from benchyard.hosts.requests import Activity
+from benchyard.hosts.requests import HostActivity
 from benchyard.models.devboxes import Devbox, DevboxStatus
 
 _S = DevboxStatus
@@ -48,7 +48,7 @@ class Metrics:
                 return
 
     def families(
-        self, live: Iterable[Devbox], activity: Activity, leaks: Mapping[str, int]
+        self, live: Iterable[Devbox], activity: HostActivity, leaks: Mapping[str, int]
     ) -> Iterator[Family]:
         """All numbers as they are now."""
         yield from self._of_devboxes(live)

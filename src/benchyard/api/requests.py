@@ -10,11 +10,11 @@ from fastapi import Request
 
 from benchyard.api.deps import services_of
 from benchyard.errors import TooLarge, WorkerFailed
-from benchyard.workers import json_bodies
-from benchyard.workers.workers import SMALL_BYTES, Limits
+from benchyard.workers import json_texts
+from benchyard.workers.workers import SMALL_BYTES, WorkerLimits
 
-_PARSE = "benchyard.workers.json_bodies:parse"
-_LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
+_PARSE = "benchyard.workers.json_texts:parse"
+_LIMITS = WorkerLimits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 
 
 class JsonRequest(Request):
@@ -64,7 +64,7 @@ class JsonRequest(Request):
             made = await services_of(self).workers.call(_PARSE, descriptor, limits=_LIMITS)
         except WorkerFailed as error:
             raise TooLarge(f"the body takes too much to be parsed: {error.message}") from error
-        found = await asyncio.to_thread(json_bodies.Parsed.of, made)
+        found = await asyncio.to_thread(json_texts.ParsedJson.of, made)
         self.digest = found.digest
         if found.reason is not None:
             raise json.JSONDecodeError(found.reason, "", found.place)

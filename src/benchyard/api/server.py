@@ -40,11 +40,11 @@ from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
 from benchyard.hosts import leaks
-from benchyard.hosts.builds import BuildGroups
+from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.hosts.host import Host
-from benchyard.hosts.output_budget import OutputBudget
-from benchyard.images.build import Builder
-from benchyard.images.builders.choose import Wanted, open_builder
+from benchyard.hosts.output import OutputBudget
+from benchyard.images.builders.base import Builder
+from benchyard.images.builders.choice import BuilderChoice, open_builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings, default_data_folder
@@ -161,12 +161,12 @@ async def _store(settings: Settings) -> AsyncIterator[Store]:
 
 async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Builder:
     folder = settings.data / "images"
-    groups = BuildGroups(folder)
+    groups = BuildCgroups(folder)
     groups.clear()
     # The engine that holds the devboxes is the one to build, where another could be meant.
     socket = settings.driver_options.get("socket") if settings.driver == "container" else None
     url = f"unix://{socket.removeprefix('unix://')}" if socket else None
-    return await open_builder(images, folder, driver.trees, groups, Wanted(settings.builder, url))
+    return await open_builder(images, folder, driver.trees, groups, BuilderChoice(settings.builder, url))
 
 
 def _give_way(reason: str) -> None:

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass, field
 
 from benchyard.devboxes.base import Trees
-from benchyard.devboxes.trees import LocalTrees
+from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.engine.background import BackgroundTasks
 from benchyard.engine.clock import now_ms
 from benchyard.engine.devboxes.live import LiveDevboxes
@@ -13,7 +13,7 @@ from benchyard.engine.network.gateway_doors import DoorOpener, EgressGate, Gatew
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
-from benchyard.images.build import Builder
+from benchyard.images.builders.base import Builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import DevboxPurpose, InitiatorType
 from benchyard.models.executions import LogLine, LogSource

@@ -24,7 +24,7 @@ from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.objects import StoredObject
 from benchyard.models.removals import Removal, RemovalKind, RemovalView, RemovedRun
@@ -176,7 +176,7 @@ class Removals:
                 own = TABLES[table]
                 connection.execute(delete(own).where(own.c.id == removal.subject))
 
-        await uninterrupted(self._store.write_whole(work))
+        await run_to_end(self._store.write_whole(work))
         self._start(removal)
 
     def _start(self, removal: Removal) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import benchyard
-from benchyard.devboxes.box import wire
-from benchyard.devboxes.parts.channel import Channel
+from benchyard.devboxes.guest import wire
+from benchyard.devboxes.shared.channel import Channel
 from benchyard.errors import (
     BenchyardError,
     Conflict,

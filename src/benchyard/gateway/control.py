@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.parts.channel import Channel
+from benchyard.devboxes.shared.channel import Channel
 from benchyard.errors import BenchyardError, NotFound, UsageError
 from benchyard.gateway import protocol
 from benchyard.gateway.doors import Doors, ModelDoor, listening

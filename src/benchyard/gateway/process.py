@@ -15,7 +15,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchyard.devboxes.box import syscalls
+from benchyard.devboxes.guest import syscalls
 from benchyard.errors import Conflict
 from benchyard.gateway import protocol
 from benchyard.gateway.control import Control

@@ -32,7 +32,7 @@ class LayerFile:
 
 
 @dataclass(frozen=True)
-class Config:
+class ImageConfig:
     """How to run what is in an image."""
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ImageLayout:
     """An image archive that was read and found whole; layers from the bottom up."""
 
     layers: tuple[LayerFile, ...]
-    config: Config
+    config: ImageConfig
     notes: Mapping[str, str] = field(default_factory=dict)
     """What whoever made it wrote beside it."""
 
@@ -65,7 +65,7 @@ def is_root_filesystem(folder: Path) -> bool:
     return any((folder / sign).is_symlink() or (folder / sign).is_dir() for sign in _ROOT_SIGNS)
 
 
-def read_layout(folder: Path) -> Layout:
+def read_layout(folder: Path) -> ImageLayout:
     """Read an OCI layout or a docker archive; raises ImageError where anything is missing or untrue."""
     try:
         return _read_oci(folder) if (folder / "index.json").is_file() else _read_docker(folder)
@@ -82,7 +82,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_oci(folder: Path) -> Layout:
+def _read_oci(folder: Path) -> ImageLayout:
     index = _json(_member(folder, "index.json"))
     chosen = {each["digest"]: each for each in _candidates(folder, index, _DEEPEST_INDEX)}
     if len(chosen) > 1:
@@ -99,7 +99,7 @@ def _read_oci(folder: Path) -> Layout:
         path = _blob(folder, layer["digest"])
         layers.append(LayerFile(path, layer["digest"].removeprefix("sha256:")))
     notes = {str(name): str(value) for name, value in (manifest.get("annotations") or {}).items()}
-    return replace(_checked(layers, config), notes=notes)
+    return replace(_check_layers(layers, config), notes=notes)
 
 
 def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def architecture() -> str:
     return _ARCHITECTURES.get(machine, machine)
 
 
-def _read_docker(folder: Path) -> Layout:
+def _read_docker(folder: Path) -> ImageLayout:
     manifests = _json(_member(folder, "manifest.json"))
     if len(manifests) != 1:
         raise ImageError(f"the archive holds {len(manifests)} images: save the one you want and import that")
@@ -144,10 +144,10 @@ def _read_docker(folder: Path) -> Layout:
     if promised and file_digest(config_file) != promised[1]:
         raise ImageError(f"{name} in the archive is not what its digest says: make the archive again")
     paths = [_member(folder, str(layer)) for layer in manifests[0]["Layers"]]
-    return _checked([LayerFile(path, file_digest(path)) for path in paths], _json(config_file))
+    return _check_layers([LayerFile(path, file_digest(path)) for path in paths], _json(config_file))
 
 
-def _checked(layers: list[LayerFile], config: Any) -> Layout:
+def _check_layers(layers: list[LayerFile], config: Any) -> ImageLayout:
     """Compare layers with what the configuration promises of them."""
     if not layers:
         raise ImageError("the archive's image has no layers: there is nothing to start a devbox from")
@@ -168,7 +168,7 @@ def _checked(layers: list[LayerFile], config: Any) -> Layout:
     made_for = config.get("architecture") or architecture()
     if made_for != architecture():
         raise ImageError(f"the image is made for {made_for}, this machine is {architecture()}")
-    return Layout(tuple(layers), image_config(config.get("config") or {}))
+    return ImageLayout(tuple(layers), image_config(config.get("config") or {}))
 
 
 def _is_compressed(path: Path) -> bool:
@@ -176,11 +176,11 @@ def _is_compressed(path: Path) -> bool:
         return file.read(6).startswith(_COMPRESSED)
 
 
-def image_config(found: dict[str, Any]) -> Config:
+def image_config(found: dict[str, Any]) -> ImageConfig:
     """How to run an image, from the `config` of its configuration."""
     pairs = (str(each).partition("=") for each in found.get("Env") or ())
     command = [*(found.get("Entrypoint") or ()), *(found.get("Cmd") or ())]
-    return Config(
+    return ImageConfig(
         env={name: value for name, _, value in pairs if name},
         user=str(found["User"]) if found.get("User") else None,
         working_directory=str(found["WorkingDir"]) if found.get("WorkingDir") else None,

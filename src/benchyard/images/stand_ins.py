@@ -12,7 +12,7 @@ from benchyard.images.references import normal_reference
 
 
 @dataclass(frozen=True)
-class Suite:
+class DebianSuite:
     """A release of Debian."""
 
     name: str
@@ -22,9 +22,9 @@ class Suite:
 
 
 SUITES = (
-    Suite("bullseye", (2, 31), "3.9"),
-    Suite("bookworm", (2, 36), "3.11"),
-    Suite("trixie", (2, 41), "3.13"),
+    DebianSuite("bullseye", (2, 31), "3.9"),
+    DebianSuite("bookworm", (2, 36), "3.11"),
+    DebianSuite("trixie", (2, 41), "3.13"),
 )
 """Oldest first."""
 
@@ -42,19 +42,19 @@ _DATE = re.compile(r"-\d{8}(?:\.\d+)?$")
 
 
 @dataclass(frozen=True)
-class Plan:
+class StandInPlan:
     """What a stand-in is made of."""
 
     reference: str
     """As people write it: python:3.13-slim-bookworm."""
-    suite: Suite
+    suite: DebianSuite
     python: str | None = None
     """The version that is its own, in /usr/local; None is none."""
     is_slim: bool = True
     """Whether it is without compilers and the like."""
 
 
-def plan_of(reference: str) -> Plan:
+def stand_in_plan(reference: str) -> StandInPlan:
     """What can stand in for this reference; raises UsageError where nothing can."""
     full = normal_reference(reference)
     name, _, tag = full.removeprefix(_LIBRARY).partition(":")
@@ -63,12 +63,12 @@ def plan_of(reference: str) -> Plan:
     if full.startswith(_LIBRARY) and "@" not in full:
         suite_name = tag.removesuffix("-slim")
         if name == "debian" and (suite := _suite(_NUMBERS.get(suite_name, suite_name))):
-            return Plan(short, suite)
+            return StandInPlan(short, suite)
         if name == "ubuntu" and (suite := _suite(_UBUNTU.get(tag, ""))):
-            return Plan(short, suite)
+            return StandInPlan(short, suite)
         found = _PYTHON_TAG.fullmatch(tag) if name == "python" else None
         if found and (suite := _suite(found[3] or _NEWEST)):
-            return Plan(short, suite, found[1], bool(found[2]))
+            return StandInPlan(short, suite, found[1], bool(found[2]))
     raise UsageError(
         f"nothing can stand in for {short}: stand-ins are made for debian, ubuntu and python:3.N, by their "
         "tags. Import the image (`docker save`, then `benchyard image import FILE`), or let one of yours "
@@ -79,17 +79,17 @@ def plan_of(reference: str) -> Plan:
 def can_be_made(reference: str) -> bool:
     """Whether anything can stand in for this reference."""
     try:
-        plan_of(reference)
+        stand_in_plan(reference)
     except UsageError:
         return False
     return True
 
 
-def fitting(plan: Plan, libc: tuple[int, int]) -> Suite:
+def fitting_suite(plan: StandInPlan, libc: tuple[int, int]) -> DebianSuite:
     """The suite of a plan, or the first after it that programs made with this C library run in."""
     later = SUITES[SUITES.index(plan.suite) :]
     return next((suite for suite in later if suite.libc >= libc), later[-1])
 
 
-def _suite(name: str) -> Suite | None:
+def _suite(name: str) -> DebianSuite | None:
     return next((suite for suite in SUITES if suite.name == name), None)

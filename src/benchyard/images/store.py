@@ -13,9 +13,14 @@ from pathlib import Path
 
 from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
-from benchyard.images.exporting import Archive, Exporter
-from benchyard.images.fingerprint import host_fingerprint, same_system, system_name
-from benchyard.images.host_view import resolv_conf, write_host_layer
+from benchyard.images.exports import ImageArchive, ImageExporter
+from benchyard.images.host_image import (
+    host_fingerprint,
+    resolv_conf,
+    same_system,
+    system_name,
+    write_host_layer,
+)
 from benchyard.images.image import (
     MOST_LAYERS,
     Image,
@@ -28,7 +33,7 @@ from benchyard.images.image import (
     read_records,
     write_record,
 )
-from benchyard.images.importing import Imported, Importer, Source, check_kind
+from benchyard.images.imports import ImageImporter, ImportedImage, LayerSource, check_kind
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
@@ -120,7 +125,7 @@ class ImageStore:
             raise ImageError(f"layers of {image.name!r} are missing from {self._folder}", layers=missing)
         return Rootfs(layers, image.host_dirs)
 
-    async def import_archive(self, source: Path | Source, name: str | Label) -> Image:
+    async def import_archive(self, source: Path | LayerSource, name: str | Label) -> Image:
         """Import a root filesystem folder or tarball, an OCI or docker archive, or what an engine made."""
         label = Label(name) if isinstance(name, str) else name
         self.check_name(label.name)
@@ -149,11 +154,11 @@ class ImageStore:
             made = Image(image_id, image_id, found.layers, kind="snapshot")
             return await self._register(_configured(made, found)), found.notes
 
-    async def _brought_in(self, source: Path | Source, pins: set[str]) -> Imported:
+    async def _brought_in(self, source: Path | LayerSource, pins: set[str]) -> ImportedImage:
         if isinstance(source, Path):
             await self.check_source(source)
         try:
-            importer = Importer(self._layers, self._trees, pins)
+            importer = ImageImporter(self._layers, self._trees, pins)
             return await importer.run(source, await asyncio.to_thread(resolv_conf, self._root))
         except OSError as error:
             raise ImageError(f"{source} could not be imported: {error}") from error
@@ -165,7 +170,7 @@ class ImageStore:
         await asyncio.to_thread(check_kind, source)
 
     @contextlib.asynccontextmanager
-    async def exported(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[Archive]:
+    async def exported(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[ImageArchive]:
         """An OCI archive of an image, with these notes; gone when the block ends.
 
         Of an image that shows this machine's own system the archive holds what it shows.
@@ -173,7 +178,7 @@ class ImageStore:
         rootfs = self.rootfs(image)
         async with self._keeping() as pins, self._layers.scratch() as scratch:
             pins.update(image.layers)
-            yield await Exporter(self._trees, scratch, self._root).run(image, rootfs, notes)
+            yield await ImageExporter(self._trees, scratch, self._root).run(image, rootfs, notes)
 
     @contextlib.asynccontextmanager
     async def shallow(self, image: Image) -> AsyncIterator[Image]:
@@ -417,7 +422,7 @@ class ImageStore:
             self._loose = {name for name in self._loose if self._layers.path(name).exists()}
 
 
-def _configured(image: Image, found: Imported) -> Image:
+def _configured(image: Image, found: ImportedImage) -> Image:
     config = {each.name: getattr(found.config, each.name) for each in dataclasses.fields(found.config)}
     return dataclasses.replace(image, **config)
 

@@ -17,7 +17,7 @@ from benchyard.models.base import Model
 from benchyard.models.tampering import CountedTests
 from benchyard.scorers.standalone import context_texts
 from benchyard.scorers.standalone.context_texts import VARIABLES
-from benchyard.workers.workers import SMALL_BYTES, Call, Limits, call_once
+from benchyard.workers.workers import SMALL_BYTES, WorkerCall, WorkerLimits, call_once
 
 C = TypeVar("C", bound=Model)
 
@@ -137,7 +137,7 @@ class ScoringContext:
     """Type -> bash script of the registered custom scorers that the contract names."""
     attached: Callable[[str], Awaitable[bytes]] = _nothing_attached
     """The content of an attachment of the scenario; raises ScorerFailed where it is gone."""
-    call: Call = call_once
+    call: WorkerCall = call_once
     """Runs a function in a worker: nothing that came out of a devbox is graded or parsed anywhere else."""
     counted: Callable[[], Awaitable[Sequence[CountedTests]]] = _nothing_counted
     """What the test runner's report counted for the reference; empty where that is not known."""
@@ -269,7 +269,7 @@ Params = Annotated[dict[str, Any], AfterValidator(_params)]
 FILE_VARIABLE = "BENCHYARD_SCORER_CONTEXT_FILE"
 
 _TEXTS = "benchyard.scorers.standalone.context_texts:texts_of"
-_LIMITS = Limits(output_bytes=256 * 1024**2)
+_LIMITS = WorkerLimits(output_bytes=256 * 1024**2)
 _SHUTS_OUT = {"BASH_ENV": "", "ENV": ""}
 """Files that shells would read before a script: none."""
 

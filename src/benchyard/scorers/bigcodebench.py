@@ -20,7 +20,7 @@ from benchyard.scorers import base, score
 from benchyard.scorers.base import ProgramOptions, Room, Scorer, ScoringContext, Verdict
 from benchyard.scorers.kits import packages, python_kit, pythons
 from benchyard.scorers.standalone import bigcodebench_job, bigcodebench_runner
-from benchyard.workers.workers import Limits
+from benchyard.workers.workers import WorkerLimits
 
 PYTHON = SpecifierSet("==3.10.*")
 _LIST = """
@@ -136,7 +136,7 @@ TIME_LIMIT_SEC = 240.0
 _MOST_FACT = 4000
 _JOB = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
 _RESULT = "benchyard.scorers.standalone.parsers:bigcodebench_result"
-_JOB_LIMITS = Limits(output_bytes=16 * 1024**2)
+_JOB_LIMITS = WorkerLimits(output_bytes=16 * 1024**2)
 _SKIP = "skip"
 """Stands in tests that may be skipped, in whatever way."""
 _MISSING = re.compile(r"No module named '([A-Za-z0-9_]+)")

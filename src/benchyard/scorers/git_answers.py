@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import score
 from benchyard.scorers.base import MOST_OUTPUT_BYTES, ProgramOptions, Room, RoomResult
-from benchyard.workers.workers import Call
+from benchyard.workers.workers import WorkerCall
 
 MOST_PATCH_BYTES = 32 * 1024**2
 MOST_PATHS_BYTES = 4 * 1024**2
@@ -101,7 +101,7 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
 
 
 async def changed_paths(
-    room: Room, patch_file: str, tests: Iterable[str], call: Call
+    room: Room, patch_file: str, tests: Iterable[str], call: WorkerCall
 ) -> tuple[int, list[str]]:
     """How many paths a patch changes; those by which tests are set up, and the tests that are graded."""
     listed = await run(room, ("git", "apply", "--numstat", "-z", patch_file), most=MOST_PATHS_BYTES)

@@ -15,7 +15,7 @@ from benchyard.models.scenarios import AttachmentName, LongText
 from benchyard.scorers import reports, score
 from benchyard.scorers.base import ProgramOptions, Room, Scorer, Verdict
 from benchyard.scorers.verifier import verifier_kit
-from benchyard.workers import archives
+from benchyard.workers import foreign_files
 
 MOST_BYTES = 64 * 1024
 MOST_REWARDS = 200
@@ -157,7 +157,7 @@ class HarborScorer(Scorer[HarborConfig]):
         await room.clear(TESTS)
         archive = await self.context.attached(self.config.tests)
         try:
-            files = await archives.files_of(archive, self.context.call)
+            files = await foreign_files.archive_files(archive, self.context.call)
         except UsageError as error:
             raise ScorerFailed(error.message) from error
         for name, file in files.items():

@@ -19,8 +19,8 @@ from benchyard.scorers import base, score
 from benchyard.scorers.base import ProgramOptions, Room, RoomResult, Scorer, ScoringContext, Verdict
 from benchyard.scorers.polyglot_toolchains import LANGUAGES, PRUNED_ANYWHERE, PRUNED_AT_THE_TOP, Language
 from benchyard.scorers.standalone import polyglot_parsers
-from benchyard.workers import archives
-from benchyard.workers.workers import SMALL_BYTES, Limits
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import SMALL_BYTES, WorkerLimits
 
 ATTACHMENT = "exercise"
 TIMED_OUT = "Tests timed out!"
@@ -38,8 +38,8 @@ _NOT_FOUND = 127
 _PARSERS = "benchyard.scorers.standalone.polyglot_parsers"
 _LISTED, _TESTS, _OUTCOME = f"{_PARSERS}:listed", f"{_PARSERS}:tests_in", f"{_PARSERS}:outcome"
 _UNTOLD, _REPLACED = f"{_PARSERS}:untold", f"{_PARSERS}:replaced"
-_LIMITS = Limits(output_bytes=4 * 1024**2)
-_REPLACED_LIMITS = Limits(output_bytes=MOST_PACKED_BYTES)
+_LIMITS = WorkerLimits(output_bytes=4 * 1024**2)
+_REPLACED_LIMITS = WorkerLimits(output_bytes=MOST_PACKED_BYTES)
 _TIMES = re.compile(r"\bin \d+\.\d+s\b")
 _LOOK = 'for each; do command -v "$each" > /dev/null || { echo "$each"; exit 1; }; done'
 
@@ -137,7 +137,9 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
 
     async def score(self, room: Room) -> Verdict:
         try:
-            files = await archives.files_of(await self.context.attached(ATTACHMENT), self.context.call)
+            files = await foreign_files.archive_files(
+                await self.context.attached(ATTACHMENT), self.context.call
+            )
         except UsageError as error:
             raise ScorerFailed(error.message, cause="scorer") from error
         if len(files) > _MOST_EXERCISE_FILES:

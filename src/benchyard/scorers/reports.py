@@ -8,7 +8,7 @@ from benchyard.errors import ScorerFailed
 from benchyard.models.tampering import CountedTests
 from benchyard.scorers.base import Room, ScoringContext, Verdict
 from benchyard.scorers.standalone.report_counts import MOST_BYTES, TestReport
-from benchyard.workers.workers import Call
+from benchyard.workers.workers import WorkerCall
 
 _COUNTED = "benchyard.scorers.standalone.report_counts:counted"
 _NAMED = re.compile(r"--(?:ctrf|junitxml|junit-xml)[= ]{1,3}[\"']?([^\s\"'$;|&<>()`\\]{1,400})")
@@ -52,7 +52,7 @@ async def check(
     return judge(replace(verdict, counted=counted), reason, official=context.official)
 
 
-async def read(room: Room, place: str, call: Call, *, before: bytes | None = None) -> TestReport | str:
+async def read(room: Room, place: str, call: WorkerCall, *, before: bytes | None = None) -> TestReport | str:
     """The report there, or why it does not show that tests were run, in a line."""
     try:
         content = await room.fetch(place, MOST_BYTES)

@@ -26,14 +26,14 @@ from benchyard.scorers.base import (
     Verdict,
 )
 from benchyard.scorers.standalone import swebench_grader
-from benchyard.workers import archives, json_files
-from benchyard.workers.workers import Call, Limits
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import WorkerCall, WorkerLimits
 
 START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
 EXIT_CODE = ">>>>> Test Exit Code"
 _GRADED = "benchyard.scorers.standalone.swebench_grader:graded"
-_LIMITS = Limits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=512 * 1024**2)
+_LIMITS = WorkerLimits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=512 * 1024**2)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def script_with_status(text: str) -> str:
     raise ScorerFailed(f"the evaluation script has no line with {END!r}; import the scenario again")
 
 
-async def grade_log(spec: SweBenchSpec, output: bytes, exit_status: int, call: Call) -> Grade:
+async def grade_log(spec: SweBenchSpec, output: bytes, exit_status: int, call: WorkerCall) -> Grade:
     """Grade the output of a script, and its status; raises ScorerFailed where the package cannot."""
     parameters = {"spec": spec.model_dump(), "exit_status": exit_status}
     try:
@@ -171,8 +171,8 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
     async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
             archive = await self.context.attached(ATTACHMENT)
-            files = await archives.files_of(archive, self.context.call)
-            spec = await json_files.value_of(files[SPEC].content, self.context.call)
+            files = await foreign_files.archive_files(archive, self.context.call)
+            spec = await foreign_files.json_value(files[SPEC].content, self.context.call)
             script = script_with_status(files[EVAL_SCRIPT].content.decode())
             return script, SweBenchTests.model_validate(spec)
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
@@ -227,7 +227,7 @@ async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAns
 
 
 async def flag_test_changes(
-    room: Room, answer: PatchAnswer, patch_file: str, tests: list[str], call: Call
+    room: Room, answer: PatchAnswer, patch_file: str, tests: list[str], call: WorkerCall
 ) -> None:
     """Note which changes of an answer are to how tests are set up, or to the tests that grade it."""
     total, odd = await git_answers.changed_paths(room, patch_file, tests, call)

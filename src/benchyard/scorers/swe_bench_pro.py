@@ -26,15 +26,15 @@ from benchyard.scorers.swe_bench import (
     flag_test_changes,
     require_results,
 )
-from benchyard.workers import archives, json_files
-from benchyard.workers.workers import Limits
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import WorkerLimits
 
 _MOST_LOG_BYTES = 64 * 1024**2
 _MOST_RESULT_BYTES = 32 * 1024**2
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\b")
 _TEXT = "benchyard.scorers.standalone.swe_pro_results:text_of"
 _GRADED = "benchyard.scorers.standalone.swe_pro_results:graded"
-_PATCH_LIMITS = Limits(output_bytes=git_answers.MOST_PATCH_BYTES)
+_PATCH_LIMITS = WorkerLimits(output_bytes=git_answers.MOST_PATCH_BYTES)
 _PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
 """The result goes out by what the host keeps, not by a file that tests could have written."""
 
@@ -88,9 +88,9 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
     async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
             archive = await self.context.attached(ATTACHMENT)
-            packed = await archives.files_of(archive, self.context.call)
+            packed = await foreign_files.archive_files(archive, self.context.call)
             files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
-            spec = await json_files.value_of(packed[SPEC].content, self.context.call)
+            spec = await foreign_files.json_value(packed[SPEC].content, self.context.call)
             return files, SweBenchProTests.model_validate(spec)
         except (UsageError, KeyError, ValidationError) as error:
             raise attachment_error(error) from error

@@ -24,7 +24,7 @@ if __name__ == "__main__" and _PACKAGES not in sys.path:
     # Run by its path, from wherever the package lies.
     sys.path.append(_PACKAGES)
 
-from benchyard.devboxes.box import syscalls  # noqa: E402
+from benchyard.devboxes.guest import syscalls  # noqa: E402
 
 MOST_MESSAGE_BYTES = 64 * 1024
 DESCRIPTORS = 3

@@ -27,7 +27,7 @@ _CLOCK_FACTOR = 6
 
 
 @dataclass(frozen=True)
-class Limits:
+class WorkerLimits:
     """What a job may take."""
 
     seconds: float = 10.0
@@ -37,10 +37,10 @@ class Limits:
     """Of what it makes."""
 
 
-USUAL = Limits()
+USUAL_LIMITS = WorkerLimits()
 
 
-class Call(Protocol):
+class WorkerCall(Protocol):
     """Runs a function in a worker."""
 
     async def __call__(
@@ -48,7 +48,7 @@ class Call(Protocol):
         function: str,
         content: bytes | int,
         parameters: Mapping[str, Any] | None = None,
-        limits: Limits = USUAL,
+        limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
         """Return what `module:name` makes of a content: values of JSON, or bytes.
 
@@ -83,9 +83,9 @@ class Workers:
         function: str,
         content: bytes | int,
         parameters: Mapping[str, Any] | None = None,
-        limits: Limits = USUAL,
+        limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
-        """See `Call`."""
+        """See `WorkerCall`."""
         made = await self._made(function, content, parameters, limits)
         if not isinstance(made, _Made):
             return made
@@ -99,9 +99,9 @@ class Workers:
         function: str,
         content: bytes | int,
         parameters: Mapping[str, Any] | None = None,
-        limits: Limits = USUAL,
+        limits: WorkerLimits = USUAL_LIMITS,
     ) -> int:
-        """Return a descriptor of the bytes that a function makes, which the caller closes; see `Call`."""
+        """Return a descriptor, which the caller closes, of the bytes a function makes; see `WorkerCall`."""
         made = await self._made(function, content, parameters, limits)
         if not isinstance(made, _Made):
             raise WorkerFailed(f"the worker made no bytes but {type(made).__name__}", limit=None)
@@ -109,13 +109,13 @@ class Workers:
         return made.descriptor
 
     async def _made(
-        self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: Limits
+        self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: WorkerLimits
     ) -> Any:
         told = json.dumps(parameters or {}).encode()
         async with self._turns, _input(told) as given, _input(content) as read:
             return await self._tried(function, (given, read), limits)
 
-    async def _tried(self, function: str, inputs: tuple[int, int], limits: Limits) -> Any:
+    async def _tried(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
         for _ in range(_TRIES):
             starter = await self._running()
             try:
@@ -139,9 +139,9 @@ async def call_once(
     function: str,
     content: bytes | int,
     parameters: Mapping[str, Any] | None = None,
-    limits: Limits = USUAL,
+    limits: WorkerLimits = USUAL_LIMITS,
 ) -> Any:
-    """See `Call`: with workers that are there for this call alone."""
+    """See `WorkerCall`: with workers that are there for this call alone."""
     async with Workers() as workers:
         return await workers.call(function, content, parameters, limits)
 
@@ -178,7 +178,7 @@ class _Starter:
             self._process.kill()
         await self._process.wait()
 
-    async def run(self, function: str, inputs: tuple[int, int], limits: Limits) -> Any:
+    async def run(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
         """Have one job done; raises _StarterGone if that cannot be because of this process."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
@@ -202,7 +202,7 @@ class _Starter:
             except TimeoutError as error:
                 raise _exceeded("time", limits) from error
 
-    async def _answer(self, ours: socket.socket, limits: Limits) -> Any:
+    async def _answer(self, ours: socket.socket, limits: WorkerLimits) -> Any:
         made: list[Any] = []
         with contextlib.ExitStack() as opened:
             while True:
@@ -228,7 +228,7 @@ class _Starter:
                     return value
 
 
-def _ended(made: list[Any], status: int, limits: Limits) -> Any:
+def _ended(made: list[Any], status: int, limits: WorkerLimits) -> Any:
     if made and status == 0:
         return made[0]
     if status == -signal.SIGXCPU:
@@ -239,7 +239,7 @@ def _ended(made: list[Any], status: int, limits: Limits) -> Any:
     raise WorkerFailed(f"the worker {told}", limit=None)
 
 
-def _exceeded(limit: str, limits: Limits) -> WorkerFailed:
+def _exceeded(limit: str, limits: WorkerLimits) -> WorkerFailed:
     told = {
         "time": f"took longer than {limits.seconds:g} s",
         "memory": f"took more than {limits.memory_bytes} bytes of memory",

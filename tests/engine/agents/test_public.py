@@ -12,7 +12,7 @@ import pytest
 from benchyard.agents import catalog
 from benchyard.agents.packages import Package
 from benchyard.agents.public_agent import PublicAgent
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes import elf
 from benchyard.engine.agents import installer, public
 from benchyard.engine.context import EngineContext
 from benchyard.engine.engine import Engine

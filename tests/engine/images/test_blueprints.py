@@ -18,7 +18,7 @@ from benchyard.errors import BenchyardError, BuildFailed, NotFound, NotSupported
 from benchyard.hosts import leaks
 from benchyard.hosts.host import ExecRequest
 from benchyard.images.aliases import Aliases
-from benchyard.images.build import Builder, Built, Log, Recipe
+from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage, Log
 from benchyard.images.store import Image, ImageStore, Label
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BlueprintStatus
 from benchyard.models.devboxes import DevboxRequest
@@ -38,7 +38,7 @@ class SmallBuilder(Builder):
 
     def __init__(self, images: ImageStore) -> None:
         self.images = images
-        self.recipes: list[Recipe] = []
+        self.recipes: list[BuildRecipe] = []
         self.contexts: list[dict[str, bytes]] = []
         self.under_way = self.most = 0
         self.may_end = asyncio.Event()
@@ -49,7 +49,7 @@ class SmallBuilder(Builder):
     async def pull(self, reference: str, label: Label, log: Log) -> Image:
         raise BuildFailed(f"there is no registry here to get {reference} from")
 
-    async def build(self, recipe: Recipe, label: Label, log: Log) -> Built:
+    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
         self.recipes.append(recipe)
         self.contexts.append(_content(recipe.context))
         self.under_way += 1
@@ -68,7 +68,7 @@ class SmallBuilder(Builder):
             (changes / "recipe").write_text(recipe.dockerfile)
             parent = await self.images.get(next(iter(recipe.bases.values()), self.parent))
             made = await self.images.add_layer(parent, changes, label.id, move=True, kind="image")
-        return Built(made, {"ubuntu:22.04": "debian"})
+        return BuiltImage(made, {"ubuntu:22.04": "debian"})
 
 
 def _content(folder: Path | None) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from benchyard.engine.engine import Engine
 from benchyard.engine.network.policies import PROXY_PORT
 from benchyard.errors import NotSupported, NotYet, UsageError
 from benchyard.hosts import leaks
-from benchyard.images.build import Built, Log, Recipe
+from benchyard.images.builders.base import BuildRecipe, BuiltImage, Log
 from benchyard.images.store import ImageStore, Label
 from benchyard.models.blueprints import BlueprintStatus
 from benchyard.models.network_policies import NetworkPolicyChange
@@ -35,7 +35,7 @@ class BuilderWithDoors(SmallBuilder):
         self.gate: Gate | None = None
         self.served: list[str] = []
 
-    async def build(self, recipe: Recipe, label: Label, log: Log) -> Built:
+    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
         if recipe.door is None:
             return await super().build(recipe, label, log)
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -3,26 +3,26 @@
 import pytest
 
 from benchyard.engine.runs.tamper import MOST_PROCESSES, MOST_SHOWN, MOST_WATCHED, TamperFindings, WorkPaths
-from benchyard.hosts.changes import Change, Changes
+from benchyard.hosts.grading import DiskChange, DiskChanges
 from benchyard.models.tampering import LeftProcess, TamperReport
 
 WORK = WorkPaths(("/home/user/work",))
 PYTHON = "/usr/local/bin/python3"
 
 
-def change(path: str, kind: str = "added", type: str = "file", mode: int = 0o644) -> Change:
-    return Change(path, kind, type, mode, 1)
+def change(path: str, kind: str = "added", type: str = "file", mode: int = 0o644) -> DiskChange:
+    return DiskChange(path, kind, type, mode, 1)
 
 
-def changes(*found: Change, total: int | None = None) -> Changes:
-    return Changes(found, total or len(found), truncated=total is not None, exact=True)
+def changes(*found: DiskChange, total: int | None = None) -> DiskChanges:
+    return DiskChanges(found, total or len(found), truncated=total is not None, exact=True)
 
 
-def findings(*found: Change, work: WorkPaths = WORK) -> TamperFindings:
+def findings(*found: DiskChange, work: WorkPaths = WORK) -> TamperFindings:
     return TamperFindings(work, changes=changes(*found))
 
 
-def flood(folder: str, count: int = 1200, **fields: int) -> list[Change]:
+def flood(folder: str, count: int = 1200, **fields: int) -> list[DiskChange]:
     return [change(f"{folder}/{number:05}", **fields) for number in range(count)]  # type: ignore[arg-type]
 
 

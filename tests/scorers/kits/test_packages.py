@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes import elf
 from benchyard.scorers.kits import programs
 
 LARGE = 640 * 1024**2

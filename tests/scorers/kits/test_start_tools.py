@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchyard.devboxes import elf
 from benchyard.devboxes.base import Rootfs
-from benchyard.devboxes.parts import elf
 from benchyard.hosts.kits import KitFolders
 from benchyard.scorers.kits import start_tools
 

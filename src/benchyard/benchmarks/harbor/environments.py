@@ -22,9 +22,8 @@ from benchyard.benchmarks.files.scenario_draft import (
 from benchyard.benchmarks.files.writer import slug
 from benchyard.benchmarks.harbor.task_file import HealthcheckPart, NetworkPart, TaskEnvironmentPart
 from benchyard.errors import BuildFailed, UsageError
-from benchyard.images import dockerfile
-from benchyard.images.dockerfile import Instruction
-from benchyard.images.words import expand
+from benchyard.images.dockerfile import parser
+from benchyard.images.dockerfile.parser import Instruction, expand_variables
 from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
 from benchyard.models.launch import LaunchParameters, Size, UserParameters
 from benchyard.models.scenarios import ScenarioEnvironment
@@ -103,7 +102,7 @@ def origin_of(
 def user_and_directory_of(text: str) -> UserAndDirectory:
     """Where the last stage of a Dockerfile works, and as whom; nothing where it cannot be told."""
     try:
-        read = dockerfile.parse(text)
+        read = parser.parse_dockerfile(text)
     except BuildFailed:
         return UserAndDirectory()
     stages: dict[str, UserAndDirectory] = {}
@@ -142,7 +141,7 @@ def _values(rest: str) -> Mapping[str, str]:
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     try:
-        return expand(text, values).strip("\"'")
+        return expand_variables(text, values).strip("\"'")
     except ValueError:
         return text
 

@@ -19,7 +19,7 @@ import yaml
 from benchyard.benchmarks.swe_bench import items
 from benchyard.benchmarks.swe_bench.items import Row
 from benchyard.errors import BuildFailed, DatasetError
-from benchyard.images.dockerfile import Dockerfile, Instruction, parse
+from benchyard.images.dockerfile.parser import Dockerfile, Instruction, parse_dockerfile
 
 MARK = "unofficial environment: a Python of the base image instead of conda's, packages of the index"
 REPOSITORIES = "repositories"
@@ -63,7 +63,7 @@ def write(row: Row, data: Path, folder: Path) -> None:
     """Write the Dockerfile of a row and what it needs into a folder; raises DatasetError."""
     bundle = _bundle(row, data)
     try:
-        official = parse(items.text_of(row, "dockerfile"))
+        official = parse_dockerfile(items.text_of(row, "dockerfile"))
     except BuildFailed as error:
         raise DatasetError(f"the dockerfile of the row cannot be read: {error.message}") from error
     pins = _pins(row)

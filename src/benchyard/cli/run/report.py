@@ -25,7 +25,7 @@ from benchyard.models.runs import (
     Trace,
 )
 from benchyard.models.tampering import ChangedFile, TamperReport
-from benchyard.workers.json_values import ValueCount
+from benchyard.workers.json_texts import ValueCount
 
 MOST_BYTES = 64 * 1024**2
 FIRST_STEPS = 2

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchyard.agents.own_agent import InstalledAgent
 from benchyard.agents.packages import Package
-from benchyard.devboxes.base import Capability, Limits, Network, Shown, Stdin
-from benchyard.devboxes.parts import elf
-from benchyard.devboxes.trees import unpack_plain
+from benchyard.devboxes import elf
+from benchyard.devboxes.base import Capability, DevboxLimits, HostFolder, Network, Stdin
+from benchyard.devboxes.local_trees import unpack_plain
 from benchyard.engine.agents import public, runtimes
 from benchyard.engine.agents.runtimes import Runtime, runtime_of
 from benchyard.engine.clock import now_ms
@@ -31,10 +31,10 @@ from benchyard.engine.devboxes.mounts import CREDENTIALS, put_mount
 from benchyard.engine.devboxes.start_image import DEFAULT_IMAGE
 from benchyard.engine.images.build import erase_devbox
 from benchyard.errors import BenchyardError, ImageError, InstallFailed
-from benchyard.hosts import hints
+from benchyard.hosts import executions
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.kits import Kit, KitFolders
-from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.agents import AgentSource, GitSource, NpmSource, PipSource, RegisteredAgent
 from benchyard.models.devboxes import Devbox
 from benchyard.models.mounts import ObjectMount
@@ -257,7 +257,7 @@ class _Installation:
             await self._keep(folder)
             await asyncio.to_thread(self._finish, folder)
         finally:
-            await uninterrupted(erase_devbox(self.tools, self.devbox_id))
+            await run_to_end(erase_devbox(self.tools, self.devbox_id))
 
     def _finish(self, folder: Path) -> None:
         """Make the programs of a public agent start in any image, and note which one it is (blocks)."""
@@ -276,14 +276,14 @@ class _Installation:
             id=self.devbox_id,
             image=DEFAULT_IMAGE,
             network=Network(settings.build_network),
-            limits=Limits(
+            limits=DevboxLimits(
                 cpus=float(os.cpu_count() or 1),
                 memory_bytes=settings.build_memory_bytes,
                 disk_bytes=settings.build_disk_bytes,
                 output_bytes=MOST_BYTES,
             ),
             user=DEFAULT_USER,
-            mounts=tuple(Shown(kit.source, kit.target) for kit in kits),
+            mounts=tuple(HostFolder(kit.source, kit.target) for kit in kits),
         )
 
     async def _make_folder(self) -> None:
@@ -373,7 +373,7 @@ class _Installation:
     async def _error_text(self, state: ExecutionState) -> str:
         """What to do about it, and the last lines of what was said."""
         hint = state.hint or ""
-        if hint == hints.NO_NETWORK:
+        if hint == executions.NO_NETWORK:
             hint = "installs have no network here: start the server with --build-network host"
         lines = ""
         for stream in ("stdout", "stderr"):

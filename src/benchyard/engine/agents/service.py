@@ -13,7 +13,7 @@ from benchyard.agents import catalog, placeholders
 from benchyard.agents.base import Agent
 from benchyard.agents.own_agent import FOLDER_NAME, InstalledAgent, OwnAgent, OwnAgentConfig, check_kwargs
 from benchyard.agents.public_agent import PublicAgent
-from benchyard.devboxes.base import Capability, Shown
+from benchyard.devboxes.base import Capability, HostFolder
 from benchyard.engine.agents import public
 from benchyard.engine.agents.installer import Installer
 from benchyard.engine.background import retry_store
@@ -252,7 +252,7 @@ class Agents:
             for record in records
         ]
 
-    async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
+    async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[HostFolder, ...]]:
         """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
@@ -407,10 +407,10 @@ class Agents:
         if record and (missing := self._missing(record)):
             raise UsageError(f"agent {record.name!r} cannot be installed: {missing[0].complaint}")
 
-    def _shown_kits(self, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:
+    def _shown_kits(self, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
         if kits:
             self._require_mounts()
-        return tuple(Shown(kit.source, kit.target) for kit in kits)
+        return tuple(HostFolder(kit.source, kit.target) for kit in kits)
 
     def _require_mounts(self) -> None:
         capabilities, _ = self._tools.host.report()

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from benchyard.benchmarks.files import scenario_draft
-from benchyard.devboxes.base import Capability, Limits, Shown
-from benchyard.devboxes.inside import Folder
+from benchyard.devboxes.base import Capability, DevboxLimits, HostFolder, NewFolder
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
@@ -211,7 +210,7 @@ async def start_request(tools: EngineContext, devbox: Devbox) -> StartRequest:
     )
 
 
-def _limits(tools: EngineContext, devbox: Devbox) -> Limits:
+def _limits(tools: EngineContext, devbox: Devbox) -> DevboxLimits:
     limits = resources(devbox.launch_parameters).limits()
     if devbox.purpose is None:
         return limits
@@ -219,12 +218,12 @@ def _limits(tools: EngineContext, devbox: Devbox) -> Limits:
     return replace(limits, output_bytes=min(limits.output_bytes, most // 2), all_output_bytes=most)
 
 
-def shown_mounts(devbox: Devbox) -> tuple[Shown, ...]:
+def shown_mounts(devbox: Devbox) -> tuple[HostFolder, ...]:
     """What a devbox shows of the host: for the scorers of its scenario, and its agents."""
     shown = dict(devbox.purpose.shown) if devbox.purpose else {}
     for agent in devbox.agents:
         shown |= agent.shown
-    return tuple(Shown(Path(source), target) for target, source in shown.items())
+    return tuple(HostFolder(Path(source), target) for target, source in shown.items())
 
 
 async def _prepare(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
@@ -265,7 +264,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
     path = devbox.purpose.working_directory if devbox.purpose else None
     if path is None or devbox.boot:
         return None
-    if await tools.host.rooms.make_folders(devbox.id, [Folder(path, owner=request.user, only_new=True)]):
+    if await tools.host.rooms.make_folders(devbox.id, [NewFolder(path, owner=request.user, only_new=True)]):
         return None
     capabilities, _ = tools.host.report()
     owner = f"{request.user}:" if Capability.USERS in capabilities else ""

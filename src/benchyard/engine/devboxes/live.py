@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchyard.engine.devboxes.states import ENDED
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.store.collection import Collection
 
@@ -44,7 +44,7 @@ class LiveDevboxes:
 
     async def add(self, devbox: Devbox) -> tuple[Devbox, bool]:
         """Add a record unless the same request did before; returns what is kept, and whether it is new."""
-        kept, is_new = await uninterrupted(self.records.insert_once(devbox))
+        kept, is_new = await run_to_end(self.records.insert_once(devbox))
         if is_new:
             self._live[kept.id] = _Entry(kept)
         return kept, is_new
@@ -64,7 +64,7 @@ class LiveDevboxes:
         entry = self._live.get(devbox_id)
         if entry is None:
             return await self.records.change(devbox_id, change), False
-        return await uninterrupted(self._change(entry, change))
+        return await run_to_end(self._change(entry, change))
 
     async def wait(self, devbox_id: str, is_reached: Callable[[Devbox], bool], timeout: float) -> Devbox:
         """The record once the condition holds or the time is over; raises NotFound."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchyard.devboxes.base import Limits
+from benchyard.devboxes.base import DevboxLimits
 from benchyard.errors import UsageError
 from benchyard.models.launch import LaunchParameters, Size
 
@@ -18,9 +18,9 @@ class Resources:
     memory_gb: int
     disk_gb: int
 
-    def limits(self) -> Limits:
+    def limits(self) -> DevboxLimits:
         """The same for a driver."""
-        return Limits(cpus=self.cpus, memory_bytes=self.memory_gb * GIB, disk_bytes=self.disk_gb * GIB)
+        return DevboxLimits(cpus=self.cpus, memory_bytes=self.memory_gb * GIB, disk_bytes=self.disk_gb * GIB)
 
 
 SIZES: Mapping[Size, Resources] = {

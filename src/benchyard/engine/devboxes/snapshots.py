@@ -20,7 +20,7 @@ from benchyard.errors import (
     UsageError,
     from_os,
 )
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox
 from benchyard.models.snapshots import Snapshot, SnapshotRequest, SnapshotStatus
 from benchyard.store.collection import Collection
@@ -88,7 +88,7 @@ class Snapshots:
                 await self._either_settled(key, detached if is_new else None)
             except asyncio.CancelledError:
                 if is_new and detached is None:
-                    await uninterrupted(self._abandon(key, snapshot.id))
+                    await run_to_end(self._abandon(key, snapshot.id))
                 raise
             made = await self.records.find(snapshot.id)
             # Whoever asked first may have left and stopped it.
@@ -189,7 +189,7 @@ class Snapshots:
         try:
             found = await work()
         except asyncio.CancelledError:
-            await uninterrupted(self._fail(snapshot_id, "the devbox or the server was stopped meanwhile"))
+            await run_to_end(self._fail(snapshot_id, "the devbox or the server was stopped meanwhile"))
             raise
         except BenchyardError as error:
             await retry_store(partial(self._fail, snapshot_id, error.message))

@@ -39,7 +39,7 @@ from benchyard.errors import (
     UsageError,
     from_os,
 )
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.blueprints import (
     UNFINISHED,
     Blueprint,
@@ -324,7 +324,7 @@ class Blueprints:
             if existing is None or existing.request_hash != asked.request_hash:
                 raise
             return existing
-        blueprint, is_new = await uninterrupted(self.records.insert_once(blueprint))
+        blueprint, is_new = await run_to_end(self.records.insert_once(blueprint))
         if is_new and not blueprint.parameters.on_demand:
             self._start(blueprint.id)
         return blueprint
@@ -497,7 +497,7 @@ class Blueprints:
             await self._make(blueprint)
         except asyncio.CancelledError:
             # Told to stop: that is no fault of this build, and does not count as an attempt.
-            await uninterrupted(self._give_back(blueprint_id))
+            await run_to_end(self._give_back(blueprint_id))
             raise
         done = {"status": _S.BUILD_COMPLETE, "image_state": "present", "build_finish_time_ms": now_ms()}
         await self._change(blueprint_id, **done)
@@ -551,7 +551,7 @@ class Blueprints:
         except OSError as error:
             raise _failure(log, from_os(error)) from error
         finally:
-            await uninterrupted(self._remove_image(foundation_id(blueprint)))
+            await run_to_end(self._remove_image(foundation_id(blueprint)))
         log.note("build complete")
 
     async def _give_back(self, blueprint_id: str) -> None:

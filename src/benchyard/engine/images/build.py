@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from benchyard.devboxes.base import Limits, Network, Stdin
+from benchyard.devboxes.base import DevboxLimits, Network, Stdin
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
@@ -27,11 +27,11 @@ from benchyard.engine.images.build_log import MAX_BYTES, BuildLog, OutputLines
 from benchyard.engine.network.egress import close_door, require_egress_gate, serve_door
 from benchyard.engine.network.policies import PROXY_PORT, NetworkPlan, plan_of
 from benchyard.errors import BenchyardError, BuildFailed, NotFound
-from benchyard.hosts import hints
+from benchyard.hosts import executions
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
-from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.images.aliases import Aliases
-from benchyard.images.build import BuildDoor, BuildLimits, Recipe
+from benchyard.images.builders.base import BuildDoor, BuildLimits, BuildRecipe
 from benchyard.images.store import Image, Label
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BuildFailure
 from benchyard.models.devboxes import Devbox
@@ -166,7 +166,7 @@ async def make_foundation(build: Build) -> Image:
         return await build.tools.host.image(build.base.id if build.base else DEFAULT_IMAGE)
     async with build.tools.images.scratch() as scratch:
         context = await _context(build, scratch)
-        recipe = Recipe(
+        recipe = BuildRecipe(
             dockerfile=dockerfile_with_base(
                 parameters.dockerfile or await _read_dockerfile(context), build.base
             ),
@@ -205,7 +205,7 @@ def _door(build: Build) -> BuildDoor | None:
         try:
             yield
         finally:
-            await uninterrupted(gate.close_egress(door_id))
+            await run_to_end(gate.close_egress(door_id))
 
     variables = build.network.variables()
     return BuildDoor(PROXY_PORT, variables, json.dumps(rules.to_json()), serve)
@@ -316,7 +316,7 @@ async def run_steps(build: Build, image: Image) -> None:
         await host.stop(build.devbox_id, keep_disk=True)
         await host.snapshot(build.devbox_id, build.blueprint.id, BUILD_KIND, move=True)
     finally:
-        await uninterrupted(erase_devbox(build.tools, build.devbox_id))
+        await run_to_end(erase_devbox(build.tools, build.devbox_id))
 
 
 async def keep_unchanged(build: Build, image: Image) -> None:
@@ -347,7 +347,7 @@ async def erase_devbox(tools: EngineContext, devbox_id: str) -> None:
 def _start_request(build: Build, image: Image) -> StartRequest:
     launch = build.blueprint.parameters.launch_parameters
     user = launch.user_parameters if launch else None
-    limits = Limits(
+    limits = DevboxLimits(
         cpus=float(os.cpu_count() or 1),
         memory_bytes=build.limits.memory_bytes,
         disk_bytes=build.limits.disk_bytes,
@@ -436,11 +436,11 @@ class _Steps:
 
 def _reason(state: ExecutionState, *, has_policy: bool) -> tuple[BuildFailure, str]:
     hint = state.hint or ""
-    if hint == hints.OUT_OF_MEMORY or "more memory than it has" in hint:
+    if hint == executions.OUT_OF_MEMORY or "more memory than it has" in hint:
         return "out_of_memory", ": the build ran out of memory"
-    if hint == hints.OUT_OF_DISK or "the disk holds" in hint:
+    if hint == executions.OUT_OF_DISK or "the disk holds" in hint:
         return "out_of_disk", ": the build ran out of disk"
-    if hint == hints.NO_NETWORK:
+    if hint == executions.NO_NETWORK:
         hint = "builds have no network here: start the server with --build-network host"
         if has_policy:
             hint = "the network policy of this build does not let it out: allow more, or take another"

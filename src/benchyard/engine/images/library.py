@@ -14,11 +14,11 @@ from benchyard.engine.images import stand_ins
 from benchyard.engine.images.build import FOUNDATION
 from benchyard.engine.images.transfers import archive_in_turn, check_archive
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound, UsageError, from_os
-from benchyard.images.collecting import Collector
+from benchyard.images.collection import Collector
 from benchyard.images.debian import make_debian
 from benchyard.images.image import check_name
 from benchyard.images.references import normal_reference
-from benchyard.images.stand_ins import plan_of
+from benchyard.images.stand_ins import stand_in_plan
 from benchyard.images.store import Image, Label
 from benchyard.models.blueprints import Blueprint
 from benchyard.models.images import (
@@ -268,7 +268,7 @@ class ImageLibrary:
 
     async def stand_in(self, request: StandInRequest, asked: Caller) -> ImageView:
         """Make an image that stands in for one of a registry, and let it; takes minutes. One at a time."""
-        plan = plan_of(request.reference)
+        plan = stand_in_plan(request.reference)
         label = Label(request.name or f"stand-in-{plan.reference}", asked.id, asked.request_hash)
         check_name(label.name)
         async with self._importing:

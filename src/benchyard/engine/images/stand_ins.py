@@ -12,10 +12,10 @@ from benchyard.devboxes.base import Network
 from benchyard.engine.agents import runtimes
 from benchyard.engine.context import EngineContext
 from benchyard.errors import ImageError, NotFound
-from benchyard.images.build import BuildLimits, Log, Recipe
+from benchyard.images.builders.base import BuildLimits, BuildRecipe, Log
 from benchyard.images.debian import make_debian
 from benchyard.images.image import Image, Label
-from benchyard.images.stand_ins import Plan, Suite, fitting
+from benchyard.images.stand_ins import DebianSuite, StandInPlan, fitting_suite
 from benchyard.scorers.kits import pythons
 from benchyard.scorers.kits.pythons import Python
 
@@ -93,8 +93,8 @@ RUN rm -f /usr/lib/python3*/EXTERNALLY-MANAGED && ln -s /usr/bin/python3 /usr/lo
 class _Made:
     """What a stand-in turned out to be made of."""
 
-    plan: Plan
-    suite: Suite
+    plan: StandInPlan
+    suite: DebianSuite
     python: Python | None
 
     @property
@@ -104,7 +104,7 @@ class _Made:
         return f"Debian {self.suite.name}" + (f" with Python {version}" if self.plan.python else "")
 
 
-async def make(tools: EngineContext, plan: Plan, label: Label, log: Log) -> Image:
+async def make(tools: EngineContext, plan: StandInPlan, label: Label, log: Log) -> Image:
     """Make a stand-in; takes minutes. Raises ImageError or BuildFailed with what to do."""
     made = await _choose(plan)
     base = await _debian(tools, made.suite)
@@ -112,7 +112,7 @@ async def make(tools: EngineContext, plan: Plan, label: Label, log: Log) -> Imag
     async with tools.images.scratch() as scratch:
         context = scratch / "context"
         await asyncio.to_thread(_write_context, context, made, await runtimes.registry_variables())
-        recipe = Recipe(
+        recipe = BuildRecipe(
             dockerfile=_dockerfile(made),
             context=context,
             bases={_BASE: base.id},
@@ -125,12 +125,12 @@ async def make(tools: EngineContext, plan: Plan, label: Label, log: Log) -> Imag
         return (await tools.builder.build(recipe, told, log)).image
 
 
-async def _choose(plan: Plan) -> _Made:
+async def _choose(plan: StandInPlan) -> _Made:
     if plan.python is None:
         return _Made(plan, plan.suite, None)
     python = await find_python(plan.python)
     if python is not None:
-        return _Made(plan, fitting(plan, _libc()), python)
+        return _Made(plan, fitting_suite(plan, _libc()), python)
     if plan.suite.python == plan.python:
         return _Made(plan, plan.suite, None)
     raise ImageError(
@@ -146,7 +146,7 @@ def _libc() -> tuple[int, int]:
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
-async def _debian(tools: EngineContext, suite: Suite) -> Image:
+async def _debian(tools: EngineContext, suite: DebianSuite) -> Image:
     """The image of a suite: the one that is there, or a new one."""
     name = f"debian-{suite.name}"
     try:

@@ -16,7 +16,7 @@ from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.descriptors import write_all
 from benchyard.engine.devboxes.snapshots import Snapshots
 from benchyard.errors import Conflict, ImageError, UsageError
-from benchyard.images.exporting import Archive
+from benchyard.images.exports import ImageArchive
 from benchyard.images.image import Image
 from benchyard.models.snapshots import Snapshot, SnapshotImportRequest, SnapshotRequest, SnapshotStatus
 from benchyard.settings import Settings
@@ -35,7 +35,7 @@ class Transfers:
         self._importing = asyncio.Lock()
 
     @asynccontextmanager
-    async def export_snapshot(self, snapshot_id: str) -> AsyncIterator[Archive]:
+    async def export_snapshot(self, snapshot_id: str) -> AsyncIterator[ImageArchive]:
         """An archive of a snapshot; raises NotFound, and Conflict while there is nothing to export."""
         snapshot = await self._snapshots.records.get(snapshot_id)
         if snapshot.status is not SnapshotStatus.COMPLETE:
@@ -46,14 +46,14 @@ class Transfers:
             yield archive
 
     @asynccontextmanager
-    async def export_image(self, id_or_name: str) -> AsyncIterator[Archive]:
+    async def export_image(self, id_or_name: str) -> AsyncIterator[ImageArchive]:
         """An archive of an image; raises NotFound."""
         image = await self._tools.images.get(id_or_name)
         async with self._export(image, {f"{_PREFIX}name": image.name}) as archive:
             yield archive
 
     @asynccontextmanager
-    async def _export(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[Archive]:
+    async def _export(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[ImageArchive]:
         async with self._exporting, self._tools.images.exported(image, notes) as archive:
             yield archive
 

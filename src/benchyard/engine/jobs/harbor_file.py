@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from benchyard.benchmarks.files.located_values import FilePart, KeyPath, LocatedData, read_yaml, unknown_key
 from benchyard.errors import UsageError
 from benchyard.models.base import Model, WireBool, WireFloat, WireInt
-from benchyard.workers.workers import Call, Limits
+from benchyard.workers.workers import WorkerCall, WorkerLimits
 
 _OWN_AGENT = "register the agent with `benchyard agent register`, and name it"
 _OWN_SCORER = "what grades a scenario is its scoring contract; change it there"
@@ -132,7 +132,7 @@ _MOST_SECONDS = 30 * 24 * 3600
 _MOST_PROBLEMS = 10
 _FILE = Path("inline_yaml")
 _READ = "benchyard.engine.jobs.harbor_file:read_job"
-_LIMITS = Limits(seconds=30, output_bytes=1024**2)
+_LIMITS = WorkerLimits(seconds=30, output_bytes=1024**2)
 _FIELD = "spec.inline_yaml"
 _SAYS_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 CONCURRENT_DEFAULT = 4
@@ -300,7 +300,7 @@ _PARTS: dict[str, type[FilePart]] = {
 }
 
 
-async def job_from_text(text: str, call: Call) -> HarborJob:
+async def job_from_text(text: str, call: WorkerCall) -> HarborJob:
     """The job that a file asks for, read in a worker; raises as `parse_job` does."""
     if len(text) > MOST_BYTES:
         raise _too_long()

@@ -37,7 +37,7 @@ from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
 from benchyard.scorers import catalog as scorer_catalog
-from benchyard.workers.workers import Call, Limits
+from benchyard.workers.workers import WorkerCall, WorkerLimits
 
 
 class NetworkCheck:
@@ -79,12 +79,12 @@ def _is_kept_away(scenario: Scenario, policy: NetworkPolicy, agent: str) -> Usag
 
 
 _ANSWER = "benchyard.models.conditions:answer"
-_LIMITS = Limits(seconds=5)
+_LIMITS = WorkerLimits(seconds=5)
 _FIELD = "spec.selection"
 
 
 async def select_scenarios(
-    scenarios: list[Scenario], selection: Selection | None, call: Call
+    scenarios: list[Scenario], selection: Selection | None, call: WorkerCall
 ) -> list[Scenario]:
     """The scenarios that are asked for, in their order; raises UsageError when none is left."""
     if selection is None or not scenarios:
@@ -103,7 +103,7 @@ async def filter_scenarios(
     wanted: Sequence[Sequence[Condition]],
     include: Sequence[str],
     exclude: Sequence[str],
-    call: Call,
+    call: WorkerCall,
 ) -> tuple[list[Scenario], str | None]:
     """Those for which all of this holds, or why there are none."""
     if not (wanted or include or exclude):
@@ -143,7 +143,7 @@ class JobRequestResolver:
         agents: AgentProvider,
         keys: ModelKeys,
         networks: NetworkCheck,
-        call: Call,
+        call: WorkerCall,
     ) -> None:
         self._benchmarks = benchmarks
         self._scenarios = scenarios

@@ -27,7 +27,7 @@ from benchyard.engine.jobs.trial_context import (
     failed_trial,
 )
 from benchyard.errors import BenchyardError
-from benchyard.hosts.machine import Machine
+from benchyard.hosts.machine import MachineSize
 from benchyard.models.jobs import ENDED_JOBS, Job, JobState
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import Scenario
@@ -46,7 +46,7 @@ class CapacityLimits:
 class Capacity:
     """Counts what is declared. A trial that is larger than the machine runs alone."""
 
-    def __init__(self, machine: Machine, settings: Settings) -> None:
+    def __init__(self, machine: MachineSize, settings: Settings) -> None:
         self._room = CapacityLimits(
             machine.cpus * settings.cpu_overcommit,
             machine.memory_bytes / GIB * settings.memory_overcommit,

@@ -26,7 +26,7 @@ from benchyard.engine.jobs.teardown import Teardown
 from benchyard.engine.jobs.trial_context import JobInputs, canceled_trial
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX, BenchmarkRuns
 from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, from_os
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.agents import AgentChoice
 from benchyard.models.job_plans import (
     JobPlanRequest,
@@ -404,7 +404,7 @@ class Jobs:
             await self._fail(job, "the server made a mistake; its log tells which")
             return
         # Cut in half, a job that is kept as planned would be in nobody's hands.
-        await uninterrupted(self._hand_over(job, trials))
+        await run_to_end(self._hand_over(job, trials))
 
     async def _install(self, job: Job, choice: AgentChoice) -> Job:
         """Make an agent of a job ready; the job as it is kept then, with the install that this took."""

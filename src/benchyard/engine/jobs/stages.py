@@ -8,7 +8,7 @@ import stat
 from functools import partial
 
 from benchyard.agents.base import PROMPT_FILE, TRAJECTORY, AgentEnd, Launch, contract_env
-from benchyard.devboxes.inside import Folder
+from benchyard.devboxes.base import NewFolder
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller
@@ -31,8 +31,8 @@ from benchyard.engine.network.model_routes import other_secrets
 from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.start import RUN_PREFIX, RunPlan
 from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, DiskFull, NotFound, TooLarge
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest, ExecutionState
-from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
@@ -176,7 +176,7 @@ async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
     try:
         await _check_secrets(context)
         await _build(context)
-        return await uninterrupted(
+        return await run_to_end(
             retry_store(partial(context.services.runs.begin, Caller(run_id), _start(context)))
         )
     except BuildFailed as error:
@@ -289,7 +289,7 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
 
 async def _make_folders(context: TrialContext) -> None:
     task, devbox_id = context.task(), context.the_devbox.id
-    wanted = [Folder(PROMPT_FILE.rpartition("/")[0]), Folder(task.logs_folder, owner=context.user)]
+    wanted = [NewFolder(PROMPT_FILE.rpartition("/")[0]), NewFolder(task.logs_folder, owner=context.user)]
     if await context.services.tools.host.rooms.make_folders(devbox_id, wanted):
         return
     folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, context.user)

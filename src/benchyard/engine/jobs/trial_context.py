@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchyard.agents.base import Agent, Launch, ModelAccess, Task
-from benchyard.devboxes.base import Shown
+from benchyard.devboxes.base import HostFolder
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import usual_home
@@ -42,7 +42,7 @@ class TrialInputs:
     scenario: Scenario
     """As it was when the job began."""
     agent: Agent[Any]
-    shown: tuple[Shown, ...]
+    shown: tuple[HostFolder, ...]
     """What the agent's devbox must show of the host."""
     route: ModelRoute | None = None
     """Its way to its model; None for an agent that asks none through the gateway."""
@@ -325,7 +325,7 @@ class AgentProvider(Protocol):
     async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
         """The agent that has to be installed before this choice can be used; None if it is there."""
 
-    async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[Shown, ...]]:
+    async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[HostFolder, ...]]:
         """An agent that can be used at once, and what its devbox must show; installed if it was not."""
 
 

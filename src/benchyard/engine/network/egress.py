@@ -14,7 +14,7 @@ from benchyard.engine.network.gateway_doors import EgressGate
 from benchyard.engine.network.policies import PROXY_PORT, NetworkPlan, phased_plan, plan_of
 from benchyard.errors import BenchyardError, NotSupported, NotYet, UsageError
 from benchyard.gateway.egress_rules import Rules
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
 from benchyard.models.network_policies import Egress
 
@@ -115,7 +115,7 @@ async def scoring_phase(
         yield await _switch(tools, devbox, scorers)
     finally:
         try:
-            await uninterrupted(begin_agent_phase(tools, devbox))
+            await run_to_end(begin_agent_phase(tools, devbox))
         except BenchyardError as error:
             # Its record says what it may reach: whoever opens its door next goes by that.
             _log.warning("devbox %s does not reach what its agent may again: %s", devbox.id, error)

@@ -140,7 +140,7 @@ def with_door(devbox: Devbox, door: GatewayDoor) -> Devbox:
 async def open_doors(opener: DoorOpener, host: Host, devbox: Devbox) -> list[GatewayDoor]:
     """Open all doors of a devbox that has just been started, and tell its commands of them."""
     doors = [await opener.opened(devbox.id, door) for door in devbox.doors]
-    host.rooms.give(devbox.id, opener.environment(doors))
+    host.set_variables(devbox.id, opener.environment(doors))
     return doors
 
 

@@ -5,7 +5,7 @@ import marshal
 from typing import BinaryIO
 
 from benchyard.errors import UsageError
-from benchyard.workers.json_values import ValueCount
+from benchyard.workers.json_texts import ValueCount
 
 MOST_VALUES = 1_000_000
 """Of a trajectory: more would take the memory of many trajectories."""

@@ -12,7 +12,7 @@ from benchyard.engine.runs.start import check_required_values, seal_profile
 from benchyard.engine.scenarios import public
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.errors import Conflict, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -133,7 +133,7 @@ class BenchmarkRuns:
                 raise Conflict(f"benchmark run {id} is {run.state} and cannot be completed")
             return run
 
-        run = await uninterrupted(self.records.change(id, apply))
+        run = await run_to_end(self.records.change(id, apply))
         if run.is_closing:
             self._settle(id)
             # What takes longer goes on; the score is told to whoever looks then.

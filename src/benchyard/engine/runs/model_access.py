@@ -33,7 +33,7 @@ from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS
 from benchyard.models.run_gateways import RunGateway, RunGatewayRequest, RunRoute
 from benchyard.models.runs import ENDED_RUNS, RunState, ScenarioRun, TraceKind
 from benchyard.store.collection import Collection
-from benchyard.workers.workers import Limits, Workers
+from benchyard.workers.workers import WorkerLimits, Workers
 
 CALLS_NAME = "calls.db"
 """The trace that has every call as it was."""
@@ -42,7 +42,7 @@ _NAMES = (CALLS_NAME, TRAJECTORY_NAME)
 MOST_RECORD_BYTES = 512 * 1024**2
 _TRAJECTORY = "benchyard.engine.runs.call_traces:make_trajectory"
 _CALLS = "benchyard.engine.runs.call_traces:make_shown_calls"
-_LIMITS = Limits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=2 * MOST_RECORD_BYTES)
+_LIMITS = WorkerLimits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=2 * MOST_RECORD_BYTES)
 
 _log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from benchyard.engine.runs.scorer_failures import TRIES as SCORER_TRIES
 from benchyard.engine.runs.scorer_failures import ReferenceVerdict, is_undecided, judge_by_reference
 from benchyard.engine.runs.start import RUN_PREFIX, RunPlan, open_profile
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest
-from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models import references
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
@@ -146,7 +146,7 @@ class ReferenceRuns:
         is_over = False
         start = await self._start(run, scenario, with_start=with_start)
         try:
-            begun = await uninterrupted(retry_store(partial(self._runs.begin, Caller(id), start)))
+            begun = await run_to_end(retry_store(partial(self._runs.begin, Caller(id), start)))
             devbox = await self._wait_until_booted(begun.devbox_id)
             failures, setup = await self._walk_steps(id, run, scenario, None if with_start else devbox)
             await self._runs.complete(id)
@@ -155,7 +155,7 @@ class ReferenceRuns:
         finally:
             if not is_over:
                 with contextlib.suppress(NotFound):
-                    await uninterrupted(self._runs.cancel(id))
+                    await run_to_end(self._runs.cancel(id))
 
     async def _walk_steps(
         self, id: str, run: ScenarioRun, scenario: Scenario, applied_in: Devbox | None

@@ -13,7 +13,7 @@ from benchyard.models.rounds import NextRound, RoundScore, SetupCause
 from benchyard.models.runs import ENDED_RUNS, ContractResult, FinalState, RunState, ScenarioRun, ScorerResult
 from benchyard.models.scenarios import Scenario, Step
 from benchyard.models.tampering import TamperReport
-from benchyard.workers.workers import Call
+from benchyard.workers.workers import WorkerCall
 
 _S = RunState
 
@@ -186,7 +186,9 @@ def first_round(scenario: Scenario) -> NextRound | None:
     return NextRound(number=1, problem_statement=scenario.input_context.problem_statement)
 
 
-async def outcome_after_round(scenario: Scenario, run: ScenarioRun, outcome: Outcome, call: Call) -> Outcome:
+async def outcome_after_round(
+    scenario: Scenario, run: ScenarioRun, outcome: Outcome, call: WorkerCall
+) -> Outcome:
     """What the scoring of a round led to, with the score of all rounds until then, and what comes next."""
     if scenario.n_rounds == 1:
         return outcome
@@ -231,7 +233,7 @@ def _passes(rounds: list[RoundScore], tries: int) -> dict[str, float]:
     return {f"pass_{number}": scores[min(number, len(scores)) - 1] for number in range(1, tries + 1)}
 
 
-async def _next_round(scenario: Scenario, result: ContractResult, call: Call) -> NextRound | None:
+async def _next_round(scenario: Scenario, result: ContractResult, call: WorkerCall) -> NextRound | None:
     own = result.rounds[-1]
     if own.number >= scenario.n_rounds:
         return None
@@ -263,7 +265,7 @@ def _reaches(own: RoundScore, wanted: float | dict[str, float] | None) -> bool:
     return own.score >= wanted
 
 
-async def _scorer_outputs(scenario: Scenario, result: ContractResult, call: Call) -> str:
+async def _scorer_outputs(scenario: Scenario, result: ContractResult, call: WorkerCall) -> str:
     """What the scorers said that were not content."""
     results = result.scoring_function_results
     wrong = [each for each in results if each.score < FULL] or results

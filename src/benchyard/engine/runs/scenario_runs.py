@@ -31,7 +31,7 @@ from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
@@ -163,7 +163,7 @@ class ScenarioRuns:
             is_reference=start.is_reference,
             next_round=first_round(scenario),
         )
-        run, is_new = await uninterrupted(self.records.insert_once(run))
+        run, is_new = await run_to_end(self.records.insert_once(run))
         if is_new:
             self._watch(run.id)
         return run
@@ -208,7 +208,7 @@ class ScenarioRuns:
             return run
 
         # Whoever asked may go away: what is noted is begun.
-        return await uninterrupted(begin())
+        return await run_to_end(begin())
 
     async def rescore(self, id: str, request_id: str | None = None, *, newest: bool = True) -> ScenarioRun:
         """Begin to score a run again from its final state, by its scenario's newest revision or its own.
@@ -216,7 +216,7 @@ class ScenarioRuns:
         It stays as it is until there is another result; one that is being scored so is left to it. The same
         request again begins nothing. Raises Conflict, which names why, where there is nothing to score.
         """
-        return await uninterrupted(self._rescore(id, request_id, newest=newest))
+        return await run_to_end(self._rescore(id, request_id, newest=newest))
 
     async def rename(self, id: str, name: str) -> ScenarioRun:
         """Give a run another name; raises Conflict for one of a job."""
@@ -243,7 +243,7 @@ class ScenarioRuns:
                 raise Conflict(f"scenario run {id} is {run.state} and cannot be completed")
             return ended_run(run, _S.COMPLETED)
 
-        return await self._end(await uninterrupted(self.run_records.change(id, apply)))
+        return await self._end(await run_to_end(self.run_records.change(id, apply)))
 
     async def cancel(self, id: str) -> ScenarioRun:
         """End a run and its devbox without a score; one that has ended stays as it is."""
@@ -262,7 +262,7 @@ class ScenarioRuns:
             nothing = {"final_state": None, "final_state_gone": CANCELED, "rescoring": None}
             return ended_run(run, state, reason).model_copy(update=nothing)
 
-        run = await uninterrupted(self.run_records.change(id, apply))
+        run = await run_to_end(self.run_records.change(id, apply))
         if run.state is not _S.COMPLETED:
             await self._tools.work.cancel(_scoring_key(id))
             await self._scoring.forget(frozen_id(run))

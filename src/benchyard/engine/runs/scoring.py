@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from benchyard.benchmarks.base import PUBLIC_KEY
-from benchyard.devboxes.base import Shown
+from benchyard.devboxes.base import HostFolder
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
@@ -175,7 +175,7 @@ class Scoring:
             with contextlib.suppress(NotFound):
                 await self._tools.images.remove(each)
 
-    async def mounts(self, scenario: Scenario) -> tuple[Shown, ...]:
+    async def mounts(self, scenario: Scenario) -> tuple[HostFolder, ...]:
         """What the scorers of a `live` scenario need to find in its devbox from the start."""
         found: dict[str, Kit] = {}
         if self._tools.host.pretends:

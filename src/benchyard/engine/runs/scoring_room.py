@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from benchyard.devboxes.base import Capability, Shown
+from benchyard.devboxes.base import Capability, HostFolder
 from benchyard.engine.background import retry_store
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import PRISTINE, home_of, start_request, usual_home
@@ -35,10 +35,10 @@ from benchyard.errors import (
     ScorerFailed,
     UsageError,
 )
+from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.grading import OpenedFiles
 from benchyard.hosts.host import ExecRequest, ExecutionState
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.hosts.rooms import Opened
-from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox
 from benchyard.models.network_policies import Egress
 from benchyard.models.runs import REFERENCE_KEY, FinalState, ScenarioRun
@@ -258,7 +258,7 @@ async def open_room(
     finally:
         if stays:
             with contextlib.suppress(BenchyardError):
-                await uninterrupted(room.leave())
+                await run_to_end(room.leave())
 
 
 async def clear_rooms(tools: EngineContext, devbox_id: str) -> None:
@@ -451,7 +451,7 @@ class RoomContext:
             verdict = await scorer.score(room)
             self.findings.put_below(room.guarded)
             return verdict
-        opened: Opened | None = None
+        opened: OpenedFiles | None = None
         try:
             async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
                 return await scorer.score(room)
@@ -613,10 +613,10 @@ async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
     return tuple(found.values())
 
 
-def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[Shown, ...]:
+def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
     """What a devbox shows of the host for scorers; raises ScorerFailed where the driver cannot."""
     capabilities, _ = tools.host.report()
     if kits and Capability.MOUNTS not in capabilities:
         told = "this scorer needs a driver that can show folders; use the native driver"
         raise ScorerFailed(told, cause="machine")
-    return tuple(Shown(kit.source, kit.target) for kit in kits)
+    return tuple(HostFolder(kit.source, kit.target) for kit in kits)

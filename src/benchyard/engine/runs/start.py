@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from benchyard.devboxes.base import Capability, Shown
+from benchyard.devboxes.base import Capability, HostFolder
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.request_checks import NETWORK_KEY
 from benchyard.engine.devboxes.service import Devboxes
@@ -108,7 +108,7 @@ class RunPlan:
     benchmark_run_id: str | None = None
     run_name: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[HostFolder, ...] = ()
     """Folders of the host that its devbox sees."""
     scorer_multiplier: float = 1.0
     is_reference: bool = False

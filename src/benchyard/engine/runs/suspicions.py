@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchyard.devboxes.box.weight import holds_programs, is_program
+from benchyard.devboxes.layers.path_weight import holds_programs, is_program
 from benchyard.models.runs import ContractResult
 from benchyard.models.tampering import ChangedFile, LeftProcess, ReferenceReport, TamperReport
 

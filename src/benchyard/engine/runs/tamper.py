@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
-from benchyard.devboxes.box.weight import is_of_system, weight
+from benchyard.devboxes.layers.path_weight import is_of_system, weight
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import SCORING_KIND
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts import hints
-from benchyard.hosts.answers import Carried
-from benchyard.hosts.changes import Change, Changes
+from benchyard.hosts import executions
+from benchyard.hosts.grading import CarriedAnswer, DiskChange, DiskChanges
 from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
 
 MOST_SHOWN = 1000
@@ -123,12 +122,12 @@ class TamperFindings:
     """What was found out so far about what was done beside the work."""
 
     work: WorkPaths
-    changes: Changes | None = None
-    outside: Changes | None = None
+    changes: DiskChanges | None = None
+    outside: DiskChanges | None = None
     """What lies outside of the work, where all together is too much to be listed."""
     processes: list[LeftProcess] | None = None
     processes_total: int = 0
-    carried: Carried | None = None
+    carried: CarriedAnswer | None = None
     """What of the disk is graded; None where all of it is."""
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -178,7 +177,7 @@ class TamperFindings:
         if found is not None:
             self._note_late(found)
 
-    def _note_late(self, found: Changes) -> None:
+    def _note_late(self, found: DiskChanges) -> None:
         late = [
             each
             for each in found.changes
@@ -251,12 +250,12 @@ class TamperFindings:
             self.why_unknown.append("what was changed is not known: it was not found out when it was scored")
             return
         found = tuple(
-            Change(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
+            DiskChange(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
             for each in report.changed_outside
         )
         self.notes += [note for note in report.notes if note == NO_NETWORK_NOTE]
         total = report.changed_outside_total
-        self.changes = self.outside = Changes(found, total, total > len(found), exact=True)
+        self.changes = self.outside = DiskChanges(found, total, total > len(found), exact=True)
 
     async def look_at_processes(self, tools: EngineContext, devbox_id: str, *, is_running: bool) -> None:
         """Look at what runs, before the disk is looked at: who changes it after that is known."""
@@ -274,7 +273,7 @@ class TamperFindings:
     async def look_at_network(self, tools: EngineContext, devbox_id: str) -> None:
         """Note it if programs tried to leave a devbox without a network: something may be missing."""
         told = {each.hint for each in await tools.host.executions(devbox_id)}
-        if told & {hints.NO_NETWORK, hints.REACHED_OUT}:
+        if told & {executions.NO_NETWORK, executions.REACHED_OUT}:
             self.notes.append(NO_NETWORK_NOTE)
 
     def _is_graded(self, path: str) -> bool:
@@ -347,13 +346,13 @@ class TamperFindings:
             notes=notes,
         )
 
-    def _all(self) -> list[Change]:
+    def _all(self) -> list[DiskChange]:
         """All changes that are known, each once."""
         found = {each.path: each for each in self.changes.changes} if self.changes else {}
         found |= {each.path: each for each in self.outside.changes} if self.outside else {}
         return list(found.values())
 
-    def _outside(self) -> list[Change] | None:
+    def _outside(self) -> list[DiskChange] | None:
         """The changes outside of the work, as far as they are known."""
         if self.changes is None:
             return None
@@ -372,13 +371,13 @@ class TamperFindings:
         outside = self._outside()
         return None if outside is None else len(outside)
 
-    def _is_special(self, change: Change) -> bool:
+    def _is_special(self, change: DiskChange) -> bool:
         """Whether it is part of the work and more than a file: to open it may lead to something else."""
         is_plain = change.type in ("file", "folder") and not change.mode & _SETS_ID
         return change.kind != "deleted" and not is_plain and self.work.has(change.path)
 
     def _weightiest(
-        self, found: list[Change] | None, name: str, total: int | None, notes: list[str]
+        self, found: list[DiskChange] | None, name: str, total: int | None, notes: list[str]
     ) -> list[ChangedFile] | None:
         """The weightiest of some changes, as a report shows them."""
         if found is None:
@@ -406,7 +405,7 @@ class TamperFindings:
         )
         return _first(ordered, "opened_by_scorers", MOST_SHOWN, notes)
 
-    def _unwatched_outside(self, outside: list[Change]) -> list[str]:
+    def _unwatched_outside(self, outside: list[DiskChange]) -> list[str]:
         """The files outside of the work that scorers may have opened unseen, the weightiest first."""
         opened = self._opened or set()
         found = [
@@ -417,7 +416,7 @@ class TamperFindings:
         ]
         return [each.path for each in sorted(found, key=lambda each: (_weight(each), each.path))]
 
-    def _unknown(self, outside: list[Change] | None) -> list[str]:
+    def _unknown(self, outside: list[DiskChange] | None) -> list[str]:
         """What is not known of a disk that scorers get as the work left it."""
         if self.work.carried is not None:
             return []
@@ -429,11 +428,11 @@ class TamperFindings:
         return found
 
 
-def _weight(change: Change) -> int:
+def _weight(change: DiskChange) -> int:
     return weight(change.path, change.kind, change.type, change.mode)
 
 
-def _can_be_opened(change: Change) -> bool:
+def _can_be_opened(change: DiskChange) -> bool:
     return change.kind != "deleted" and change.type != "folder"
 
 

@@ -14,12 +14,12 @@ from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
 from benchyard.models.runs import RUN_KEY, ScenarioRun, Trace, TraceKind, TraceRequest
 from benchyard.store.collection import Collection
-from benchyard.workers.workers import Limits
+from benchyard.workers.workers import WorkerLimits
 
 MOST_TRACES = 100
 _IS_ATIF = "benchyard.engine.runs.atif:is_atif"
 _WRITTEN = "benchyard.engine.runs.atif:json_text"
-_LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
+_LIMITS = WorkerLimits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 _PIECE_BYTES = 256 * 1024
 _OBJECT_PREFIX = "obj_"
 

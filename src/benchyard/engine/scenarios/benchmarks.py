@@ -7,7 +7,7 @@ from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, Forbidden, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.benchmarks import (
     MAX_SCENARIOS,
     Benchmark,
@@ -43,7 +43,7 @@ class Benchmarks:
         if await self.records.find(asked.id) is None:
             await self._check(benchmark.scenario_ids)
         try:
-            kept, _ = await uninterrupted(self.records.insert_once(benchmark))
+            kept, _ = await run_to_end(self.records.insert_once(benchmark))
         except Conflict as error:
             raise _name_conflict(request.name) from error
         return kept
@@ -110,7 +110,7 @@ class Benchmarks:
         """Delete it; its scenarios stay, and what was run keeps its results."""
         benchmark = await self.records.get(id)
         _check_own(benchmark)
-        await uninterrupted(self.records.delete(id))
+        await run_to_end(self.records.delete(id))
         return benchmark
 
     async def with_scenario(self, scenario_id: str) -> list[Benchmark]:

@@ -13,7 +13,7 @@ from benchyard.engine.ids import random_id
 from benchyard.engine.runs.scoring_room import RoomRequest, open_room
 from benchyard.engine.scenarios.scoring_rules import check_path
 from benchyard.errors import Conflict, Forbidden, NotFound, ScorerFailed, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest, DevboxStatus
 from benchyard.models.scenarios import (
     SCORER_SECONDS_DEFAULT,
@@ -154,7 +154,7 @@ class ScorerValidation:
             result = await self._grade(scorer, devbox.id, environment, request.scoring_context)
         finally:
             with contextlib.suppress(NotFound):
-                await uninterrupted(self._devboxes.shutdown(devbox.id, force=True))
+                await run_to_end(self._devboxes.shutdown(devbox.id, force=True))
         return ScorerTrialView(
             name=scorer.type,
             scoring_context=request.scoring_context,

@@ -12,7 +12,7 @@ from benchyard.engine.devboxes.start_image import ImageResolver
 from benchyard.engine.scenarios.custom_scorers import CustomScorers
 from benchyard.engine.scenarios.scoring_rules import check_path, check_weights, rules_from
 from benchyard.errors import Conflict, Forbidden, NotFound, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.scenarios import (
     Scenario,
@@ -62,7 +62,7 @@ class Scenarios:
         if existing is None:
             # What it names may be gone by the time the same request comes again.
             await self.check(scenario)
-        kept, _ = await uninterrupted(self.records.insert_once(scenario))
+        kept, _ = await run_to_end(self.records.insert_once(scenario))
         return kept
 
     async def check(self, scenario: Scenario) -> None:
@@ -175,7 +175,7 @@ class Scenarios:
         _check_own(scenario)
         # A run that begins in this moment has its revision.
         await self.freeze(scenario)
-        await uninterrupted(self.records.delete(id))
+        await run_to_end(self.records.delete(id))
         return scenario
 
     async def revisions(self, id: str) -> list[Scenario]:

@@ -5,9 +5,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchyard.images.builders.failures import Told
-from benchyard.images.builders.output import Output
-from benchyard.images.dockerfile import Dockerfile, Instruction
+from benchyard.images.builders.output import BuildOutput, EngineFailure
+from benchyard.images.dockerfile.parser import Dockerfile, Instruction
 
 _STEP = re.compile(r"\[(?:(?P<stage>[^\]\s]+) +)?(?P<number>\d{1,6})/(?P<total>\d{1,6})\] (?P<text>.*)")
 _LINE = re.compile(r"#(\d+)(?: (.*))?")
@@ -34,11 +33,11 @@ class _Vertex:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
 
-class Progress:
+class BuildKitProgress:
     """Takes the lines of `--progress plain`; steps of several stages may run side by side."""
 
     def __init__(
-        self, output: Output, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
+        self, output: BuildOutput, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
     ) -> None:
         self._output = output
         self._dockerfile = dockerfile
@@ -72,17 +71,17 @@ class Progress:
             self._failed = (vertex, f"{problem}\n{text}"[:_LONGEST_PROBLEM])
         self._last = text.strip() or self._last
 
-    def told(self, status: int) -> tuple[Told, Instruction | None]:
+    def told(self, status: int) -> tuple[EngineFailure, Instruction | None]:
         """What went wrong in the end, and where."""
         vertex, problem = self._failed or (None, self._last or f"the engine ended with status {status}")
         while found := _WRAPPING.match(problem):
             problem = problem[found.end() :]
         problem = _NO_FILE.sub(r"\1: no such file in the context", self._output.clean(problem))
         if found := _PARSING.match(problem):
-            return Told(found[2], ()), self._at(int(found[1]))
+            return EngineFailure(found[2], ()), self._at(int(found[1]))
         lines = list(vertex.lines) if vertex else []
         exited = _EXIT.search(problem)
-        told = Told(problem, lines, int(exited[1]) if exited else None)
+        told = EngineFailure(problem, lines, int(exited[1]) if exited else None)
         return told, vertex.instruction if vertex else None
 
     def _begin(self, number: str, step: re.Match[str]) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchyard.images.build import Log
-from benchyard.images.builders import confine
-from benchyard.images.builders.tool import Call, passed_on
+from benchyard.images.builders import processes
+from benchyard.images.builders.base import Log
+from benchyard.images.builders.buildah_tool import BuildahCall, inherited_environment
 
 _ANSWER_SECONDS = 20.0
 _BUILDX_SINCE = 23
@@ -45,30 +45,30 @@ class DockerTool:
         self.engine = engine
         self._folder = folder
 
-    async def run(self, call: Call, log: Log) -> int:
+    async def run(self, call: BuildahCall, log: Log) -> int:
         """Call the program; returns its exit status."""
         own = {"DOCKER_CONFIG": str(self._folder / "settings"), "HOME": str(call.folder)}
-        work = confine.Work(
+        work = processes.BuildProcess(
             [self.engine.program, *call.arguments],
             {**_environment(self.engine.host), **own, **call.environment},
             call.folder,
             seconds=call.seconds,
             overfull=call.overfull,
         )
-        return await confine.run(work, log)
+        return await processes.run_process(work, log)
 
     async def ask(self, scratch: Path, *arguments: str) -> list[str] | None:
         """What a short question is answered with, line by line; None if it is refused."""
         lines: list[str] = []
-        status = await self.run(Call(arguments, scratch), lines.append)
+        status = await self.run(BuildahCall(arguments, scratch), lines.append)
         return lines if status == 0 else None
 
 
 def find_engine(host: str | None) -> DockerEngine | str:
     """An engine with BuildKit; else why there is none, and what to do (blocks)."""
     problem = "the program docker is not there: `apt-get install docker.io`"
-    if confine.missing_programs():
-        return f"not installed: {', '.join(confine.missing_programs())} (of the package util-linux)"
+    if processes.missing_programs():
+        return f"not installed: {', '.join(processes.missing_programs())} (of the package util-linux)"
     for program in _programs():
         found = _look(program, host)
         if isinstance(found, DockerEngine):
@@ -128,7 +128,7 @@ def _environment(host: str | None) -> Mapping[str, str]:
     """BuildKit alone: the older builder of such engines knows neither secrets nor stages side by side."""
     own = {"DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CONFIG": "/nonexistent"}
     meant = {name: os.environ[name] for name in _WHERE if name in os.environ}
-    return {**passed_on(), **own, **({"DOCKER_HOST": host} if host else meant)}
+    return {**inherited_environment(), **own, **({"DOCKER_HOST": host} if host else meant)}
 
 
 def _major(version: str) -> int:

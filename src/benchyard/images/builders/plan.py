@@ -1,20 +1,67 @@
-"""A build that is ready to begin: its Dockerfile was read, its bases are in the engine's storage."""
+"""The plan of a build: its Dockerfile was read, its bases are in the engine's storage."""
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchyard.images.build import Recipe
-from benchyard.images.builders.context import add_context
-from benchyard.images.dockerfile import Dockerfile, Instruction
-from benchyard.images.heredocs import Rewriter, Rewriting
+from benchyard.errors import BuildFailed
+from benchyard.images.builders.base import BuildRecipe
+from benchyard.images.dockerfile.heredocs import HeredocRewriter, RewriteRequest
+from benchyard.images.dockerfile.parser import Dockerfile, Instruction
+
+_MOST_ENTRIES = 500_000
+_PIECE = 1024 * 1024
+
+
+def check_context(context: Path | None) -> None:
+    """Refuse what is no folder, and a folder that is reached through a link."""
+    if context is not None and (context.is_symlink() or not context.is_dir()):
+        raise BuildFailed(
+            f"the context {context.name!r} is not a folder: give the folder that COPY reads from"
+        )
+
+
+def add_context(digest: "hashlib._Hash", context: Path | None) -> None:
+    """Add all names, modes and contents to a hash; links count as what they say, never what is there."""
+    if context is None:
+        return
+    for number, (path, status) in enumerate(_entries(context)):
+        if number >= _MOST_ENTRIES:
+            raise BuildFailed(
+                f"the context has more than {_MOST_ENTRIES} entries: leave out what is not copied"
+            )
+        name = str(path.relative_to(context)).encode(errors="surrogateescape")
+        digest.update(b"%d:%s:%o:" % (len(name), name, status.st_mode))
+        if stat.S_ISREG(status.st_mode):
+            _add_file(digest, path, status)
+        elif stat.S_ISLNK(status.st_mode):
+            digest.update(os.fsencode(path.readlink()))
+
+
+def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        yield Path(entry.path), entry.stat(follow_symlinks=False)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _entries(Path(entry.path))
+
+
+def _add_file(digest: "hashlib._Hash", path: Path, status: os.stat_result) -> None:
+    digest.update(b"%d:" % status.st_size)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, so that no link is followed)
+        while piece := file.read(_PIECE):
+            digest.update(piece)
 
 
 @dataclass(frozen=True)
-class Base:
+class DockerfileImage:
     """An image that a Dockerfile names, as the engine has it."""
 
     name: str
@@ -27,13 +74,13 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """What is to be built."""
 
-    recipe: Recipe
+    recipe: BuildRecipe
     dockerfile: Dockerfile
     """With the engine's names for its bases."""
-    bases: Mapping[str, Base]
+    bases: Mapping[str, DockerfileImage]
 
     def key(self) -> str:
         """The same for builds that would give the same: of secrets only the names count, as for the cache."""
@@ -52,7 +99,7 @@ class Plan:
         The engine knows that folder by `name`.
         """
         secrets = tuple(sorted(self.recipe.secrets))
-        rewriter = Rewriter(self.dockerfile, Rewriting(files, self.recipe.args, secrets, name))
+        rewriter = HeredocRewriter(self.dockerfile, RewriteRequest(files, self.recipe.args, secrets, name))
         environments = {base.name: base.env for base in self.bases.values()}
         rewritten = rewriter.run(environments) if secrets or not knows_heredocs else {}
         moved = {each: [each.text] for each in self.dockerfile.instructions if self._is_renamed(each)}

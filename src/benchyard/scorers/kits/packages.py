@@ -16,7 +16,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes import elf
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.scorers.kits import programs, python_kit

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes import elf
 from benchyard.errors import ScorerFailed
 from benchyard.hosts import dependencies
 

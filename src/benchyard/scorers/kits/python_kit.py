@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes import elf
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.scorers.kits import programs
 from benchyard.scorers.kits.pythons import Python

@@ -21,9 +21,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from benchyard.devboxes import elf
 from benchyard.devboxes.base import Rootfs
-from benchyard.devboxes.box.stack import Stack, real_path
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes.layers.stack import LayerStack, real_path
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.scorers.kits import programs
@@ -114,7 +114,7 @@ async def make(rootfs: Rootfs, kits: Kits) -> Kit | None:
 
 def _fingerprint(layers: list[str], beside: list[str]) -> str | None:
     """Tells the files of one image from those of another, without a look into them; None without a shell."""
-    with Stack(layers, beside) as stack:
+    with LayerStack(layers, beside) as stack:
         plain = _plain_facts(stack)
         found = {name: plain.get(name) or _facts(stack, name) for name in ("bash", *_TOOLS)}
         if found["bash"] is None:
@@ -127,7 +127,7 @@ _Facts = tuple[str, int, int, int]
 """Where a file lies, its size, time and inode."""
 
 
-def _plain_facts(stack: Stack) -> dict[str, _Facts]:
+def _plain_facts(stack: LayerStack) -> dict[str, _Facts]:
     """The tools that lie in the first folder and are no links: the way there is gone once for all of them."""
     folder = real_path(stack, _FOLDERS[0])
     found = {}
@@ -145,7 +145,7 @@ def _plain_facts(stack: Stack) -> dict[str, _Facts]:
     return found
 
 
-def _facts(stack: Stack, name: str, folders: Iterable[str] = _FOLDERS) -> _Facts | None:
+def _facts(stack: LayerStack, name: str, folders: Iterable[str] = _FOLDERS) -> _Facts | None:
     for folder in folders:
         path = real_path(stack, f"{folder}/{name}")
         with _at(stack, path) as found:
@@ -156,7 +156,7 @@ def _facts(stack: Stack, name: str, folders: Iterable[str] = _FOLDERS) -> _Facts
 
 
 @contextlib.contextmanager
-def _at(stack: Stack, path: str) -> Iterator[int | None]:
+def _at(stack: LayerStack, path: str) -> Iterator[int | None]:
     """The directory that shows a path, while a block lasts; None where nothing does."""
     *parents, name = path.split("/")[1:]
     try:
@@ -168,7 +168,7 @@ def _at(stack: Stack, path: str) -> Iterator[int | None]:
             stack.up()
 
 
-def _read(stack: Stack, path: str) -> bytes | None:
+def _read(stack: LayerStack, path: str) -> bytes | None:
     """The content of a plain file of an image; None where there is none, or it is too large."""
     real = real_path(stack, path)
     with _at(stack, real) as folder:
@@ -180,14 +180,14 @@ def _read(stack: Stack, path: str) -> bytes | None:
     return content if len(content) <= _MOST_FILE else None
 
 
-def _first(stack: Stack, name: str, folders: Iterable[str]) -> bytes | None:
+def _first(stack: LayerStack, name: str, folders: Iterable[str]) -> bytes | None:
     found = (_read(stack, f"{folder}/{name}") for folder in folders)
     return next((content for content in found if content and elf.is_elf(content)), None)
 
 
 def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> None:
     """Write the kit of an image; raises ValueError where it cannot be."""
-    with Stack(layers, beside) as stack:
+    with LayerStack(layers, beside) as stack:
         shell = _first(stack, "bash", _FOLDERS)
         path = elf.loader(shell) if shell else None
         loader = _read(stack, path) if path else None
@@ -211,11 +211,11 @@ def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> No
     (folder / ENVIRONMENT).write_text(f'unset BASH_ENV\nPATH="{target}/bin:$PATH"\n')
 
 
-def _present(stack: Stack, names: Iterable[str]) -> Iterator[str]:
+def _present(stack: LayerStack, names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if _first(stack, name, _LIBRARY_FOLDERS))
 
 
-def _load(stack: Stack, names: Iterable[str], libraries: dict[str, bytes], own: set[str]) -> None:
+def _load(stack: LayerStack, names: Iterable[str], libraries: dict[str, bytes], own: set[str]) -> None:
     """Add these libraries, and what they load; raises ValueError where one is missing."""
     left = list(names)
     more: dict[str, bytes] = {}

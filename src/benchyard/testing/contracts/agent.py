@@ -13,7 +13,7 @@ import pytest
 from benchyard import registry
 from benchyard.agents import catalog
 from benchyard.agents.base import LOGS_FOLDER, PROMPT_FILE, Agent, AgentEnd, ModelAccess, Task, contract_env
-from benchyard.devboxes.base import Capability, Driver, Shown, Stdin
+from benchyard.devboxes.base import Capability, Driver, HostFolder, Stdin
 from benchyard.errors import UsageError
 from benchyard.hosts.kits import KitFolders, Kits
 from benchyard.models.scenarios import ScenarioView
@@ -135,7 +135,7 @@ class AgentContract(DriverSuite):
         """Start it as a job does, and wait for its end."""
         agent, wanted = await self.agent(_kits(yard)), task()
         kits = await agent.kits(_kits(yard))
-        devbox = await yard.devbox(mounts=tuple(Shown(kit.source, kit.target) for kit in kits))
+        devbox = await yard.devbox(mounts=tuple(HostFolder(kit.source, kit.target) for kit in kits))
         folders = (WORKING_DIRECTORY, LOGS_FOLDER)
         for folder in folders:
             await yard.text(devbox, f"mkdir -p '{folder}' && chown {_USER} '{folder}'")

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from benchyard.devboxes.base import Capability, ExecutionEnded, Kill, Limits, Resize, Signal, Stdin
+from benchyard.devboxes.base import Capability, DevboxLimits, ExecutionEnded, Kill, Resize, Signal, Stdin
 from benchyard.errors import DevboxGone
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
@@ -184,7 +184,7 @@ class CommandContract(DriverSuite):
 
     @contract()
     async def test_output_over_its_limit_is_cut_and_said_to_be(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(output_bytes=100_000))
+        devbox = await yard.devbox(limits=DevboxLimits(output_bytes=100_000))
         result = await yard.run(devbox, "head -c 1000000 /dev/zero; echo short >&2")
         assert result.stdout == bytes(100_000)
         assert result.stderr == b"short\n"

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from benchyard.devboxes.base import Capability, Command
-from benchyard.devboxes.box import doors
+from benchyard.devboxes.guest import sockets
 from benchyard.errors import Conflict, DevboxGone, NotFound, StillWaiting, TooMany, UsageError
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
@@ -246,8 +246,8 @@ class DoorContract(DriverSuite):
     @contract()
     async def test_a_devbox_has_only_so_many_doors(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
-        made = [await yard.driver.inside.listen(devbox) for _ in range(doors.MOST)]
-        with pytest.raises(TooMany, match=str(doors.MOST)):
+        made = [await yard.driver.inside.listen(devbox) for _ in range(sockets.MOST_DOORS)]
+        with pytest.raises(TooMany, match=str(sockets.MOST_DOORS)):
             await yard.driver.inside.listen(devbox)
         again, port = await yard.driver.inside.listen(devbox, made[0][1])
         assert port == made[0][1]

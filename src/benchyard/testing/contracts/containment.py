@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from benchyard.devboxes.base import Capability, DevboxEnded, Kill, Limits
+from benchyard.devboxes.base import Capability, DevboxEnded, DevboxLimits, Kill
 from benchyard.errors import BenchyardError
 from benchyard.hosts.host import ExecRequest, ExecutionState, Host, StartRequest
 from benchyard.images.store import ImageStore
@@ -54,7 +54,7 @@ class Neighbours:
         self.host = host
         self._numbers = itertools.count(1)
 
-    async def start(self, limits: Limits) -> None:
+    async def start(self, limits: DevboxLimits) -> None:
         """Start both; only the first has the limits."""
         await self.host.start(StartRequest(id="hog", image="host", limits=limits, user="root"))
         await self.host.start(StartRequest(id="quiet", image="host", user="root"))
@@ -98,7 +98,7 @@ async def neighbours(yard: DriverFixture, **limits: Any) -> AsyncIterator[Neighb
     async with Host(yard.folder / "host", yard.driver, store, Vault(yard.folder / "key")) as host:
         made = Neighbours(host)
         try:
-            await made.start(Limits(**limits))
+            await made.start(DevboxLimits(**limits))
             yield made
         finally:
             for devbox in ("hog", "quiet"):

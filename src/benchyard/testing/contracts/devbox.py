@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.base import Capability, DevboxSpec, Limits, Network, Stdin
+from benchyard.devboxes.base import Capability, DevboxLimits, DevboxSpec, Network, Stdin
 from benchyard.errors import DevboxGone
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
@@ -204,7 +204,7 @@ class DevboxContract(DriverSuite):
 
     @contract(Capability.LIMIT_MEMORY)
     async def test_too_much_memory_is_an_out_of_memory_kill(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(memory_bytes=64 * 1024**2))
+        devbox = await yard.devbox(limits=DevboxLimits(memory_bytes=64 * 1024**2))
         result = await yard.run(devbox, "head -c 300000000 /dev/zero | tail -c 300000000 | wc -c")
         assert result.stdout.strip() != b"300000000"
         assert (await yard.driver.usage(devbox)).out_of_memory_kills > 0
@@ -212,7 +212,7 @@ class DevboxContract(DriverSuite):
 
     @contract(Capability.LIMIT_PIDS)
     async def test_too_many_processes_are_refused(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(limits=Limits(pids=40))
+        devbox = await yard.devbox(limits=DevboxLimits(pids=40))
         marker = yard.marker()
         await yard.run(devbox, f"for i in $(seq 100); do sleep {marker} & done", timeout_seconds=20)
         assert len(processes_with(marker)) <= 40

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.base import Capability, OpenFile, Shown
+from benchyard.devboxes.base import Capability, HostFolder, OpenFile
 from benchyard.errors import NotFound, NotSupported, StartFailed, UsageError
 from benchyard.testing.contracts.driver_fixture import DriverFixture, DriverSuite, contract
 
@@ -161,7 +161,7 @@ class MountContract(DriverSuite):
 
     @contract(Capability.MOUNTS)
     async def test_a_shown_folder_is_read_by_every_user(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(mounts=(Shown(_kit(yard), _TARGET),))
+        devbox = await yard.devbox(mounts=(HostFolder(_kit(yard), _TARGET),))
         users = ("root", "1234") if Capability.USERS in yard.driver.capabilities else ("root",)
         for user in users:
             said = await yard.text(devbox, f"cat {_TARGET}/file; {_TARGET}/deep/program", user=user)
@@ -171,7 +171,7 @@ class MountContract(DriverSuite):
     async def test_a_shown_folder_cannot_be_changed(self, yard: DriverFixture) -> None:
         kit = _kit(yard)
         before = _facts(kit)
-        devbox = await yard.devbox(mounts=(Shown(kit, _TARGET),))
+        devbox = await yard.devbox(mounts=(HostFolder(kit, _TARGET),))
         for script in _CHANGES:
             await yard.run(devbox, script.format(_TARGET))
             assert _facts(kit) == before, script
@@ -179,7 +179,7 @@ class MountContract(DriverSuite):
 
     @contract(Capability.MOUNTS)
     async def test_a_shown_folder_gives_nobody_rights(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(mounts=(Shown(_kit(yard), _TARGET),))
+        devbox = await yard.devbox(mounts=(HostFolder(_kit(yard), _TARGET),))
         options = await yard.text(devbox, f"grep ' {_TARGET} ' /proc/self/mountinfo")
         assert "ro" in options.split()[5].split(",")
         if yard.rootfs.host_dirs:
@@ -187,7 +187,7 @@ class MountContract(DriverSuite):
 
     @contract(Capability.MOUNTS)
     async def test_a_shown_folder_stays_over_restarts(self, yard: DriverFixture) -> None:
-        devbox = await yard.devbox(mounts=(Shown(_kit(yard), _TARGET),))
+        devbox = await yard.devbox(mounts=(HostFolder(_kit(yard), _TARGET),))
         await yard.renew()
         assert await yard.driver.find(yard.specs[devbox])
         assert await yard.text(devbox, f"cat {_TARGET}/file") == "shown"
@@ -198,7 +198,7 @@ class MountContract(DriverSuite):
     @contract(Capability.MOUNTS, Capability.SNAPSHOTS)
     async def test_a_shown_folder_is_not_on_the_disk(self, yard: DriverFixture) -> None:
         kit = _kit(yard)
-        devbox = await yard.devbox(mounts=(Shown(kit, _TARGET), Shown(kit, "/dev/kits/one")))
+        devbox = await yard.devbox(mounts=(HostFolder(kit, _TARGET), HostFolder(kit, "/dev/kits/one")))
         assert await yard.text(devbox, "cat /dev/kits/one/file") == "shown"
         await yard.text(devbox, "echo mine > ~/own")
         copied = await yard.devbox(rootfs=yard.on_top(await yard.layer(devbox)))
@@ -215,8 +215,8 @@ class MountContract(DriverSuite):
         layer = await yard.layer(first)
         for target in (_TARGET, "/opt/kits", "/dev-link/one"):
             with pytest.raises(StartFailed, match=r"not a directory|a link or a file"):
-                await yard.devbox(rootfs=yard.on_top(layer), mounts=(Shown(kit, target),))
-        devbox = await yard.devbox(rootfs=yard.on_top(layer), mounts=(Shown(kit, "/made/kit"),))
+                await yard.devbox(rootfs=yard.on_top(layer), mounts=(HostFolder(kit, target),))
+        devbox = await yard.devbox(rootfs=yard.on_top(layer), mounts=(HostFolder(kit, "/made/kit"),))
         assert (
             await yard.text(devbox, "cat /made/kit/file; test -e /etc/file || echo ' clean'") == "shown clean"
         )
@@ -230,16 +230,16 @@ class MountContract(DriverSuite):
         kit = _kit(yard)
         for target in ("", "relative", "/", "/dev", "/proc/x", "/sys", "/a/../b", "/a//b", "/a\0b", "/a/"):
             with pytest.raises(UsageError):
-                await yard.devbox(mounts=(Shown(kit, target),))
+                await yard.devbox(mounts=(HostFolder(kit, target),))
         for targets in (("/a", "/a"), ("/a", "/a/b")):
             with pytest.raises(UsageError):
-                await yard.devbox(mounts=tuple(Shown(kit, target) for target in targets))
+                await yard.devbox(mounts=tuple(HostFolder(kit, target) for target in targets))
         with pytest.raises(StartFailed, match="not there"):
-            await yard.devbox(mounts=(Shown(yard.folder / "gone", _TARGET),))
+            await yard.devbox(mounts=(HostFolder(yard.folder / "gone", _TARGET),))
 
     @contract()
     async def test_a_driver_that_cannot_show_folders_says_so(self, yard: DriverFixture) -> None:
         if Capability.MOUNTS in yard.driver.capabilities:
             pytest.skip("this driver can")
         with pytest.raises(NotSupported):
-            await yard.devbox(mounts=(Shown(_kit(yard), _TARGET),))
+            await yard.devbox(mounts=(HostFolder(_kit(yard), _TARGET),))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchyard.devboxes.base import Capability, Process
-from benchyard.devboxes.inside import Folder
+from benchyard.devboxes.base import Capability, DevboxProcess, NewFolder
 from benchyard.errors import DevboxError
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
@@ -24,7 +23,7 @@ echo > missing
 """
 
 
-def _with(found: list[Process], text: str) -> list[Process]:
+def _with(found: list[DevboxProcess], text: str) -> list[DevboxProcess]:
     return [process for process in found if text in process.command]
 
 
@@ -77,13 +76,13 @@ class InsideContract(DriverSuite):
     async def test_folders_are_made_without_a_program_of_the_devbox(self, yard: DriverFixture) -> None:
         devbox, inside = await yard.devbox(), yard.driver.inside
         await yard.text(devbox, "mkdir -p /t/old; chmod 700 /t/old; chown 1234 /t/old; echo x > /t/file")
-        kept = Folder("/t/old", "4321", only_new=True)
+        kept = NewFolder("/t/old", "4321", only_new=True)
         for _ in range(2):
-            assert await inside.make_folders(devbox, [Folder("/t/a/b", "1234"), Folder("/t/c"), kept])
+            assert await inside.make_folders(devbox, [NewFolder("/t/a/b", "1234"), NewFolder("/t/c"), kept])
         told = await yard.text(devbox, "stat -c '%n %a %u' /t/a /t/a/b /t/c /t/old")
         assert told.splitlines() == ["/t/a 755 0", "/t/a/b 755 1234", "/t/c 755 0", "/t/old 700 1234"]
         with pytest.raises(DevboxError):
-            await inside.make_folders(devbox, [Folder("/t/file/below")])
+            await inside.make_folders(devbox, [NewFolder("/t/file/below")])
 
     @contract(Capability.USERS)
     async def test_files_are_listed_as_a_user_sees_them(self, yard: DriverFixture) -> None:

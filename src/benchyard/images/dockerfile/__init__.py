@@ -1,0 +1,1 @@
+"""Dockerfiles: read, searched for the images they name, and rewritten for old engines."""
