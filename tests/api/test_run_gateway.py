@@ -16,8 +16,8 @@ import pytest
 
 from benchyard import AsyncBenchyard, Benchyard
 from benchyard.gateway.client import Gateway
+from benchyard.gateway.trajectory.atif import Trajectory
 from benchyard.hosts import leaks
-from benchyard.models.trajectories import Trajectory
 from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good, refusal

@@ -10,8 +10,8 @@ from benchyard.benchmarks.harbor.environments import FileTree, ImageParts, tree_
 from benchyard.benchmarks.harbor.export import ExportParts
 from benchyard.benchmarks.harbor.task_folders import HarborOptions
 from benchyard.client.build_context import context_archive
-from benchyard.models.attachments import PackedFile, unpacked
 from benchyard.models.scenarios import ScenarioRequest, ScenarioView
+from benchyard.models.scoring.attachments import PackedFile, unpack_files
 
 
 def read(path: Path, work: Path) -> ScenarioDraft:
@@ -37,8 +37,8 @@ def parts_of(draft: ScenarioDraft) -> ExportParts:
         image=_image(draft, draft.origin),
         scoring_image=_image(draft, draft.scoring_origin) if draft.scoring_origin else None,
         phases=draft.phases,
-        attachments={name: dict(unpacked(each)) for name, each in draft.attachments.items()},
-        step_files={name: dict(unpacked(each)) for name, each in draft.step_files.items()},
+        attachments={name: dict(unpack_files(each)) for name, each in draft.attachments.items()},
+        step_files={name: dict(unpack_files(each)) for name, each in draft.step_files.items()},
     )
 
 

@@ -11,8 +11,8 @@ from benchyard.benchmarks.base import BrokenItem, ImportOptions
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft, starting_file_of
 from benchyard.client import Client, Server
 from benchyard.errors import UsageError
-from benchyard.models.attachments import unpacked
 from benchyard.models.jobs import AttemptOutcome
+from benchyard.models.scoring.attachments import unpack_files
 from benchyard.testing.server import RunningServer
 from tests import parity
 from tests.benchmarks import exercises
@@ -75,7 +75,7 @@ def test_tests_and_examples_are_not_in_the_devbox(tmp_path: Path) -> None:
         ["Cargo.toml", "src/lib.rs"],
         ["CMakeLists.txt", "double_it.cpp", "double_it.h"],
     ]
-    kept = [sorted(path for path, _ in unpacked(each.attachments["exercise"])) for each in drafts]
+    kept = [sorted(path for path, _ in unpack_files(each.attachments["exercise"])) for each in drafts]
     assert kept[0] == ["double.py", "double_test.py"]
     assert "test/catch.hpp" in kept[2]
     assert [each.request.answer_paths for each in drafts] == [

@@ -8,7 +8,7 @@ from benchyard.benchmarks import shipped_benchmarks
 from benchyard.benchmarks.files import benchmark_file, scenario_draft
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.files.scenario_file import TEXTS
-from benchyard.models import references
+from benchyard.models.scoring import references
 from benchyard.scorers import catalog
 from benchyard.scorers.base import ScoringContext
 

@@ -12,7 +12,7 @@ import yaml
 from benchyard.cli.agent import COLUMNS, keys_line, list_agents
 from benchyard.client import Client, Server
 from benchyard.models.devboxes import DevboxRequest
-from benchyard.models.mounts import AgentMount
+from benchyard.models.launch import AgentMount
 from benchyard.testing.server import RunningServer
 from tests.cli.conftest import CommandLine
 

@@ -18,7 +18,7 @@ from benchyard.cli.doctor import (
     check_system,
     server_findings,
 )
-from benchyard.models.doctor import DoctorView, FailedMode, MissingCapability
+from benchyard.models.server import DoctorView, FailedMode, MissingCapability
 
 USER = 12345
 

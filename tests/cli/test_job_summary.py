@@ -9,10 +9,9 @@ from click.testing import CliRunner
 
 from benchyard.cli.job.gates import BELOW, SUSPECT, UNSCORED, means_below, require_good, suspect_scores
 from benchyard.cli.job.summary import summarize, summary
-from benchyard.models.jobs import Job, JobState
-from benchyard.models.orchestration import OrchestratorConfig
+from benchyard.models.jobs import Job, JobState, OrchestratorConfig
 from benchyard.models.trials import FailureReason, SuspectRule, Trial, TrialRound, TrialState
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 from tests.reports.scenes import job, trial
 
 

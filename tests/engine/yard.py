@@ -23,7 +23,7 @@ from benchyard.images.builders.choice import NoBuilder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings
-from benchyard.store.contents import Contents
+from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault
 from benchyard.workers.workers import Workers
@@ -43,7 +43,7 @@ async def opened(
     """The engine of a data folder, which may be one of an earlier engine."""
     vault = Vault(data / "key")
     held = registry.load("devboxes", driver)(data / "driver", {})
-    contents = Contents(data / "objects")
+    contents = ObjectContents(data / "objects")
     async with Store(f"sqlite:///{data / 'db'}") as store, held:
         images = ImageStore(data / "images", held.trees)
         await images.open()

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from tests.house.tree import SRC, modules
 
-NOT_FOR_IMPORT = ("benchyard.__main__", "benchyard.api.ssh.serving")
+NOT_FOR_IMPORT = (
+    "benchyard.__main__",
+    *(f"benchyard.api.ssh.{name}" for name in ("server", "sessions", "sftp")),
+)
 """Run, not imported; or loaded only by who uses ssh: asyncssh looks for libraries as it is imported."""
 GUEST = ("benchyard.devboxes.guest", "benchyard.devboxes.layers")
 """What runs beside and inside a devbox."""

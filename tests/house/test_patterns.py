@@ -39,12 +39,12 @@ _NOTHING = "\x01"
 """What fits no pattern."""
 """When a text is twice as long: 2 is linear, 4 is quadratic."""
 DYNAMIC: dict[str, list[Any]] = {
-    "api/ssh/serving/file_shell.py": [rb"0123456789abcdef (\d+)\n"],
+    "api/ssh/sftp.py": [rb"0123456789abcdef (\d+)\n"],
     "client/build_context.py": [r"(?:.*/)?a[^/]*b[^/]*"],
     "client/validation.py": [re.compile(r"^validated_isolation: *{.*\n", re.M)],
     "engine/images/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
     "engine/runs/scorer_output.py": [r"/home/user/(?=[^\s/])"],
-    "gateway/masking.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
+    "gateway/proxy/masks.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
     "images/dockerfile/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
     "images/dockerfile/parser.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
     "images/host_image.py": [r"libcap[-.\w]*"],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchyard.errors import ScorerFailed, UsageError
-from benchyard.models.attachments import PackedFile, packed
+from benchyard.models.scoring.attachments import PackedFile, pack_files
 from benchyard.scorers import base, catalog
 from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, ScoringContext
 from benchyard.scorers.polyglot import ExerciseAnswer, KnownTests
@@ -199,7 +199,7 @@ EXERCISE = {"language": "python", "exercise": "two-fer", "solution": ["two_fer.p
 
 
 def attached(files: Mapping[str, bytes]) -> Callable[[str], Awaitable[bytes]]:
-    archive = packed({path: PackedFile(content) for path, content in files.items()})
+    archive = pack_files({path: PackedFile(content) for path, content in files.items()})
 
     async def content(_: str) -> bytes:
         return archive

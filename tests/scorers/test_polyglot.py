@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchyard.errors import UsageError
-from benchyard.models.attachments import PackedFile, packed
+from benchyard.models.scoring.attachments import PackedFile, pack_files
 from benchyard.scorers import catalog
 from benchyard.scorers.base import ProgramOptions, Scorer, ScoringContext, Verdict
 from benchyard.scorers.polyglot import (
@@ -29,7 +29,7 @@ STUB = "def double(number):\n    pass\n"
 GOOD = "def double(number):\n    return 2 * number\n"
 TEST = "from double import double\n\ndef test_it():\n    assert double(21) == 42\n"
 FIELDS = {"language": "python", "exercise": "double", "solution": ["double.py"], "tools": "server"}
-EXERCISE = packed({"double.py": PackedFile(STUB.encode()), "double_test.py": PackedFile(TEST.encode())})
+EXERCISE = pack_files({"double.py": PackedFile(STUB.encode()), "double_test.py": PackedFile(TEST.encode())})
 
 
 async def attached(name: str) -> bytes:

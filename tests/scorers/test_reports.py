@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchyard.models.tampering import CountedTests
+from benchyard.models.runs import CountedTests
 from benchyard.scorers import reports
 from benchyard.scorers.base import ScoringContext, Verdict
 from tests.scorers.test_context import Shelf

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from benchyard.errors import ScorerFailed
-from benchyard.models.swe_bench import SweBenchSpec
+from benchyard.models.scoring.swe_bench import SweBenchSpec
 from benchyard.scorers import swe_bench
 from benchyard.scorers.swe_bench import Grade
 from benchyard.workers.workers import call_once

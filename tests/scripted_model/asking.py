@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 
 DIALECTS = ("anthropic", "responses", "chat", "gemini")
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -32,7 +32,7 @@ class Said:
     text: str = ""
     reasoning: str = ""
     calls: list[tuple[str, Any]] = field(default_factory=list)
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
 
 
 def model_of(dialect: str) -> str:
@@ -137,7 +137,9 @@ def _anthropic(answer: Any, found: Said) -> None:
     told = answer["usage"]
     read, written = told["cache_read_input_tokens"], told["cache_creation_input_tokens"]
     thought = told.get("output_tokens_details", {}).get("thinking_tokens", 0)
-    found.usage = Usage(told["input_tokens"] + read + written, told["output_tokens"], read, written, thought)
+    found.usage = TokenUsage(
+        told["input_tokens"] + read + written, told["output_tokens"], read, written, thought
+    )
 
 
 def _responses(answer: Any, found: Said) -> None:
@@ -150,7 +152,7 @@ def _responses(answer: Any, found: Said) -> None:
             found.calls.append((item["name"], item["input"]))
     told = answer["usage"]
     inner, outer = told["input_tokens_details"], told["output_tokens_details"]
-    found.usage = Usage(
+    found.usage = TokenUsage(
         told["input_tokens"],
         told["output_tokens"],
         inner["cached_tokens"],
@@ -166,7 +168,7 @@ def _chat(answer: Any, found: Said) -> None:
         found.calls.append((call["function"]["name"], json.loads(call["function"]["arguments"])))
     told = answer["usage"]
     inner, outer = told["prompt_tokens_details"], told["completion_tokens_details"]
-    found.usage = Usage(
+    found.usage = TokenUsage(
         told["prompt_tokens"],
         told["completion_tokens"],
         inner["cached_tokens"],
@@ -187,4 +189,4 @@ def _gemini(answer: Any, found: Said) -> None:
         thought = told.get("thoughtsTokenCount", 0)
         made = told["candidatesTokenCount"] + thought
         cached = told.get("cachedContentTokenCount", 0)
-        found.usage = Usage(told["promptTokenCount"], made, cached, 0, thought)
+        found.usage = TokenUsage(told["promptTokenCount"], made, cached, 0, thought)

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model import RunningModel
 from tests.scripted_model.asking import DIALECTS, ask, body, events, path, said
 
@@ -60,7 +60,7 @@ def test_what_the_beginning_of_a_stream_has_told_is_in_the_ledger() -> None:
     with scripted({"drop": True}, {"text": "words " * 50, "usage": usage}) as model:
         with pytest.raises(httpx.RemoteProtocolError):
             ask(model.url, "anthropic", PROMPT, streams=True)
-        assert model.ledger.total() == Usage(50, 1, 10)
+        assert model.ledger.total() == TokenUsage(50, 1, 10)
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from benchyard.errors import ServerUnreachable
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model import RunningModel, ScriptedModel
 from tests.scripted_model.asking import DIALECTS, KEY_HEADERS, ask, body, events, path
 
@@ -26,8 +26,8 @@ def test_totals_are_by_model_and_over_http_too() -> None:
     with RunningModel(SCRIPT) as model:
         for dialect in DIALECTS:
             ask(model.url, dialect, "go", streams=True)
-        assert model.ledger.totals() == {"m": Usage(300, 30, 120), "gemini-m": Usage(100, 10, 40)}
-        assert model.ledger.total() == Usage(400, 40, 160)
+        assert model.ledger.totals() == {"m": TokenUsage(300, 30, 120), "gemini-m": TokenUsage(100, 10, 40)}
+        assert model.ledger.total() == TokenUsage(400, 40, 160)
         told = httpx.get(f"{model.url}/any/prefix/__ledger").json()
         assert told["totals"]["m"] == {
             "requests": 3,

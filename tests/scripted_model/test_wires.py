@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from tests.scripted_model.asking import DIALECTS, ask, body, events, model_of, path, said
 from tests.scripted_model.folding import folded
@@ -55,7 +55,7 @@ def test_a_step_is_text_reasoning_a_call_and_its_cost(
     assert found.calls == [(SHELLS[dialect], {"command": "ls -la 'ä b'"})]
     # Gemini has no word for what is written to a cache.
     written = 0 if dialect == "gemini" else 100
-    assert found.usage == Usage(900, 70, 500, written, 3)
+    assert found.usage == TokenUsage(900, 70, 500, written, 3)
     entry = model.ledger.entries[-1]
     assert (entry.usage, entry.model, entry.script) == (found.usage, model_of(dialect), "looks")
     assert entry.streams is streams

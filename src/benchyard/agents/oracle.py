@@ -2,9 +2,9 @@
 
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.errors import ScenarioError
-from benchyard.models import references
 from benchyard.models.base import Model
 from benchyard.models.scenarios import ScenarioView
+from benchyard.models.scoring import references
 
 _FILE = "/run/benchyard/reference"
 

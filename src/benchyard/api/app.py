@@ -10,14 +10,14 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from benchyard.api import routes
-from benchyard.api.auth import BearerKeys
 from benchyard.api.deps import Services
 from benchyard.api.errors import ErrorView, add_error_handlers
-from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
 from benchyard.api.metrics import RequestCounts
-from benchyard.api.rates import RateLimit
-from benchyard.api.tunnels.door import TunnelDoor
+from benchyard.api.middleware.auth import BearerKeys
+from benchyard.api.middleware.limits import RequestLimits
+from benchyard.api.middleware.rates import RateLimit
+from benchyard.api.tunnels.proxy import TunnelProxy
 
 _FAILURES = {
     "400": "Bad request",
@@ -61,7 +61,7 @@ def build_app(services: Services) -> FastAPI:
         middleware=[
             Middleware(RequestCounts, metrics=services.metrics),
             Middleware(RequestLog),
-            Middleware(TunnelDoor, services=services),
+            Middleware(TunnelProxy, services=services),
             Middleware(BearerKeys, keys=services.keys, settings=services.settings),
             Middleware(RateLimit, settings=services.settings),
             Middleware(RequestLimits, settings=services.settings),

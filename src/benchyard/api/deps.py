@@ -8,9 +8,8 @@ from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from benchyard.api.job_views import JobViews
-from benchyard.api.leakage import Leakage
-from benchyard.api.metrics import Metrics
-from benchyard.api.ssh.opening import SshServer
+from benchyard.api.metrics import LeakCounts, ServerMetrics
+from benchyard.api.ssh.transport import SshServer
 from benchyard.engine.api_keys import ApiKeys
 from benchyard.engine.devboxes.live import LiveDevboxes
 from benchyard.engine.engine import Engine
@@ -40,8 +39,8 @@ class Services:
     builder: Builder
     live_devboxes: LiveDevboxes
     engine: Engine
-    metrics: Metrics
-    leakage: Leakage
+    metrics: ServerMetrics
+    leakage: LeakCounts
     ssh: SshServer
     workers: Workers
     """For what clients send: what agents left has others, and cannot keep these busy."""

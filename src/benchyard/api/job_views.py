@@ -5,7 +5,7 @@ from collections import OrderedDict
 from benchyard.engine.clock import now_ms
 from benchyard.engine.jobs.service import Jobs
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 
 _REMEMBERED = 200
 _SETTLED_MS = 60_000

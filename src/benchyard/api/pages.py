@@ -52,6 +52,6 @@ async def named_query(
 NamedQuery = Annotated[Query, Depends(named_query)]
 
 
-def narrowed(query: Query, **wanted: str | None) -> Query:
+def narrow(query: Query, **wanted: str | None) -> Query:
     """A query that asks for these fields too, where they are given."""
     return replace(query, where={**query.where, **{key: value for key, value in wanted.items() if value}})

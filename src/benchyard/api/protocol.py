@@ -9,14 +9,13 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from benchyard.api.crowd import Crowd
+from benchyard.api.connections import ConnectionLimits, carrier_extensions
 from benchyard.api.errors import error_response
-from benchyard.api.http2.connection import Http2, refusal
+from benchyard.api.http2.connection import Http2Connection, refusal
 from benchyard.api.http2.frames import PREFACE
-from benchyard.api.limits import MAX_HEADER_BYTES, headers_too_large
+from benchyard.api.middleware.limits import MAX_HEADER_BYTES, headers_too_large
 from benchyard.api.tls import is_http2
 from benchyard.api.tunnels.addresses import address_of
-from benchyard.api.underneath import underneath
 from benchyard.errors import BenchyardError, TooMany, UsageError
 
 _MAX_PIPELINED = 32
@@ -36,7 +35,11 @@ class BoundedHttp(HttpToolsProtocol):
     """Closes connections whose headers grow or dawdle without end, and those for which there is no room."""
 
     def __init__(
-        self, *args: Any, crowd: Crowd, others: Callable[["BoundedHttp"], bool] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        crowd: ConnectionLimits,
+        others: Callable[["BoundedHttp"], bool] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._crowd = crowd
@@ -105,7 +108,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._crowd.works(self)
         self._stop_timer()
         self.connections.discard(self)
-        successor = Http2(self, self._crowd)
+        successor = Http2Connection(self, self._crowd)
         self.transport.set_protocol(successor)
         successor.begin(data)
 
@@ -127,7 +130,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._header_bytes = 0
         self._crowd.works(self)
         self._stop_timer()
-        self.scope["extensions"] = underneath(self)
+        self.scope["extensions"] = carrier_extensions(self)
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:

@@ -51,7 +51,7 @@ Schema = Mapping[str, Any]
 def reference_page(schema: Schema) -> str:
     """A page about every route and model of an OpenAPI schema."""
     info, models = schema["info"], schema.get("components", {}).get("schemas", {})
-    groups = _grouped(schema["paths"])
+    groups = _groups(schema["paths"])
     links = "".join(f'<a href="#{_place(name)}">{escape(name)}</a>' for name in (*groups, "models"))
     parts = [
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>",
@@ -78,7 +78,7 @@ def _place(name: str) -> str:
     return escape(name.replace(" ", "-"))
 
 
-def _grouped(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
+def _groups(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
     groups: dict[str, list[tuple[str, str, Schema]]] = {}
     for path in sorted(paths):
         for verb in _METHODS:

@@ -18,14 +18,12 @@ import uvicorn
 
 from benchyard import registry
 from benchyard.api.app import build_app
-from benchyard.api.crowd import Crowd, most_connections, raise_descriptor_limit
+from benchyard.api.connections import ConnectionLimits, most_connections, raise_descriptor_limit
 from benchyard.api.deps import Services
-from benchyard.api.leakage import Leakage
 from benchyard.api.log import log_to_stderr, logger
-from benchyard.api.metrics import Metrics
+from benchyard.api.metrics import LeakCounts, ServerMetrics
 from benchyard.api.protocol import BoundedHttp, BoundedSocket
-from benchyard.api.ssh.behind_tls import SshBehindTls
-from benchyard.api.ssh.opening import SshServer
+from benchyard.api.ssh.transport import SshBehindTls, SshServer
 from benchyard.api.tls import Tls, open_tls
 from benchyard.devboxes.base import Driver
 from benchyard.engine.api_keys import ApiKeys
@@ -48,8 +46,8 @@ from benchyard.images.builders.choice import BuilderChoice, open_builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings, default_data_folder
-from benchyard.store.claims import claimed
-from benchyard.store.contents import Contents
+from benchyard.store.claims import claim_database
+from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 from benchyard.store.reserve import Reserve
 from benchyard.store.vault import Vault, write_private
@@ -69,7 +67,7 @@ async def run(settings: Settings) -> None:
     try:
         with _only_server(settings.data), _bound_socket(settings) as bound:
             async with open_tls(settings) as tls, open_services(settings) as services:
-                await _serve(services, _Door(bound, tls))
+                await _serve(services, _Listener(bound, tls))
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -88,7 +86,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         await keys.open(settings.data / "api-key")
         secrets = Secrets(store, vault)
         await _tell_of_lost_key(key_file, secrets, had_key=had_key)
-        contents = Contents(settings.data / "objects")
+        contents = ObjectContents(settings.data / "objects")
         objects = await stack.enter_async_context(Objects(store, contents, settings.max_upload_bytes))
         driver = await stack.enter_async_context(_driver(settings))
         images = ImageStore(settings.data / "images", driver.trees)
@@ -96,7 +94,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(images.close)
         host = Host(settings.data / "host", driver, images, vault, OutputBudget(settings.outputs_max_bytes))
         await stack.enter_async_context(host)
-        metrics = Metrics()
+        metrics = ServerMetrics()
         gateway = Grants(host, settings.data / "gateway", settings.devbox_lease_seconds)
         grants = await stack.enter_async_context(gateway)
         tools = EngineContext(
@@ -130,7 +128,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             live_devboxes=tools.live_devboxes,
             engine=engine,
             metrics=metrics,
-            leakage=Leakage(partial(leaks.find, settings.data)),
+            leakage=LeakCounts(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
             workers=await stack.enter_async_context(Workers()),
         )
@@ -155,7 +153,7 @@ async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> N
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncIterator[Store]:
     url = settings.database_url or f"sqlite:///{settings.data / 'benchyard.db'}"
-    async with claimed(url, settings.data, _give_way), Store(url) as store:
+    async with claim_database(url, settings.data, _give_way), Store(url) as store:
         yield store
 
 
@@ -184,7 +182,7 @@ def _driver(settings: Settings) -> Driver:
 
 
 @dataclass(frozen=True)
-class _Door:
+class _Listener:
     """Where clients come in."""
 
     bound: socket.socket
@@ -196,9 +194,9 @@ class _Door:
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def _serve(services: Services, door: _Door) -> None:
+async def _serve(services: Services, door: _Listener) -> None:
     settings = services.settings
-    crowd = Crowd(most_connections(settings.max_connections), settings.client_seconds)
+    crowd = ConnectionLimits(most_connections(settings.max_connections), settings.client_seconds)
     others = SshBehindTls(services.ssh, door.tls)
     # What is made here stays: to look for garbage in it takes a part of the time until we listen.
     gc.disable()
@@ -223,7 +221,7 @@ async def _serve(services: Services, door: _Door) -> None:
     server = _Server(config, services)
     watching = asyncio.create_task(crowd.watch(server.server_state.connections))
     try:
-        with _signals(server), _announced(services, door):
+        with _signals(server), _announce(services, door):
             await server.serve(sockets=[door.bound])
     finally:
         watching.cancel()
@@ -265,7 +263,7 @@ def _signals(server: _Server) -> Iterator[None]:
 
 
 @contextmanager
-def _announced(services: Services, door: _Door) -> Iterator[None]:
+def _announce(services: Services, door: _Listener) -> Iterator[None]:
     note = services.settings.data / "server.json"
     told: dict[str, str | int] = {"url": door.url, "pid": os.getpid()}
     if door.tls:
@@ -310,11 +308,11 @@ def _only_server(data: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Conflict(f"another server uses {data}{_told_of(data)}") from error
+            raise Conflict(f"another server uses {data}{_holder_text(data)}") from error
         yield
 
 
-def _told_of(data: Path) -> str:
+def _holder_text(data: Path) -> str:
     """Which server holds a data folder, as far as its note says, and what to do."""
     try:
         note = json.loads((data / "server.json").read_text())

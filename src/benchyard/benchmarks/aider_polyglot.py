@@ -20,9 +20,9 @@ from benchyard.benchmarks.files.bounded_folder import BoundedFolder
 from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, ScenarioDraft, StartingFile
 from benchyard.benchmarks.sources.base import GitTree
 from benchyard.errors import UsageError
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import InputContext, ScenarioEnvironment, ScenarioRequest, ScoringContract
+from benchyard.models.scoring.attachments import PackedFile, pack_files
 
 LANGUAGES = ("cpp", "go", "java", "javascript", "python", "rust")
 _PRACTICE = "exercises/practice"
@@ -325,7 +325,7 @@ def _draft(exercise: Exercise, options: ImportOptions) -> ScenarioDraft:
         tries=_TRIES,
         retry_prompt=f"{{output}}{_FAILED.format(file_list=names)}",
     )
-    attached = packed({path: PackedFile(content) for path, content in exercise.files.items()})
+    attached = pack_files({path: PackedFile(content) for path, content in exercise.files.items()})
     if is_host:
         return ScenarioDraft(BoundedFolder(options.work), request, attachments={"exercise": attached})
     context = write_build_context(exercise.language, options.work)

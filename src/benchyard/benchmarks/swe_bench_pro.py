@@ -18,13 +18,13 @@ from benchyard.benchmarks.swe_bench.items import (
     root_environment,
 )
 from benchyard.errors import DatasetError, UsageError
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.scenarios import InputContext, ScenarioRequest
-from benchyard.models.swe_bench import (
-    ATTACHMENT,
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+from benchyard.models.scoring.swe_bench import (
     PARSER,
     RUN_SCRIPT,
     SPEC,
+    SWE_BENCH_ATTACHMENT,
     TESTS_PATCH,
     SweBenchProTests,
     paths_in,
@@ -195,7 +195,7 @@ def draft(row: Row, options: ImportOptions) -> ScenarioDraft:
     (folder / "Dockerfile").write_text(_dockerfile(row, item, commit, options.variant or IMAGES))
     origin = EnvironmentOrigin("dockerfile", "Dockerfile", on_demand=True)
     return ScenarioDraft(
-        BoundedFolder(folder), request, origin, attachments={ATTACHMENT: _graded(row, commit)}
+        BoundedFolder(folder), request, origin, attachments={SWE_BENCH_ATTACHMENT: _graded(row, commit)}
     )
 
 
@@ -227,7 +227,7 @@ def _graded(row: Row, commit: str) -> bytes:
         PARSER: items.text_of(row, "parser"),
         TESTS_PATCH: tests,
     }
-    return packed({name: PackedFile(content.encode()) for name, content in files.items()})
+    return pack_files({name: PackedFile(content.encode()) for name, content in files.items()})
 
 
 def _prompt(row: Row) -> str:

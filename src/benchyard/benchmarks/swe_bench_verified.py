@@ -18,9 +18,16 @@ from benchyard.benchmarks.swe_bench.items import (
     root_environment,
 )
 from benchyard.errors import DatasetError, UsageError
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.scenarios import InputContext, ScenarioRequest
-from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, SweBenchSpec, SweBenchTests, paths_in
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+from benchyard.models.scoring.swe_bench import (
+    EVAL_SCRIPT,
+    SPEC,
+    SWE_BENCH_ATTACHMENT,
+    SweBenchSpec,
+    SweBenchTests,
+    paths_in,
+)
 
 NAME = "swe-bench-verified"
 DATASET = "SWE-bench/SWE-bench_Verified"
@@ -124,7 +131,9 @@ def draft(row: Row, options: ImportOptions, data: Path) -> ScenarioDraft:
     )
     folder = options.work / item
     origin = _local(row, data, folder) if options.variant == LOCAL else _official(row, item, folder)
-    return ScenarioDraft(BoundedFolder(folder), request, origin, attachments={ATTACHMENT: packed(files)})
+    return ScenarioDraft(
+        BoundedFolder(folder), request, origin, attachments={SWE_BENCH_ATTACHMENT: pack_files(files)}
+    )
 
 
 def _spec(row: Row, item: str) -> SweBenchSpec:

@@ -18,7 +18,7 @@ from benchyard.cli.render import indented, output_option, show
 from benchyard.client.plain_text import clean
 from benchyard.errors import BenchyardError
 from benchyard.hosts import leaks
-from benchyard.models.doctor import DoctorView
+from benchyard.models.server import DoctorView
 from benchyard.settings import default_data_folder
 
 OLDEST_PYTHON = (3, 11)

@@ -8,7 +8,7 @@ import click
 from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.render import age, output_option, show, show_many, when
-from benchyard.models.keys import ApiKeyRequest, ApiKeyView
+from benchyard.models.account import ApiKeyRequest, ApiKeyView
 
 DAY_MS = 86_400_000
 COLUMNS: Mapping[str, Callable[[ApiKeyView], object]] = {

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from benchyard.cli.notices import say
 from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrap_words
 from benchyard.client.plain_text import clean
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.removals import RemovalView
 
 M = TypeVar("M", bound=BaseModel)
@@ -203,8 +203,12 @@ def _dump(value: Any, output: str) -> str:
 
 def show_removed(done: RemovalView, output: str) -> None:
     """Print what was deleted."""
-    parts = [counted(done.n_trials, "trial")] if done.kind == "job" else []
-    parts += [counted(done.n_scenario_runs, "run"), counted(done.n_objects, "file"), size(done.size_bytes)]
+    parts = [count_text(done.n_trials, "trial")] if done.kind == "job" else []
+    parts += [
+        count_text(done.n_scenario_runs, "run"),
+        count_text(done.n_objects, "file"),
+        size(done.size_bytes),
+    ]
     show(done, output, f"{done.id}  deleted: {', '.join(parts)}")
 
 

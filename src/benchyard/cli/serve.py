@@ -8,8 +8,8 @@ from typing import TypedDict, Unpack
 import click
 import uvloop
 
-from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
+from benchyard.api.tls import LOCAL_DOMAIN
 from benchyard.cli.options import FloatRange, IntRange, age_in_days, size_in_bytes
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 

@@ -24,9 +24,8 @@ from benchyard.client.resources.secrets import Keys, Secrets
 from benchyard.client.resources.snapshots import Snapshots
 from benchyard.client.servers import find_server
 from benchyard.client.sessions import AsyncSession, SyncSession
-from benchyard.models.disk import DiskView
-from benchyard.models.doctor import DoctorView
 from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
+from benchyard.models.server import DiskView, DoctorView
 
 
 class Nouns(VerbGroup[S], Generic[S]):

@@ -16,8 +16,7 @@ from benchyard.benchmarks.files.located_values import (
     validate,
 )
 from benchyard.errors import UsageError
-from benchyard.models.budgets import Budget
-from benchyard.models.conditions import parsed
+from benchyard.models.conditions import parse_condition
 from benchyard.models.jobs import (
     AgentConfig,
     BenchmarkJobView,
@@ -26,6 +25,7 @@ from benchyard.models.jobs import (
     JobRequest,
     ScenariosSpec,
 )
+from benchyard.models.model_access import Budget
 from benchyard.models.trials import SuspectRule
 
 TIMEOUT_SECONDS = 7200.0
@@ -188,7 +188,7 @@ def _selection_fields(given: dict[str, str | list[str]] | list[str] | str | None
             for key, values in texts.items()
             for value in ([values] if isinstance(values, str) else values)
         ]
-    plain = [alternatives[0] for text in texts if len(alternatives := parsed(text)) == 1]
+    plain = [alternatives[0] for text in texts if len(alternatives := parse_condition(text)) == 1]
     keys = {each.key for each in plain if each.operator == "="}
     if len(keys) == len(texts):
         return {"filters": {each.key: each.value for each in plain}}

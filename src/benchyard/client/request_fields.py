@@ -11,10 +11,10 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchyard.errors import UsageError
 from benchyard.models.agents import AgentSource
-from benchyard.models.budgets import Budget
 from benchyard.models.gateway_configs import AuthMechanism, CustomHeader
 from benchyard.models.jobs import Spec
 from benchyard.models.launch import LaunchParameters
+from benchyard.models.model_access import Budget
 from benchyard.models.objects import ContentType
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import (

@@ -27,7 +27,6 @@ from benchyard.client.client import AsyncClient, Client
 from benchyard.client.lookup import find_custom_scorer
 from benchyard.client.operations import Request, fetch
 from benchyard.errors import BenchyardError, UsageError
-from benchyard.models import references
 from benchyard.models.base import Model
 from benchyard.models.runs import REFERENCE_KEY, ContractResult, RunProfile, ScenarioRunView
 from benchyard.models.scenarios import (
@@ -38,6 +37,7 @@ from benchyard.models.scenarios import (
     ValidatedIsolation,
     of_round,
 )
+from benchyard.models.scoring import references
 
 TWICE = 2
 _CLOSE = 1e-9

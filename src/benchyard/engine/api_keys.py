@@ -9,7 +9,7 @@ from pathlib import Path
 from benchyard.engine.clock import now_ms
 from benchyard.engine.ids import random_id
 from benchyard.errors import Unauthorized
-from benchyard.models.keys import ApiKey, ApiKeyRequest
+from benchyard.models.account import ApiKey, ApiKeyRequest
 from benchyard.models.pages import Page, Query
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault, write_private

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, func, select, text
 
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND
-from benchyard.models.disk import DiskView, KindView
 from benchyard.models.runs import RUN_KEY
-from benchyard.store.bodies import body_field, metadata_value
+from benchyard.models.server import DiskView, KindView
 from benchyard.store.database import Store
+from benchyard.store.json_columns import body_field, metadata_value
 from benchyard.store.tables import TABLES
 
 _REMEMBERED_SECONDS = 10.0

@@ -53,10 +53,9 @@ from benchyard.models.benchmarks import Benchmark
 from benchyard.models.blueprints import Blueprint
 from benchyard.models.gateway_configs import GatewayConfig
 from benchyard.models.network_policies import NetworkPolicy
-from benchyard.models.runs import BenchmarkRun, ScenarioRun
+from benchyard.models.runs import BenchmarkRun, ReferenceReport, ScenarioRun
 from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot
-from benchyard.models.tampering import ReferenceReport
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 

@@ -14,7 +14,7 @@ from benchyard.models.objects import ObjectRequest, ObjectState, StoredObject
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import RUN_KEY
 from benchyard.models.scenarios import Scenario
-from benchyard.store.contents import Contents
+from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 
 OBJECT_PREFIX = "obj_"
@@ -26,7 +26,7 @@ logger = logging.getLogger("benchyard.objects")
 class Objects:
     """The objects of this server. Use as an async context manager: a sweep runs beside it."""
 
-    def __init__(self, store: Store, contents: Contents, max_bytes: int) -> None:
+    def __init__(self, store: Store, contents: ObjectContents, max_bytes: int) -> None:
         self.records = store.collection("objects", StoredObject)
         self._contents = contents
         self._max_bytes = max_bytes

@@ -28,9 +28,9 @@ from benchyard.errors import (
 )
 from benchyard.gateway import protocol
 from benchyard.gateway.calls import Call
-from benchyard.gateway.grants import Grant, Spent
-from benchyard.gateway.protocol import Options
-from benchyard.gateway.reading import read_calls
+from benchyard.gateway.grants import Grant, GrantUsage
+from benchyard.gateway.protocol import GatewayOptions
+from benchyard.gateway.records.reader import read_calls
 
 OnRestart = Callable[[], Awaitable[None]]
 
@@ -54,10 +54,10 @@ class Gateway:
     """
 
     def __init__(
-        self, folder: Path, options: Options | None = None, on_restart: OnRestart | None = None
+        self, folder: Path, options: GatewayOptions | None = None, on_restart: OnRestart | None = None
     ) -> None:
         self._folder = folder
-        self._options = options or Options()
+        self._options = options or GatewayOptions()
         self._on_restart = on_restart
         self._channel: Channel | None = None
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -90,7 +90,7 @@ class Gateway:
             self._channel = None
         self._fail_asked()
 
-    async def grant(self, grant: Grant) -> Spent:
+    async def grant(self, grant: Grant) -> GrantUsage:
         """Let a token in; what its id has spent before counts. Raises UsageError."""
         answer = await self._ask({"op": "grant", "grant": protocol.grant_to_json(grant)})
         return protocol.spent_from_json(answer["spent"])
@@ -103,12 +103,12 @@ class Gateway:
         """Stop serving a devbox, in whichever way; one that is not served is fine."""
         await self._ask({"op": "unlisten", "devbox_id": devbox_id})
 
-    async def spent(self, grant_id: str) -> Spent:
+    async def spent(self, grant_id: str) -> GrantUsage:
         """What was used so far; raises NotFound."""
         answer = await self._ask({"op": "usage", "grant_id": grant_id})
         return protocol.spent_from_json(answer["spent"])
 
-    async def revoke(self, grant_id: str) -> Spent:
+    async def revoke(self, grant_id: str) -> GrantUsage:
         """End a token and what it has open, and tell what was used; every call is on disk then."""
         answer = await self._ask({"op": "revoke", "grant_id": grant_id})
         return protocol.spent_from_json(answer["spent"])
@@ -220,7 +220,7 @@ class Gateway:
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         while self._channel is None:
             try:
-                self._channel = Channel(protocol.connect(self._folder), self._heard)
+                self._channel = Channel(protocol.connect_control_socket(self._folder), self._heard)
             except OSError as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise StillWaiting(f"the gateway does not answer: {error}") from error
@@ -231,7 +231,7 @@ class Gateway:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise from_os(error) from error
-        values = [f"--{each.name}={getattr(self._options, each.name)}" for each in fields(Options)]
+        values = [f"--{each.name}={getattr(self._options, each.name)}" for each in fields(GatewayOptions)]
         # In a thread: uvloop waits for the end of a pipe that the gateway itself would hold on to.
         ran = await asyncio.to_thread(
             subprocess.run,

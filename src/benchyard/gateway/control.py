@@ -14,10 +14,9 @@ from typing import Any
 from benchyard.devboxes.shared.channel import Channel
 from benchyard.errors import BenchyardError, NotFound, UsageError
 from benchyard.gateway import protocol
-from benchyard.gateway.doors import Doors, ModelDoor, listening
-from benchyard.gateway.egress_door import EgressOperations
-from benchyard.gateway.ledger import Ledger
-from benchyard.gateway.proxy import Proxy
+from benchyard.gateway.accounts import TokenAccounts
+from benchyard.gateway.doors import EgressOperations, ModelDoor, ServedDoors, listener_from_descriptor
+from benchyard.gateway.proxy.server import ModelProxy
 
 Operation = Callable[[dict[str, Any], list[int]], Awaitable[dict[str, Any]]]
 
@@ -27,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 class Control:
     """Answers whoever runs as the same user."""
 
-    def __init__(self, ledger: Ledger, doors: Doors, proxy: Proxy) -> None:
+    def __init__(self, ledger: TokenAccounts, doors: ServedDoors, proxy: ModelProxy) -> None:
         self._ledger = ledger
         self._doors = doors
         self._proxy = proxy
@@ -75,7 +74,7 @@ class Control:
         if (folder / protocol.SOCKET).exists():
             return
         try:
-            self.open(protocol.bind(folder))
+            self.open(protocol.bind_control_socket(folder))
         except OSError as error:
             _LOG.warning("the socket is gone and cannot be made anew: %s", error)
         else:
@@ -149,7 +148,7 @@ class Control:
         return {"spent": protocol.spent_to_json(spent)}
 
     async def _listen(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        devbox_id, listener = message["devbox_id"], listening(os.dup(descriptors[0]))
+        devbox_id, listener = message["devbox_id"], listener_from_descriptor(os.dup(descriptors[0]))
         async with self._listening:
             # Asked for twice at once, it is the same door, and whoever came in by it stays.
             if self._doors.has(devbox_id, "models", listener):

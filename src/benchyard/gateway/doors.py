@@ -1,4 +1,4 @@
-"""The sockets that listen in devboxes and are served from here; one of each kind per devbox."""
+"""The sockets that listen in devboxes and are served from here: to models, and to what rules allow."""
 
 import asyncio
 import os
@@ -11,8 +11,10 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from benchyard.errors import UsageError
-from benchyard.gateway.bodies import Bodies
-from benchyard.gateway.proxy import Proxy
+from benchyard.gateway.egress import proxy
+from benchyard.gateway.egress.rules import Rules
+from benchyard.gateway.proxy.requests import RequestBodies
+from benchyard.gateway.proxy.server import ModelProxy
 
 MOST_CONNECTIONS = 512
 """That a devbox may have open at a door."""
@@ -34,11 +36,11 @@ class Door(ABC):
 class ModelDoor(Door):
     """Passes calls of models on."""
 
-    def __init__(self, devbox_id: str, listener: socket.socket, proxy: Proxy) -> None:
+    def __init__(self, devbox_id: str, listener: socket.socket, proxy: ModelProxy) -> None:
         self._devbox_id = devbox_id
         self._listener = listener
         self._proxy = proxy
-        self._bodies = Bodies()
+        self._bodies = RequestBodies()
         self._runner: web.ServerRunner | None = None
 
     async def open(self) -> None:
@@ -82,7 +84,7 @@ class _Server(web.Server):
             transport.abort()
 
 
-class Doors:
+class ServedDoors:
     """Every door of this process, by devbox and kind."""
 
     def __init__(self) -> None:
@@ -131,7 +133,7 @@ class Doors:
             await known[1].close()
 
 
-def listening(descriptor: int) -> socket.socket:
+def listener_from_descriptor(descriptor: int) -> socket.socket:
     """The listening socket of a descriptor, which is then the socket's; raises UsageError."""
     try:
         sock = socket.socket(fileno=descriptor)
@@ -143,3 +145,67 @@ def listening(descriptor: int) -> socket.socket:
         raise UsageError("that is no socket that listens")
     sock.setblocking(False)
     return sock
+
+
+EGRESS = "egress"
+
+
+class EgressDoor(Door):
+    """Passes on what the rules allow, which may change while it is open."""
+
+    def __init__(self, listener: socket.socket, rules: Rules) -> None:
+        self._listener = listener
+        self._rules = rules
+        self._served: proxy.EgressProxy | None = None
+
+    async def open(self) -> None:
+        self._served = await proxy.serve_egress(self._listener, lambda: self._rules)
+
+    async def close(self) -> None:
+        if self._served is not None:
+            await self._served.close()
+        self._listener.close()
+
+    def refused(self) -> dict[str, int]:
+        """How often each host was asked for in vain, by its name and port."""
+        found = self._served.log.refused() if self._served is not None else []
+        return {f"{entry.host}:{entry.port}": entry.count for entry in found}
+
+    def change(self, rules: Rules) -> None:
+        """Go on with other rules, and end what they do not allow."""
+        self._rules = rules
+        if self._served is not None:
+            self._served.enforce()
+
+
+class EgressOperations:
+    """What a server may ask about egress."""
+
+    def __init__(self, doors: ServedDoors) -> None:
+        self._doors = doors
+        self._open: dict[str, EgressDoor] = {}
+
+    async def serve(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        """Serve a devbox's door by these rules; the same socket again changes the rules only."""
+        devbox_id, rules = str(message["devbox_id"]), Rules.from_json(message["rules"])
+        listener = listener_from_descriptor(os.dup(descriptors[0]))
+        known = self._open.get(devbox_id)
+        if known is not None and self._doors.has(devbox_id, EGRESS, listener):
+            listener.close()
+            known.change(rules)
+            return {}
+        self._open[devbox_id] = EgressDoor(listener, rules)
+        await self._doors.put(devbox_id, EGRESS, listener, self._open[devbox_id])
+        return {}
+
+    async def refused(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        """What a devbox asked for in vain."""
+        door = self._open.get(str(message["devbox_id"]))
+        return {"refused": door.refused() if door is not None else {}}
+
+    async def end(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        """Serve a devbox's door no more."""
+        devbox_id = str(message["devbox_id"])
+        self._open.pop(devbox_id, None)
+        await self._doors.close_kind(devbox_id, EGRESS)
+        return {}

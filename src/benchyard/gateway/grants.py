@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class Budget:
+class GrantBudget:
     """How much may be used; None is as much as there is."""
 
     requests: int | None = None
@@ -49,8 +49,8 @@ class Grant:
     """The token is worth nothing after that, whatever becomes of the server."""
     group: str | None = None
     """Grants of one group share `group_budget`: those of one job."""
-    budget: Budget = field(default_factory=Budget)
-    group_budget: Budget = field(default_factory=Budget)
+    budget: GrantBudget = field(default_factory=GrantBudget)
+    group_budget: GrantBudget = field(default_factory=GrantBudget)
     wait_seconds: float = 600.0
     """How long requests may be held in all because the provider says to come back later."""
     logprobs: bool = False
@@ -58,14 +58,14 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Spent:
+class GrantUsage:
     """What was used by a grant so far."""
 
     calls: int = 0
     """Calls of models that were passed on."""
     others: int = 0
     """Requests that were passed on and are no calls of a model, such as lists of models."""
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
     rate_limited_ms: int = 0

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.errors import UsageError
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.grants import Budget, Grant, Spent, Upstream
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.grants import Grant, GrantBudget, GrantUsage, Upstream
 
 VERSION = f"{importlib.metadata.version('benchyard')}/2"
 """Of the package, and of what is said here: a gateway of another one is not asked for anything new."""
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
-class Options:
+class GatewayOptions:
     """How a gateway process works; all of it may be read by everybody, so no secret is in here."""
 
     lease_seconds: float = 3600.0
@@ -39,7 +39,7 @@ class Options:
     """How long an upstream may take to begin an answer, or to go on with it."""
 
 
-def checked(name: str) -> str:
+def check_name(name: str) -> str:
     """An id that is safe as the name of a file; raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name[:80]!r} is no id: letters, digits, `-` and `_` only, 64 at most")
@@ -48,7 +48,7 @@ def checked(name: str) -> str:
 
 def record_file(folder: Path, grant_id: str) -> Path:
     """Where the calls of a grant are kept."""
-    return folder / RECORDS / f"{checked(grant_id)}.db"
+    return folder / RECORDS / f"{check_name(grant_id)}.db"
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
@@ -79,23 +79,23 @@ def grant_from_json(sent: Mapping[str, Any]) -> Grant:
         **{
             **sent,
             "upstreams": {route: _upstream(each) for route, each in sent["upstreams"].items()},
-            "budget": Budget(**sent["budget"]),
-            "group_budget": Budget(**sent["group_budget"]),
+            "budget": GrantBudget(**sent["budget"]),
+            "group_budget": GrantBudget(**sent["group_budget"]),
         }
     )
 
 
-def spent_to_json(spent: Spent) -> dict[str, Any]:
+def spent_to_json(spent: GrantUsage) -> dict[str, Any]:
     """What was used, as it is sent."""
     return asdict(spent)
 
 
-def spent_from_json(sent: Mapping[str, Any]) -> Spent:
+def spent_from_json(sent: Mapping[str, Any]) -> GrantUsage:
     """What was used, as it was sent."""
-    return Spent(**{**sent, "usage": Usage(**sent["usage"])})
+    return GrantUsage(**{**sent, "usage": TokenUsage(**sent["usage"])})
 
 
-def bind(folder: Path) -> socket.socket:
+def bind_control_socket(folder: Path) -> socket.socket:
     """The socket at which a gateway is asked; whoever calls this holds the folder's lock."""
     (folder / SOCKET).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -106,7 +106,7 @@ def bind(folder: Path) -> socket.socket:
     return listener
 
 
-def connect(folder: Path) -> socket.socket:
+def connect_control_socket(folder: Path) -> socket.socket:
     """A connection to the gateway of a folder; raises OSError where none listens."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

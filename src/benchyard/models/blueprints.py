@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount
+from benchyard.models.launch import CodeMount, LaunchParameters
 from benchyard.models.network_policies import Egress
 
 _FROM = re.compile(r"^[^\S\n]*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)

@@ -31,7 +31,7 @@ Matches = Callable[[str, str], bool]
 """Whether a regular expression is found in a text."""
 
 
-class Labelled(Protocol):
+class Selectable(Protocol):
     """What can be chosen."""
 
     @property
@@ -42,7 +42,7 @@ class Labelled(Protocol):
     def metadata(self) -> Mapping[str, str] | None: ...
 
 
-L = TypeVar("L", bound=Labelled)
+L = TypeVar("L", bound=Selectable)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Condition:
         """As it is written."""
         return f"{self.key}{self.operator}{self.value}"
 
-    def holds(self, item: Labelled, matches: Matches) -> bool:
+    def holds(self, item: Selectable, matches: Matches) -> bool:
         """Whether it is so of something; what has no such label is like nothing."""
         values = values_of(item, self.key)
         if self.is_pattern:
@@ -73,7 +73,7 @@ class Condition:
         return found is not self.operator.startswith("!")
 
 
-def parsed(text: str) -> list[Condition]:
+def parse_condition(text: str) -> list[Condition]:
     """The alternatives of a text; raises UsageError that shows how one is written."""
     found: list[Condition] = []
     for part in text.split(_OR):
@@ -92,12 +92,12 @@ def parsed(text: str) -> list[Condition]:
     return found
 
 
-def groups(texts: Sequence[str]) -> list[list[Condition]]:
+def condition_groups(texts: Sequence[str]) -> list[list[Condition]]:
     """What must hold: of each group one condition."""
     found: list[list[Condition]] = []
     same: dict[str, list[Condition]] = {}
     for text in texts:
-        alternatives = parsed(text)
+        alternatives = parse_condition(text)
         first = alternatives[0]
         if len(alternatives) > 1 or first.operator != "=":
             found.append(alternatives)
@@ -109,7 +109,7 @@ def groups(texts: Sequence[str]) -> list[list[Condition]]:
     return found
 
 
-def chosen(
+def choose(
     items: Sequence[L],
     wanted: Sequence[Sequence[Condition]],
     include: Collection[str] = (),
@@ -127,7 +127,7 @@ def chosen(
 
 
 def near_misses(
-    items: Sequence[Labelled],
+    items: Sequence[Selectable],
     wanted: Sequence[Sequence[Condition]],
     include: Collection[str],
     exclude: Collection[str],
@@ -135,7 +135,7 @@ def near_misses(
 ) -> str:
     """Why nothing was chosen, and what is close to what was meant."""
     for group in wanted:
-        if not chosen(items, [group], matches=matches):
+        if not choose(items, [group], matches=matches):
             told = _OR.join(one.text for one in group)
             return f"no scenario fits the filter {told[:300]}{_close(items, group[0])}"
     for glob in include:
@@ -148,7 +148,7 @@ def near_misses(
     return f"no scenario is left by {', '.join(parts)} together; each of them alone leaves some"
 
 
-def values_of(item: Labelled, key: str) -> list[str]:
+def values_of(item: Selectable, key: str) -> list[str]:
     """What something has under a key; of a name also its last part, of a label with several each of them."""
     if key == "name":
         return list(dict.fromkeys([item.name, item.name.rpartition("/")[2]]))
@@ -170,7 +170,7 @@ class Item:
 
 
 def question(
-    items: Iterable[Labelled],
+    items: Iterable[Selectable],
     wanted: Sequence[Sequence[Condition]],
     include: Sequence[str],
     exclude: Sequence[str],
@@ -201,7 +201,7 @@ def answer(content: BinaryIO) -> dict[str, object]:
     def matches(pattern: str, text: str) -> bool:
         return patterns[pattern].search(text) is not None
 
-    fitting = {id(each) for each in chosen(items, wanted, include, exclude, matches)}
+    fitting = {id(each) for each in choose(items, wanted, include, exclude, matches)}
     if not fitting and items:
         return {"problem": near_misses(items, wanted, include, exclude, matches)}
     return {"chosen": [place for place, each in enumerate(items) if id(each) in fitting]}
@@ -227,7 +227,7 @@ def _parts(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")] if "," in value else []
 
 
-def _fits(item: Labelled, globs: Iterable[str]) -> bool:
+def _fits(item: Selectable, globs: Iterable[str]) -> bool:
     names = values_of(item, "name")
     return any(_is_like(name, glob) for glob in globs for name in names)
 
@@ -241,7 +241,7 @@ def _pattern_of(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))
 
 
-def _close(items: Sequence[Labelled], condition: Condition) -> str:
+def _close(items: Sequence[Selectable], condition: Condition) -> str:
     """What is there instead of what a condition asks for."""
     if condition.key == "name":
         return _close_names(items, condition.value)
@@ -260,7 +260,7 @@ def _close(items: Sequence[Labelled], condition: Condition) -> str:
     return f"; they have no such label{f', but {listed}' if listed else ''}"
 
 
-def _close_names(items: Sequence[Labelled], given: str) -> str:
+def _close_names(items: Sequence[Selectable], given: str) -> str:
     plain = "".join(char for char in given[:_LONGEST] if char not in _WILD)
     names: dict[str, str] = {}
     for each in items[:_MOST_COMPARED]:

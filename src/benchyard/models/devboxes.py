@@ -1,19 +1,67 @@
-"""A devbox: what is asked for, what is kept, and what is shown."""
+"""A devbox: what is asked for, what is kept, what is shown, and the ways into it."""
 
 from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import Field
 
-from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireFloat
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat, WireInt
 from benchyard.models.blueprints import Service
-from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest, GatewaySpec
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount, Mount
+from benchyard.models.gateway_configs import GatewayDoor, GatewayRequest, GatewaySpec
+from benchyard.models.launch import CodeMount, LaunchParameters, Mount
 from benchyard.models.network_policies import Egress
-from benchyard.models.rounds import StepSetup
-from benchyard.models.scenarios import Isolation
-from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
+from benchyard.models.scenarios import Isolation, StepSetup
+
+
+class ReadRequest(Model):
+    """The body of `read_file_contents`."""
+
+    file_path: str = Field(min_length=1, max_length=4096)
+
+
+class WriteRequest(Model):
+    """The body of `write_file_contents`."""
+
+    file_path: str = Field(min_length=1, max_length=4096)
+    contents: str
+
+
+class DownloadRequest(Model):
+    """The body of `download_file`."""
+
+    path: str = Field(min_length=1, max_length=4096)
+
+
+AuthMode = Literal["open", "authenticated"]
+
+
+class TunnelRequest(Model):
+    """What is asked of a tunnel; None is the default, or what it is already."""
+
+    auth_mode: AuthMode | None = None
+    http_keep_alive: WireBool | None = None
+    wake_on_http: WireBool | None = None
+
+
+class Tunnel(Model):
+    """A tunnel as it is kept with its devbox; its token is derived from its key, and kept nowhere."""
+
+    tunnel_key: str
+    auth_mode: AuthMode = "open"
+    http_keep_alive: bool = True
+    wake_on_http: bool = False
+    create_time_ms: int
+
+
+class TunnelView(Model):
+    """A tunnel as the wire shows it; `auth_token` only where it is needed."""
+
+    tunnel_key: str
+    auth_mode: AuthMode
+    http_keep_alive: bool
+    wake_on_http: bool
+    create_time_ms: int
+    auth_token: str | None = None
 
 
 class DevboxStatus(StrEnum):
@@ -212,3 +260,56 @@ class DevboxUsageView(Model):
     vcpu_seconds: int
     memory_gb_seconds: int
     disk_gb_seconds: int
+
+
+SESSION_NAME = r"^[A-Za-z0-9_-]{1,256}$"
+
+
+class PtyTunnelView(Model):
+    """What opens a devbox's terminals: a token for `X-Runloop-Tunnel-Authorization`."""
+
+    auth_token: str
+    tunnel_key: str
+
+
+class PtyConnectView(Model):
+    """A terminal session, found or made."""
+
+    session_name: str
+    status: str
+    created: bool
+    attached: bool
+    cols: int
+    rows: int
+    connect_url: str
+    idle_ttl_seconds: int
+    protocol_version: str = "1"
+
+
+class PtyControlRequest(Model):
+    """Something to do to a terminal session."""
+
+    action: Literal["resize", "signal", "close"]
+    cols: WireInt | None = None
+    rows: WireInt | None = None
+    signal: str | None = Field(default=None, max_length=32)
+
+
+class PtyControlResultView(Model):
+    """What became of it."""
+
+    session_name: str
+    status: str
+
+
+class SshKeyView(Model):
+    """A new key of a devbox; its private half is shown this once, and kept nowhere."""
+
+    id: str
+    """The devbox."""
+    ssh_private_key: str
+    ssh_user: str
+    url: str
+    """The name to give to ssh; behind TLS also the name that leads to it."""
+    host_key: str
+    """An extension: the server's own public key, for `known_hosts`."""

@@ -4,8 +4,8 @@ from pydantic import Field
 
 from benchyard.models.agents import SourceType
 from benchyard.models.base import Model, ShortText
-from benchyard.models.budgets import Budget
 from benchyard.models.jobs import JobRequest
+from benchyard.models.model_access import Budget
 
 
 class JobPlanRequest(JobRequest):
@@ -93,10 +93,10 @@ class JobPlanView(Model):
 
 def count_line(scenarios: int, agents: int, attempts: int) -> str:
     """`12 scenarios x 3 agents x 4 attempts = 144 trials`."""
-    parts = [counted(scenarios, "scenario"), counted(agents, "agent"), counted(attempts, "attempt")]
-    return f"{' x '.join(parts)} = {counted(scenarios * agents * attempts, 'trial')}"
+    parts = [count_text(scenarios, "scenario"), count_text(agents, "agent"), count_text(attempts, "attempt")]
+    return f"{' x '.join(parts)} = {count_text(scenarios * agents * attempts, 'trial')}"
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """`1 trial`, `2 trials`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

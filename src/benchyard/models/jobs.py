@@ -6,10 +6,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from benchyard.models.agents import AgentChoice, origin
-from benchyard.models.base import Columns, Metadata, Model, Name, Record, ShortText, WireBool, WireInt
-from benchyard.models.budgets import Budget
-from benchyard.models.conditions import Condition, groups
-from benchyard.models.orchestration import OrchestratorConfig, Seconds
+from benchyard.models.base import (
+    Columns,
+    Metadata,
+    Model,
+    Name,
+    Record,
+    ShortText,
+    WireBool,
+    WireFloat,
+    WireInt,
+)
+from benchyard.models.conditions import Condition, condition_groups
+from benchyard.models.model_access import Budget
 from benchyard.models.runs import BenchmarkRunState
 from benchyard.models.trials import (
     AttemptKind,
@@ -21,6 +30,67 @@ from benchyard.models.trials import (
     TrialState,
     TrialView,
 )
+
+MOST_ATTEMPTS = 1_000
+MOST_CONCURRENT = 10_000
+MOST_SECONDS = 30 * 24 * 3600
+RETRIES_DEFAULT = 2
+RATE_LIMIT_SECONDS = 600.0
+
+Seconds = Annotated[WireFloat, Field(gt=0, le=MOST_SECONDS)]
+
+
+class OrchestratorConfig(Model):
+    """How a job is carried out; from `max_retries` on these are extensions."""
+
+    n_concurrent_trials: Annotated[WireInt, Field(ge=1, le=MOST_CONCURRENT)] | None = None
+    n_attempts: Annotated[WireInt, Field(ge=0, le=MOST_ATTEMPTS)] | None = None
+    timeout_multiplier: Annotated[WireFloat, Field(gt=0, le=1000)] | None = None
+    quiet: WireBool | None = None
+    max_retries: Annotated[WireInt, Field(ge=0, le=20)] | None = None
+    """How often a trial is begun again after a failure of the infrastructure."""
+    deadline_seconds: Seconds | None = None
+    """Of the whole job."""
+    trial_budget: Budget | None = None
+    """What each trial may use of models; the agent is refused more, and what it left is scored."""
+    job_budget: Budget | None = None
+    """What all trials of the job may use together."""
+    rate_limit_seconds: Annotated[WireFloat, Field(ge=0, le=MOST_SECONDS)] | None = None
+    """How long the gateway may wait for a provider in one trial; its agent has so much longer."""
+
+    suspect: SuspectRule | None = None
+    """What becomes of suspect scores: `keep` and mark them, count them as `zero`, or `fail` the gate."""
+
+    @property
+    def suspect_rule(self) -> SuspectRule:
+        """What becomes of suspect scores."""
+        return self.suspect or "keep"
+
+    @property
+    def attempts(self) -> int:
+        """How often each agent tries each scenario."""
+        return self.n_attempts or 1
+
+    @property
+    def concurrency(self) -> int:
+        """How many trials of the job may run at the same time."""
+        return self.n_concurrent_trials or 1
+
+    @property
+    def multiplier(self) -> float:
+        """What every limit of time is multiplied by."""
+        return self.timeout_multiplier or 1.0
+
+    @property
+    def waits(self) -> float:
+        """How many seconds a trial may wait for providers that say to come back later."""
+        return RATE_LIMIT_SECONDS if self.rate_limit_seconds is None else self.rate_limit_seconds
+
+    @property
+    def retries(self) -> int:
+        """How often the infrastructure may fail a trial before that is its result."""
+        return RETRIES_DEFAULT if self.max_retries is None else self.max_retries
+
 
 MOST_TRIALS = 100_000
 MOST_AGENTS = 100
@@ -105,7 +175,7 @@ class Selection(Model):
     def wanted(self) -> list[list[Condition]]:
         """All its conditions: of each group one must hold; raises UsageError for one that is none."""
         plain = [[Condition(key, "=", value)] for key, value in (self.filters or {}).items()]
-        return [*plain, *groups(self.where or [])]
+        return [*plain, *condition_groups(self.where or [])]
 
 
 class _AgentsSpec(Model):
@@ -165,7 +235,7 @@ class RetryRequest(Model):
     """Only of these scenarios, by id or name."""
 
 
-class RescoreRequest(Model):
+class JobRescoreRequest(Model):
     """Which trials to score again; all that count when none is named."""
 
     trial_ids: list[str] | None = Field(default=None, max_length=MOST_TRIALS)
@@ -228,7 +298,7 @@ class JobTimes(Model):
     """The job had ended, before it was resumed or retried."""
 
 
-class Rescoring(Model):
+class JobRescoring(Model):
     """A job that is scored again, or was."""
 
     number: int = 1
@@ -258,7 +328,7 @@ class Job(Record):
     failure_reason: str | None = None
     spent: Budget = Field(default_factory=Budget)
     """Of its budget, what had been used when it was begun again; dollars are None where that is not known."""
-    rescoring: Rescoring | None = None
+    rescoring: JobRescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
     preparations: list[Preparation] = Field(default_factory=list)
     pauses: list[Pause] = Field(default_factory=list)
@@ -441,7 +511,7 @@ class BenchmarkJobView(Model):
     deadline_ms: int | None = None
     n_trials: int = 0
     progress: list[AgentProgress] = Field(default_factory=list)
-    rescoring: Rescoring | None = None
+    rescoring: JobRescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
     preparations: list[Preparation] = Field(default_factory=list)
     """The agents that had to be installed for it."""

@@ -12,7 +12,7 @@ _VERSION = re.compile(r"(?<=.)@[^:#]*")
 
 
 @dataclass(frozen=True)
-class Compared:
+class ScenarioComparison:
     """One scenario, and what each agent made of it; None where an agent has nothing to show."""
 
     scenario_id: str
@@ -43,7 +43,7 @@ def suspects(outcomes: Sequence[BenchmarkOutcome]) -> list[Suspect]:
     """All suspect scores, agent by agent; lists of jobs, which leave out the scenarios, have none."""
     return [
         Suspect(label, row.scenario_name, why_suspect(row) or "")
-        for label, outcome in zip(labels(outcomes), outcomes, strict=True)
+        for label, outcome in zip(agent_labels(outcomes), outcomes, strict=True)
         for row in outcome.scenario_outcomes
         if row.n_suspect
     ]
@@ -59,7 +59,7 @@ def why_suspect(row: ScenarioOutcome) -> str | None:
     return f"{row.suspicions[0]}{more}{share}"
 
 
-def labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
+def agent_labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
     """What to call each agent, `agent@version:model`; the second of a name gets a number."""
     seen: Counter[str] = Counter()
     found = []
@@ -87,12 +87,12 @@ def counted_score(row: ScenarioOutcome) -> float | None:
     return 0.0 if row.unscored < counting else None
 
 
-def compared(outcomes: Sequence[BenchmarkOutcome]) -> list[Compared]:
+def compare_agents(outcomes: Sequence[BenchmarkOutcome]) -> list[ScenarioComparison]:
     """One row for each scenario that any of them has, in their order."""
     held = [{row.scenario_definition_id: row for row in each.scenario_outcomes} for each in outcomes]
     names = {id: row.scenario_name for rows in held for id, row in rows.items()}
     return [
-        Compared(
+        ScenarioComparison(
             scenario_id=id,
             scenario_name=name,
             scores=tuple(counted_score(rows[id]) if id in rows else None for rows in held),

@@ -1,5 +1,6 @@
 """What became of the agents of a job, and how far they are: counted from its trials."""
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
@@ -9,13 +10,16 @@ from benchyard.models.jobs import (
     AgentProgress,
     AttemptCounts,
     AttemptOutcome,
+    BenchmarkJobView,
     BenchmarkOutcome,
+    InProgressRun,
     Job,
+    JobState,
     ScenarioOutcome,
 )
 from benchyard.models.trials import NEARLY_PASSED, OutcomeState, SuspectRule, Trial, TrialState
 from benchyard.reports.statistics import estimate, pass_at_k
-from benchyard.reports.times import working_ms
+from benchyard.reports.times import job_times, working_ms
 
 _WORDS: dict[TrialState, OutcomeState] = {
     TrialState.COMPLETED: "COMPLETED",
@@ -29,7 +33,7 @@ def outcomes(
     job: Job, trials: list[Trial], *, with_scenarios: bool, rule: SuspectRule = "keep"
 ) -> list[BenchmarkOutcome]:
     """What became of each agent that is done: every place of its plan has a trial, and all have ended."""
-    by_agent = _grouped(trials, lambda trial: trial.agent)
+    by_agent = _groups(trials, lambda trial: trial.agent)
     return [
         _outcome(job, agent, by_agent[agent], with_scenarios=with_scenarios, rule=rule)
         for agent in range(len(job.spec.agent_configs))
@@ -39,7 +43,7 @@ def outcomes(
 
 def progress(job: Job, trials: list[Trial], *, rule: SuspectRule = "keep") -> list[AgentProgress]:
     """How far each agent is; trials that another one took the place of are only its `retries`."""
-    by_agent = _grouped(trials, lambda trial: trial.agent)
+    by_agent = _groups(trials, lambda trial: trial.agent)
     agents = range(len(job.spec.agent_configs))
     return [_progress(job, agent, by_agent.get(agent, []), rule) for agent in agents]
 
@@ -184,11 +188,11 @@ def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
 
 def _rows(trials: Iterable[Trial], rule: SuspectRule) -> list[_Row]:
     """One for each scenario, in the order of the job's plan."""
-    by_scenario = _grouped(trials, lambda trial: trial.scenario)
+    by_scenario = _groups(trials, lambda trial: trial.scenario)
     return [_Row(by_scenario[scenario], rule) for scenario in sorted(by_scenario)]
 
 
-def _grouped(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
+def _groups(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
     found: dict[int, list[Trial]] = defaultdict(list)
     for each in trials:
         found[of(each)].append(each)
@@ -235,3 +239,55 @@ def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
         having = [row for row, names in zip(counted, told, strict=True) if name in shared or name in names]
         found[name] = round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in having), 9)
     return found
+
+
+_UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
+"""States in which its benchmark runs are there, and not over."""
+
+
+def job_view(
+    job: Job, trials: list[Trial], *, with_scenarios: bool, suspect: SuspectRule | None = None
+) -> BenchmarkJobView:
+    """A job with its outcomes; lists leave the scenarios out of them.
+
+    Suspect scores are treated by the job's own rule, unless another is given.
+    """
+    rule = suspect or job.orchestrator.suspect_rule
+    found = outcomes(job, trials, with_scenarios=with_scenarios, rule=rule)
+    done = {each.benchmark_run_id for each in found}
+    return BenchmarkJobView(
+        id=job.id,
+        name=job.name,
+        state=job.state,
+        create_time_ms=job.create_time_ms,
+        job_source=job.source,
+        job_spec=job.spec,
+        in_progress_runs=_under_way(job, done) if job.state in _UNDER_WAY else [],
+        benchmark_outcomes=found,
+        failure_reason=job.failure_reason,
+        metadata=job.metadata,
+        start_time_ms=job.start_time_ms,
+        end_time_ms=job.end_time_ms,
+        deadline_ms=job.deadline_ms,
+        n_trials=job.n_trials,
+        progress=progress(job, trials, rule=rule),
+        rescoring=job.rescoring,
+        rescoring_state=job.rescoring_state,
+        preparations=job.preparations,
+        times=job_times(job, trials, round(time.time() * 1000)),
+        resume_time_ms=job.pauses[-1].end_time_ms if job.pauses else None,
+        pinned=job.is_pinned,
+    )
+
+
+def _under_way(job: Job, done: set[str]) -> list[InProgressRun]:
+    return [
+        InProgressRun(
+            benchmark_run_id=run_id,
+            state="running",
+            start_time_ms=job.start_time_ms or job.create_time_ms,
+            agent_config=config,
+        )
+        for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True)
+        if run_id not in done
+    ]

@@ -14,7 +14,7 @@ from benchyard.errors import ScorerFailed, WorkerFailed
 from benchyard.hosts.dependencies import Dependency
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
-from benchyard.models.tampering import CountedTests
+from benchyard.models.runs import CountedTests
 from benchyard.scorers.standalone import context_texts
 from benchyard.scorers.standalone.context_texts import VARIABLES
 from benchyard.workers.workers import SMALL_BYTES, WorkerCall, WorkerLimits, call_once

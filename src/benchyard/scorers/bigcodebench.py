@@ -13,9 +13,9 @@ from pydantic import Field
 
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model, ShortText, WireFloat
-from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
 from benchyard.scorers import base, score
 from benchyard.scorers.base import ProgramOptions, Room, Scorer, ScoringContext, Verdict
 from benchyard.scorers.kits import packages, python_kit, pythons
@@ -271,7 +271,7 @@ passed "$name" "$weight" "$status"
 """
 
 
-def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float) -> Shipped:
+def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float) -> ScorerExport:
     """The tests of one item; they bound their own time."""
     config = BigcodebenchConfig.model_validate(dict(scorer))
     wanted = index_requirements(packages_of(config), official_python=True)
@@ -283,4 +283,4 @@ def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float
     }
     script = _SCRIPT.format(answer=shlex.quote(config.answer))
     disk = _STORAGE_MB if config.modules is None else None
-    return Shipped(script, files, PythonNeeds(_PYTHON, wanted), user="root", storage_mb=disk)
+    return ScorerExport(script, files, PythonNeeds(_PYTHON, wanted), user="root", storage_mb=disk)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchyard.models.attachments import PackedFile
-from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
 from benchyard.scorers import bigcodebench, graders, polyglot, swe_bench, swe_bench_pro
 
 _SUFFIX = "_scorer"
-_EXPORTS: Mapping[str, Callable[[Mapping[str, Any], Attachments, float], Shipped]] = {
+_EXPORTS: Mapping[str, Callable[[Mapping[str, Any], Attachments, float], ScorerExport]] = {
     "bigcodebench_scorer": bigcodebench.export,
     "polyglot_scorer": polyglot.export,
     "swe_bench_scorer": swe_bench.export,
@@ -27,7 +27,7 @@ def types() -> list[str]:
     return sorted([*_EXPORTS, *_graded_types()])
 
 
-def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> Shipped:
+def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
     """Make a script of one, which may take so long; raises UsageError where the task lacks what it needs."""
     type = str(scorer["type"])
     if type in _EXPORTS:
@@ -39,7 +39,7 @@ def _graded_types() -> list[str]:
     return [f"{module.name}{_SUFFIX}" for module in pkgutil.iter_modules(graders.__path__)]
 
 
-def _export_grader(name: str, scorer: Mapping[str, Any]) -> Shipped:
+def _export_grader(name: str, scorer: Mapping[str, Any]) -> ScorerExport:
     """Make a script of a grader, which is a program of its own: it compares a file with what is expected."""
     grader = importlib.import_module(f"{graders.__name__}.{name}")
     answer = shlex.quote(str(scorer["path"]))
@@ -53,4 +53,4 @@ def _export_grader(name: str, scorer: Mapping[str, Any]) -> Shipped:
         '> "$logs/$name.out" 2> "$logs/$name.err"\n'
         f'told "$name"\nrewarded "$name" "$weight" {grader.MAIN}\n'
     )
-    return Shipped(script, files, PythonNeeds())
+    return ScorerExport(script, files, PythonNeeds())

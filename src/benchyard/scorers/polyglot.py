@@ -12,9 +12,9 @@ from pydantic_core import PydanticCustomError
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
 from benchyard.models.base import Model
-from benchyard.models.shipped import Attachments, Shipped
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
+from benchyard.models.scoring.exports import Attachments, ScorerExport
 from benchyard.scorers import base, score
 from benchyard.scorers.base import ProgramOptions, Room, RoomResult, Scorer, ScoringContext, Verdict
 from benchyard.scorers.polyglot_toolchains import LANGUAGES, PRUNED_ANYWHERE, PRUNED_AT_THE_TOP, Language
@@ -348,7 +348,7 @@ passed "$name" "$weight" "$status"
 """
 
 
-def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> Shipped:
+def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
     """The tests of one exercise."""
     config = PolyglotConfig.model_validate(dict(scorer))
     if config.tools != "image":
@@ -380,4 +380,4 @@ def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) 
         passed=shlex.quote(spoken.passed.pattern.decode()),
     )
     files = {**exercise, "test.sh": PackedFile(f"{spoken.command}\n".encode())}
-    return Shipped(script, files, user="root", around_sec=_AROUND_SECONDS)
+    return ScorerExport(script, files, user="root", around_sec=_AROUND_SECONDS)

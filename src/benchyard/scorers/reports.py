@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchyard.errors import ScorerFailed
-from benchyard.models.tampering import CountedTests
+from benchyard.models.runs import CountedTests
 from benchyard.scorers.base import Room, ScoringContext, Verdict
 from benchyard.scorers.standalone.report_counts import MOST_BYTES, TestReport
 from benchyard.workers.workers import WorkerCall

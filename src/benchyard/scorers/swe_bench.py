@@ -11,10 +11,17 @@ from pydantic import ValidationError
 from benchyard.errors import ScorerFailed, UsageError, WorkerFailed
 from benchyard.hosts.dependencies import SWEBENCH
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
-from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
-from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchSpec, SweBenchTests
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
+from benchyard.models.scoring.swe_bench import (
+    EVAL_SCRIPT,
+    SPEC,
+    SWE_BENCH_ATTACHMENT,
+    Commit,
+    SweBenchSpec,
+    SweBenchTests,
+)
 from benchyard.scorers import git_answers, score
 from benchyard.scorers.base import (
     MOST_OUTPUT_BYTES,
@@ -170,7 +177,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
 
     async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
-            archive = await self.context.attached(ATTACHMENT)
+            archive = await self.context.attached(SWE_BENCH_ATTACHMENT)
             files = await foreign_files.archive_files(archive, self.context.call)
             spec = await foreign_files.json_value(files[SPEC].content, self.context.call)
             script = script_with_status(files[EVAL_SCRIPT].content.decode())
@@ -196,7 +203,7 @@ def attachment_error(error: Exception) -> ScorerFailed:
         told = error.errors(include_url=False, include_context=False, include_input=False)[0]
         why = f"{'.'.join(map(str, told['loc']))}: {told['msg']}"[:_MOST_FACT]
     return ScorerFailed(
-        f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {why}; import it again"
+        f"attachment {SWE_BENCH_ATTACHMENT!r} of the scenario is not as it should be: {why}; import it again"
     )
 
 
@@ -259,16 +266,18 @@ fi
 """
 
 
-def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> Shipped:
+def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
     """The tests of one item."""
     config = SweBenchConfig.model_validate(dict(scorer))
     try:
-        files = attachments[ATTACHMENT]
+        files = attachments[SWE_BENCH_ATTACHMENT]
         tests = SweBenchTests.model_validate_json(files[SPEC].content)
         script = script_with_status(files[EVAL_SCRIPT].content.decode())
         version = swebench_version()
     except (KeyError, ValueError) as error:
-        raise UsageError(f"its attachment {ATTACHMENT!r} is not as it should be: import it again") from error
+        raise UsageError(
+            f"its attachment {SWE_BENCH_ATTACHMENT!r} is not as it should be: import it again"
+        ) from error
     except ScorerFailed as error:
         raise UsageError(error.message) from error
     made = {
@@ -282,4 +291,4 @@ def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) 
         code=EXIT_CODE,
     )
     text = git_answers.export_lines(config.base_commit, graded)
-    return Shipped(text, made, PythonNeeds(None, (f"swebench=={version}",)), user="root")
+    return ScorerExport(text, made, PythonNeeds(None, (f"swebench=={version}",)), user="root")

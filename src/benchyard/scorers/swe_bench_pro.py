@@ -10,10 +10,17 @@ from pydantic import ValidationError
 
 from benchyard.errors import UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import PackedFile
 from benchyard.models.base import Model
-from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
-from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
+from benchyard.models.scoring.swe_bench import (
+    PARSER,
+    RUN_SCRIPT,
+    SPEC,
+    SWE_BENCH_ATTACHMENT,
+    TESTS_PATCH,
+    SweBenchProTests,
+)
 from benchyard.scorers import git_answers, score
 from benchyard.scorers.base import ProgramOptions, Room, RoomResult, Scorer, ScoringContext, Verdict
 from benchyard.scorers.kits import python_kit, pythons
@@ -87,7 +94,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
 
     async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
-            archive = await self.context.attached(ATTACHMENT)
+            archive = await self.context.attached(SWE_BENCH_ATTACHMENT)
             packed = await foreign_files.archive_files(archive, self.context.call)
             files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
             spec = await foreign_files.json_value(packed[SPEC].content, self.context.call)
@@ -210,13 +217,17 @@ tail -c 20000 "$logs/$name.log"
 """
 
 
-def export(_scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> Shipped:
+def export(_scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
     """The tests of one item."""
     try:
-        files = {name: attachments[ATTACHMENT][name] for name in (RUN_SCRIPT, PARSER, TESTS_PATCH, SPEC)}
+        files = {
+            name: attachments[SWE_BENCH_ATTACHMENT][name] for name in (RUN_SCRIPT, PARSER, TESTS_PATCH, SPEC)
+        }
         spec = SweBenchProTests.model_validate_json(files[SPEC].content)
     except (KeyError, ValueError) as error:
-        raise UsageError(f"its attachment {ATTACHMENT!r} is not as it should be: import it again") from error
+        raise UsageError(
+            f"its attachment {SWE_BENCH_ATTACHMENT!r} is not as it should be: import it again"
+        ) from error
     made = {
         **files,
         "restore.sh": PackedFile(spec.restore.encode()),
@@ -233,4 +244,4 @@ def export(_scorer: Mapping[str, Any], attachments: Attachments, seconds: float)
         seconds=git_answers.seconds_for_tests(seconds),
     )
     text = git_answers.export_lines(spec.base_commit, graded)
-    return Shipped(text, made, PythonNeeds(), user="root")
+    return ScorerExport(text, made, PythonNeeds(), user="root")

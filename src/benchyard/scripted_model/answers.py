@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model.requests import fields, items, text_of, word
 from benchyard.scripted_model.scripts import StepUsage
 
@@ -92,7 +92,7 @@ class ScriptedAnswer:
     text: str = ""
     reasoning: str = ""
     calls: tuple[ScriptedToolCall, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def make_answer(number: int, said: AnswerContent, usage: StepUsage, input_tokens
         said.text,
         said.reasoning,
         said.calls,
-        Usage(
+        TokenUsage(
             input_tokens=max(input_tokens, cached + cache_written) if taken is None else taken,
             output_tokens=said.output_tokens + thought if given is None else given,
             cached_tokens=cached,

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 
 
 @dataclass
@@ -24,7 +24,7 @@ class LedgerEntry:
     streams: bool = False
     status: int = 0
     """Of the answer; 0 while there is none."""
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     """What the answer said it used, as far as it was sent; None if it said nothing."""
     is_title: bool = False
     """Whether it asked for a title or the like: it offered no tools."""
@@ -54,17 +54,17 @@ class Ledger:
         """Requests for answers of a model; with those for titles only if asked to."""
         return [entry for entry in self.entries if entry.dialect and (titles or not entry.is_title)]
 
-    def totals(self) -> dict[str, Usage]:
+    def totals(self) -> dict[str, TokenUsage]:
         """What the answers said they used, model by model."""
-        sums: dict[str, Usage] = {}
+        sums: dict[str, TokenUsage] = {}
         for entry in self.entries:
             if entry.usage is not None:
-                sums[entry.model] = sums.get(entry.model, Usage()) + entry.usage
+                sums[entry.model] = sums.get(entry.model, TokenUsage()) + entry.usage
         return sums
 
-    def total(self) -> Usage:
+    def total(self) -> TokenUsage:
         """What all answers said they used."""
-        return sum(self.totals().values(), Usage())
+        return sum(self.totals().values(), TokenUsage())
 
     def keys(self) -> set[str]:
         """Every key that came with a request."""
@@ -77,7 +77,7 @@ class Ledger:
             "totals": {model: self._total(model, usage) for model, usage in self.totals().items()},
         }
 
-    def _total(self, model: str, usage: Usage) -> dict[str, int]:
+    def _total(self, model: str, usage: TokenUsage) -> dict[str, int]:
         told = [entry for entry in self.entries if entry.model == model and entry.usage is not None]
         return {"requests": len(told), **asdict(usage)}
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model.ledger import Ledger, LedgerEntry, keys_of_request
 from benchyard.scripted_model.player import Cue, Player
 from benchyard.scripted_model.requests import ModelRequest
@@ -119,7 +119,7 @@ class AnswerSender:
         name = f"req_{self.cue.answer.number:08d}"
         return {"request-id": name, "x-request-id": name}
 
-    def _sent(self, status: int, usage: Usage | None) -> None:
+    def _sent(self, status: int, usage: TokenUsage | None) -> None:
         self.entry.status = status
         self.entry.usage = usage
         self.entry.is_complete = True

@@ -10,8 +10,8 @@ from benchyard.benchmarks import shipped_benchmarks
 from benchyard.benchmarks.files import benchmark_file
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.errors import ScenarioError
-from benchyard.models import references
 from benchyard.models.scenarios import ScenarioEnvironment, ScenarioRequest, ScenarioView
+from benchyard.models.scoring import references
 from benchyard.scripted_model.scripts import Script, ScriptStep, squeeze
 
 _FILE = "/tmp/solution-of-the-script"  # noqa: S108  (in a devbox that one agent has for itself)

@@ -111,7 +111,7 @@ def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
     with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=inside) as folder:
         made = Path(folder) / "data"
         made.mkdir(mode=0o700)
-        backup = _unpacked(source, made, progress)
+        backup = _unpack(source, made, progress)
         if backup.has_database and backup.schema > newest():
             raise StoreError(
                 f"the backup was made by a newer Benchyard ({backup.version}, schema {backup.schema}); "
@@ -200,7 +200,7 @@ def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -
     progress(info.size)
 
 
-def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
+def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
     """Unpack what a backup has, and nothing else that an archive could bring."""
     told: object = None
     size = 0

@@ -12,13 +12,13 @@ from sqlalchemy.engine import make_url
 
 from benchyard.errors import Conflict
 
-_POSTGRES_CLAIM = "benchyard.store.postgres_claim"
+_POSTGRES_CLAIM = "benchyard.store.postgres"
 """Imported when it is used: what Postgres needs takes long to import."""
 _MAX_NOTE = 200
 
 
 @contextlib.asynccontextmanager
-async def claimed(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIterator[None]:
+async def claim_database(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the claim on a database; raises Conflict, saying who has it.
 
     `lost` is called with the reason when another server got it while the database was out of reach.
@@ -32,18 +32,18 @@ async def claimed(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIte
     elif parsed.database in (None, "", ":memory:"):
         yield
     else:
-        with _locked(Path(f"{parsed.database}.lock"), who):
+        with _lock_file(Path(f"{parsed.database}.lock"), who):
             yield
 
 
 @contextlib.contextmanager
-def _locked(path: Path, who: str) -> Iterator[None]:
+def _lock_file(path: Path, who: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise taken(os.pread(descriptor, _MAX_NOTE, 0).decode(errors="replace")) from error
+            raise database_taken(os.pread(descriptor, _MAX_NOTE, 0).decode(errors="replace")) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, who.encode()[:_MAX_NOTE], 0)
         yield
@@ -51,7 +51,7 @@ def _locked(path: Path, who: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def taken(who: str) -> Conflict:
+def database_taken(who: str) -> Conflict:
     """The error that says who has the database."""
     return Conflict(
         f"another server uses this database ({who or 'unknown'}); "

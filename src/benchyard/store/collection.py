@@ -1,8 +1,12 @@
-"""The records of one table: insert, look up, change, list."""
+"""The records of one table: insert, look up, change, list; remembered where they change often."""
 
+import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 from sqlalchemy import (
@@ -11,24 +15,100 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    bindparam,
     delete,
     func,
+    insert,
     or_,
     select,
     true,
+    update,
 )
 from sqlalchemy.exc import IntegrityError
 
 from benchyard.errors import Conflict, NotFound, Unreadable, UsageError
 from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
-from benchyard.store.bodies import body_field, metadata_items, metadata_value
-from benchyard.store.rows import Rows, clean
-from benchyard.store.statements import Applying
+from benchyard.store.connections import until_ended
+from benchyard.store.json_columns import body_field, metadata_items, metadata_value
+from benchyard.store.statements import Statement, StatementRows
 from benchyard.store.tables import ONE
 
-R = TypeVar("R")
 T = TypeVar("T", bound=Record)
+
+MOST_NAME_BYTES = 2600
+
+
+@dataclass(frozen=True)
+class RecordUpdate(StatementRows):
+    """What replaces a record that only one writer changes, as a part of a transaction.
+
+    Of several for the same record in one transaction, all but the last must be left out.
+    """
+
+    id: str
+
+
+class RecordRows(Generic[T]):
+    """Records as rows of one table."""
+
+    def __init__(self, table: Table) -> None:
+        own_id = table.c.id == bindparam("own_id")
+        names = [column.name for column in table.c if column.name != "seq"]
+        values: dict[str, Any] = {name: bindparam(name) for name in names}
+        found = select(table.c.id, table.c.body).where(own_id)
+        self._ids = table.c.id
+        self.insert = Statement(insert(table).values(values))
+        self.find = Statement(found)
+        self.find_to_change = Statement(found.with_for_update())
+        del values["id"]
+        self.update = Statement(update(table).where(own_id).values(values))
+
+    def values(self, record: T, body: str | None = None) -> dict[str, Any]:
+        """What is kept of a record, beside its id; `body` is its JSON, where that is there already."""
+        columns = record.columns()
+        return {
+            "create_time_ms": record.create_time_ms,
+            "name": columns.name if columns.name is None else _name(columns.name),
+            "status": columns.status,
+            "parent": columns.parent,
+            "request_hash": record.request_hash,
+            "body": record.model_dump_json() if body is None else body,
+        }
+
+    def adding(self, records: Sequence[T]) -> Callable[[Connection], None]:
+        """What adds new records, as a part of a transaction; those that are there stay as they are."""
+        rows = [{"id": record.id, **self.values(record)} for record in records]
+
+        def work(connection: Connection) -> None:
+            known = select(self._ids).where(self._ids.in_([row["id"] for row in rows]))
+            there = set(connection.execute(known).scalars())
+            if new := [row for row in rows if row["id"] not in there]:
+                self.insert.apply(connection, *new)
+
+        return work
+
+    def putting(self, record: T, body: str | None = None) -> RecordUpdate:
+        """What replaces a record that only one writer changes."""
+        return RecordUpdate(self.update, [{"own_id": record.id, **self.values(record, body)}], record.id)
+
+
+def _name(text: str) -> str:
+    # What an index of Postgres can hold; both databases refuse it alike.
+    if len(text.encode()) > MOST_NAME_BYTES:
+        raise UsageError(f"a name may have {MOST_NAME_BYTES} bytes in UTF-8", field="name")
+    return check_text(text)
+
+
+def check_text(text: str) -> str:
+    """A text that both databases keep; raises UsageError."""
+    # Postgres keeps no NUL in text; both databases refuse it alike.
+    if "\0" in text:
+        raise UsageError("a NUL character cannot be part of a name, an id or a filter")
+    return text
+
+
+R = TypeVar("R")
 
 _logger = logging.getLogger(__name__)
 
@@ -57,13 +137,13 @@ class Collection(Generic[T]):
         self._database = database
         self._table = table
         self._model = model
-        self.rows: Rows[T] = Rows(table)
+        self.rows: RecordRows[T] = RecordRows(table)
 
     async def insert(self, record: T) -> T:
         """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
         row = {"id": record.id, **self.rows.values(record)}
         try:
-            await self._database.write(Applying(self.rows.insert, [row]))
+            await self._database.write(StatementRows(self.rows.insert, [row]))
         except IntegrityError as error:
             raise Conflict(f"{record.id} is there already", existing=True) from error
         return record
@@ -95,13 +175,13 @@ class Collection(Generic[T]):
 
     async def find(self, id: str) -> T | None:
         """The record of that id, or None."""
-        key = {"own_id": clean(id)}
+        key = {"own_id": check_text(id)}
         row = await self._database.read(lambda connection: self.rows.find.run(connection, key).first())
         return None if row is None else self._record(row.id, row.body)
 
     async def find_named(self, name: str) -> T | None:
         """The newest record of that name, or None."""
-        return await self._first(self._table.c.name == clean(name))
+        return await self._first(self._table.c.name == check_text(name))
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
         """Replace a record by what `change` makes of it, with nobody in between; raises NotFound.
@@ -109,7 +189,7 @@ class Collection(Generic[T]):
         `change` may raise to leave things as they are. Raises Conflict with `existing=True` if a unique name
         is taken.
         """
-        key = {"own_id": clean(id)}
+        key = {"own_id": check_text(id)}
 
         def work(connection: Connection) -> T:
             row = self.rows.find_to_change.run(connection, key).first()
@@ -130,7 +210,7 @@ class Collection(Generic[T]):
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""
-        statement = delete(self._table).where(self._table.c.id == clean(id))
+        statement = delete(self._table).where(self._table.c.id == check_text(id))
         if not await self._database.write(lambda connection: connection.execute(statement).rowcount):
             raise self._missing(id)
 
@@ -151,7 +231,7 @@ class Collection(Generic[T]):
 
     async def containing(self, text: str, limit: int | None = None) -> list[T]:
         """Every record that has a text such as an id anywhere in its body, newest first."""
-        query = self._newest([self._table.c.body.contains(clean(text), autoescape=True)]).limit(limit)
+        query = self._newest([self._table.c.body.contains(check_text(text), autoescape=True)]).limit(limit)
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
 
     async def before(self, time_ms: int, where: Where, *, without_parent: bool = False) -> list[T]:
@@ -178,7 +258,7 @@ class Collection(Generic[T]):
         """The values in use for one metadata key, in order."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.value).select_from(self._table.join(items, true()))
-        wanted = (items.c.key == clean(key), *self._conditions(where))
+        wanted = (items.c.key == check_text(key), *self._conditions(where))
         return await self._strings(query.where(*wanted).distinct())
 
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
@@ -234,7 +314,7 @@ class Collection(Generic[T]):
     def _after(self, connection: Connection, cursor: str | None) -> list[ColumnElement[bool]]:
         if cursor is None:
             return []
-        query = select(self._table.c.seq).where(self._table.c.id == clean(cursor))
+        query = select(self._table.c.seq).where(self._table.c.id == check_text(cursor))
         seq = connection.execute(query).scalar_one_or_none()
         if seq is None:
             raise UsageError(f"starting_after names nothing: {cursor[:200]}", field="starting_after")
@@ -246,20 +326,79 @@ class Collection(Generic[T]):
     def _condition(self, key: str, value: str | Sequence[str]) -> ColumnElement[bool]:
         if key.startswith(_LABELLED):
             # Whether the metadata has a key at all: "yes" or "no".
-            label = metadata_value(self._table.c.body, clean(key.removeprefix(_LABELLED)))
+            label = metadata_value(self._table.c.body, check_text(key.removeprefix(_LABELLED)))
             return label.is_not(None) if value == "yes" else label.is_(None)
         column = self._column(key)
         if isinstance(value, str):
-            return column == clean(value)
-        return column.in_([clean(each) for each in value])
+            return column == check_text(value)
+        return column.in_([check_text(each) for each in value])
 
     def _column(self, key: str) -> ColumnElement[Any]:
         if key in _COLUMNS:
             return self._table.c[key]
         if key.startswith(_METADATA):
-            return metadata_value(self._table.c.body, clean(key.removeprefix(_METADATA)))
+            return metadata_value(self._table.c.body, check_text(key.removeprefix(_METADATA)))
         return body_field(self._table.c.body, key)
 
     def _search(self, text: str) -> ColumnElement[bool]:
         columns = self._table.c
-        return or_(columns.id == clean(text), columns.name.icontains(text, autoescape=True))
+        return or_(columns.id == check_text(text), columns.name.icontains(text, autoescape=True))
+
+
+_REMEMBERED = 2048
+
+
+class LiveCollection(Collection[T]):
+    """A collection that remembers the records it was last asked for."""
+
+    def __init__(self, database: Database, table: Table, model: type[T]) -> None:
+        super().__init__(database, table, model)
+        self._known: OrderedDict[str, T] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def insert(self, record: T) -> T:
+        """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
+        return self._remember(await super().insert(record))
+
+    async def find(self, id: str) -> T | None:
+        """The record of that id, or None."""
+        known = self._known.get(id)
+        if known is not None:
+            return known
+        # Not while somebody changes it: what is read before and remembered after would be old.
+        async with self._lock(id):
+            found = await super().find(id)
+            return self._remember(found) if found else None
+
+    async def change(self, id: str, change: Callable[[T], T]) -> T:
+        """Replace a record by what `change` makes of it, with nobody in between; raises NotFound."""
+        async with self._lock(id):
+            old = self._known.get(id)
+            if old is None:
+                return await until_ended(asyncio.ensure_future(self._change(id, change)))
+            new = change(old)
+            if new is not old:
+                # Whatever goes wrong, it is read again before anybody believes it.
+                self._known.pop(id, None)
+                await self._database.write_whole(self.rows.putting(new))
+                self._remember(new)
+            return new
+
+    async def delete(self, id: str) -> None:
+        """Remove a record; raises NotFound."""
+        async with self._lock(id):
+            self._known.pop(id, None)
+            await super().delete(id)
+
+    async def _change(self, id: str, change: Callable[[T], T]) -> T:
+        return self._remember(await super().change(id, change))
+
+    def _lock(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())
+
+    def _remember(self, record: T) -> T:
+        self._known[record.id] = record
+        self._known.move_to_end(record.id)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return record

@@ -18,7 +18,7 @@ _SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 _POSTGRES_FULL = "53100"
 
 
-class Connections(ABC):
+class DatabaseConnections(ABC):
     """The open connections to one database."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ _HALF_SENT = re.compile(r".*#\d+")
 """How the store names what is still on its way in; it does not list them."""
 
 
-class Contents:
+class ObjectContents:
     """Contents by path, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:

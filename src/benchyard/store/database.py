@@ -11,9 +11,8 @@ from sqlalchemy.exc import ArgumentError
 
 from benchyard.errors import StoreError, UsageError
 from benchyard.models.base import Record
-from benchyard.store.collection import Collection
-from benchyard.store.connections import Connections
-from benchyard.store.live import LiveCollection
+from benchyard.store.collection import Collection, LiveCollection
+from benchyard.store.connections import DatabaseConnections
 from benchyard.store.migrations import migrate
 from benchyard.store.tables import TABLES
 
@@ -36,8 +35,8 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = _parsed(url)
-        self._connections: Connections | None = None
+        self._url = _parse_url(url)
+        self._connections: DatabaseConnections | None = None
 
     async def __aenter__(self) -> Self:
         self._connections = _kind(self._url.drivername)(self._url)
@@ -73,7 +72,7 @@ class Store:
         """Like `write`; a cancellation is delivered when it is written, or has failed."""
         return await self._opened().write_whole(work)
 
-    def _opened(self) -> Connections:
+    def _opened(self) -> DatabaseConnections:
         if self._connections is None:
             raise StoreError("the store is closed; the server is stopping, try again")
         return self._connections
@@ -84,13 +83,13 @@ class Store:
             await connections.close()
 
 
-def _kind(name: str) -> Callable[[URL], Connections]:
+def _kind(name: str) -> Callable[[URL], DatabaseConnections]:
     module, _, attribute = _KINDS[name].partition(":")
-    found: Callable[[URL], Connections] = getattr(importlib.import_module(module), attribute)
+    found: Callable[[URL], DatabaseConnections] = getattr(importlib.import_module(module), attribute)
     return found
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     remedy = "use sqlite:///FILE or postgresql://..."
     try:
         parsed = make_url(url)

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Integer, bindparam, insert, select
 
-from benchyard.store.statements import Applying, Statement
+from benchyard.store.statements import Statement, StatementRows
 from benchyard.store.tables import EVENTS
 
 R = TypeVar("R")
@@ -21,22 +21,22 @@ _AFTER = Statement(
 )
 
 
-class Reader(Protocol):
+class DatabaseReader(Protocol):
     """Where events are read from."""
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Run statements that only read."""
 
 
-class Events:
+class EventLog:
     """The events of all things that have some."""
 
-    def __init__(self, database: Reader) -> None:
+    def __init__(self, database: DatabaseReader) -> None:
         self._database = database
 
-    def adding(self, parent: str, bodies: Sequence[str]) -> Applying:
+    def adding(self, parent: str, bodies: Sequence[str]) -> StatementRows:
         """What adds events, as a part of a transaction."""
-        return Applying(_ADD, [{"parent": parent, "body": body} for body in bodies])
+        return StatementRows(_ADD, [{"parent": parent, "body": body} for body in bodies])
 
     async def after(self, parent: str, seq: int) -> list[tuple[int, str]]:
         """The next events of a thing, with their numbers; not all of them if there are many."""

@@ -107,7 +107,7 @@ class _Text:
 
 
 @dataclass(frozen=True)
-class Applying:
+class StatementRows:
     """A statement and its rows, as a part of a transaction that answers nothing.
 
     Of those in one transaction no two change the same row.
@@ -120,7 +120,7 @@ class Applying:
         self.statement.apply(connection, *self.rows)
 
 
-def apply_together(connection: Connection, parts: Iterable[Applying]) -> None:
+def apply_together(connection: Connection, parts: Iterable[StatementRows]) -> None:
     """Run parts of a transaction: all rows of a statement at once, in their order."""
     rows: dict[Statement, list[Parameters]] = {}
     for part in parts:

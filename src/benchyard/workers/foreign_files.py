@@ -9,7 +9,7 @@ import struct
 from typing import Any, BinaryIO
 
 from benchyard.errors import UsageError
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile, unpacked
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile, unpack_files
 from benchyard.workers import json_texts
 from benchyard.workers.workers import WorkerCall, WorkerLimits
 
@@ -23,7 +23,7 @@ _SIZE = struct.Struct("<Q")
 def unpack(content: BinaryIO) -> bytes:
     """The files of an archive in one piece: the size of a list of them, the list, and their contents."""
     try:
-        files = list(unpacked(content.read()))
+        files = list(unpack_files(content.read()))
     except UsageError as error:
         return _headed({"reason": error.message})
     names = [(name, file.mode, len(file.content)) for name, file in files]

@@ -7,7 +7,7 @@ import pytest
 from benchyard.benchmarks.files import comparison
 from benchyard.models.benchmarks import BenchmarkRequest, BenchmarkView
 from benchyard.models.scenarios import ScenarioRequest
-from tests.models.test_references import scenario
+from tests.models.scoring.test_references import scenario
 
 COMMAND = {"type": "command_scorer", "command": "true"}
 

@@ -9,7 +9,7 @@ import yaml
 from benchyard.benchmarks.files import scenario_draft
 from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, StartingFile, writing_command
 from benchyard.errors import TooLarge, UsageError
-from benchyard.models.attachments import PackedFile, unpacked
+from benchyard.models.scoring.attachments import PackedFile, unpack_files
 from tests.benchmarks.writer import MINIMAL, folder, put
 
 WHOLE = """\
@@ -118,7 +118,7 @@ def test_steps_have_their_own_files(tmp_path: Path) -> None:
     assert (first.problem_statement, first.reference_output) == ("Do the first.\n", "make it\n")
     assert (first.setup, first.setup_as_root, first.min_reward) == ("make first", True, {"safe": 1})
     assert (first.scoring_contract, first.files) == (None, None)
-    assert dict(unpacked(draft.step_files["first"])) == {"given/t.py": PackedFile(b"1\n")}
+    assert dict(unpack_files(draft.step_files["first"])) == {"given/t.py": PackedFile(b"1\n")}
     assert (second.problem_statement, second.reference_output) == ("Do more.\n", "make more\n")
     assert second.scoring_contract is not None
     own, tests = second.scoring_contract.scoring_function_parameters

@@ -13,7 +13,7 @@ from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, Startin
 from benchyard.benchmarks.files.writer import dump_yaml, scenario_contents, slug, write_scenario
 from benchyard.models.scenarios import ScenarioView
 from tests.benchmarks.files.test_scenario_draft import stepped, whole
-from tests.models.test_references import DIFF, scenario
+from tests.models.scoring.test_references import DIFF, scenario
 
 HOSTILE = [
     "/etc/passwd",

@@ -28,8 +28,8 @@ from benchyard.benchmarks.harbor.export import ExportParts
 from benchyard.benchmarks.harbor.verifiers import ScorerPrograms
 from benchyard.client.benchmark_files import task_export
 from benchyard.errors import UsageError
-from benchyard.models.attachments import PackedFile
-from benchyard.models.shipped import Attachments
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments
 from benchyard.scorers import catalog as scorers
 from benchyard.scorers import exports
 from benchyard.scorers.polyglot import MOST_FILES

@@ -15,9 +15,9 @@ import pytest
 from benchyard.benchmarks.files.scenario_draft import NetworkAccess, PhaseAccess
 from benchyard.benchmarks.harbor import export
 from benchyard.benchmarks.harbor.export import ExportParts
-from benchyard.reports import harbor_jobs
+from benchyard.reports import harbor_results
 from tests.benchmarks.exports import scenario, written
-from tests.reports.test_harbor_jobs import one, view
+from tests.reports.test_harbor_results import one, view
 
 PYTHON = os.environ.get("BENCHYARD_HARBOR_PYTHON")
 _PROGRAM = """\
@@ -73,14 +73,14 @@ def test_harbor_reads_what_we_write(tmp_path: Path) -> None:
     listed = [("own/one", digest) for digest in digests.values()]
     (tmp_path / "tasks/dataset.toml").write_text(export.dataset_toml("all", {"description": "d"}, listed))
     trials = [one(score=1.0, rounds=[{"number": 1, "score": 1.0}])]
-    names = harbor_jobs.trial_names(trials)
+    names = harbor_results.trial_names(trials)
     files = {
-        "job-config": harbor_jobs.job_config(view()),
-        "job-lock": harbor_jobs.job_lock(view(), trials),
-        "job-result": harbor_jobs.job_result(view(), trials, names),
-        "config": harbor_jobs.trial_config(view(), trials[0], names["trl_1"]),
-        "lock": harbor_jobs.trial_lock(view(), trials[0]),
-        "result": harbor_jobs.trial_result(view(), trials[0], names["trl_1"]),
+        "job-config": harbor_results.job_config(view()),
+        "job-lock": harbor_results.job_lock(view(), trials),
+        "job-result": harbor_results.job_result(view(), trials, names),
+        "config": harbor_results.trial_config(view(), trials[0], names["trl_1"]),
+        "lock": harbor_results.trial_lock(view(), trials[0]),
+        "result": harbor_results.trial_result(view(), trials[0], names["trl_1"]),
     }
     for name, data in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(data))

@@ -12,8 +12,8 @@ from benchyard.benchmarks.base import BrokenItem, ImportOptions
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.swe_bench import evaluation_scripts, items
 from benchyard.errors import UsageError
-from benchyard.models.attachments import unpacked
-from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, SweBenchTests
+from benchyard.models.scoring.attachments import unpack_files
+from benchyard.models.scoring.swe_bench import EVAL_SCRIPT, SPEC, SWE_BENCH_ATTACHMENT, SweBenchTests
 from tests import parity
 from tests.benchmarks.samples.finding import sample
 from tests.benchmarks.swe_repository import Repository, row
@@ -35,7 +35,7 @@ def only(name: str, rows: list[Mapping[str, Any]], folder: Path) -> ScenarioDraf
 
 def graded(draft: ScenarioDraft | BrokenItem) -> tuple[str, SweBenchTests]:
     assert isinstance(draft, ScenarioDraft), draft
-    files = dict(unpacked(draft.attachments[ATTACHMENT]))
+    files = dict(unpack_files(draft.attachments[SWE_BENCH_ATTACHMENT]))
     return files[EVAL_SCRIPT].content.decode(), SweBenchTests.model_validate_json(files[SPEC].content)
 
 

@@ -3,7 +3,7 @@ import pytest
 from benchyard.engine.devboxes.states import ENDED, NEXT, Move, record_after_move
 from benchyard.errors import Conflict
 from benchyard.models.devboxes import Devbox, DevboxStatus, StateTransition
-from benchyard.models.mounts import FileMount
+from benchyard.models.launch import FileMount
 
 S = DevboxStatus
 

@@ -9,9 +9,9 @@ from benchyard.engine.jobs.model_access import budget_spent
 from benchyard.engine.jobs.model_usage import agent_deadline
 from benchyard.engine.jobs.trial_context import TrialContext
 from benchyard.errors import BenchyardError, Conflict, StillWaiting
-from benchyard.gateway.grants import Spent
+from benchyard.gateway.grants import GrantUsage
 from benchyard.hosts.host import ExecutionState
-from benchyard.models.budgets import Budget
+from benchyard.models.model_access import Budget
 from benchyard.models.trials import Trial
 from tests.gateway.station import live
 
@@ -26,11 +26,11 @@ class Stage:
         self.looks = asyncio.Semaphore(0)
         self.refusal: BenchyardError | None = None
 
-    async def spent(self, _grant_id: str) -> Spent:
+    async def spent(self, _grant_id: str) -> GrantUsage:
         self.looks.release()
         if self.failure is not None:
             raise self.failure
-        return Spent(rate_limited_ms=round(self.waited_seconds * 1000))
+        return GrantUsage(rate_limited_ms=round(self.waited_seconds * 1000))
 
     async def control(self, *_given: Any) -> bool:
         self.killed.set()

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.engine.jobs.plan import first_trials, places, retry_of, sample_scenarios, trial_id
-from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, Selection
-from benchyard.models.orchestration import OrchestratorConfig
+from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, OrchestratorConfig, Selection
 from benchyard.models.scenarios import InputContext, Scenario, ScoringContract, ScoringFunction
 from benchyard.models.trials import FailureReason
 

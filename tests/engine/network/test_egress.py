@@ -14,8 +14,8 @@ from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.engine import Engine
 from benchyard.engine.network.policies import PROXY_PORT
 from benchyard.errors import NotSupported, NotYet, UsageError
-from benchyard.gateway import egress
-from benchyard.gateway.egress_rules import Rules
+from benchyard.gateway.egress import proxy
+from benchyard.gateway.egress.rules import Rules
 from benchyard.hosts.host import ExecRequest
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest, DevboxStatus
 from benchyard.models.network_policies import NetworkPolicyChange, NetworkPolicyRequest
@@ -40,7 +40,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.opened: list[str] = []
-        self.serving: dict[str, egress.Egress] = {}
+        self.serving: dict[str, proxy.EgressProxy] = {}
         self.rules: dict[str, Rules] = {}
 
     async def open_egress(self, devbox_id: str, descriptor: int, rules: Rules) -> None:
@@ -50,7 +50,7 @@ class Gate:
             self.serving[devbox_id].enforce()
             return
         door = socket.socket(fileno=os.dup(descriptor))
-        self.serving[devbox_id] = await egress.serve(door, lambda: self.rules[devbox_id])
+        self.serving[devbox_id] = await proxy.serve_egress(door, lambda: self.rules[devbox_id])
 
     async def refused(self, devbox_id: str) -> dict[str, int]:
         found = self.serving[devbox_id].log.refused() if devbox_id in self.serving else []

@@ -15,8 +15,7 @@ from benchyard.errors import Conflict, NotFound, NotSupported, UsageError
 from benchyard.gateway.grants import Upstream
 from benchyard.hosts.host import ExecRequest
 from benchyard.models.devboxes import Devbox, DevboxRequest, DevboxStatus
-from benchyard.models.gateway_configs import GatewayConfigChange, GatewayConfigRequest
-from benchyard.models.gateway_doors import GatewayRequest
+from benchyard.models.gateway_configs import GatewayConfigChange, GatewayConfigRequest, GatewayRequest
 from benchyard.models.secrets import SecretRequest
 from tests.engine.yard import Scenario, run
 

@@ -7,7 +7,7 @@ import pytest
 from benchyard.devboxes.base import Network
 from benchyard.engine.network.policies import PROXY_PORT, NetworkPlan, plan_of
 from benchyard.errors import UsageError
-from benchyard.gateway.egress_rules import Block, Rules
+from benchyard.gateway.egress.rules import Block, Rules
 from benchyard.models.network_policies import Egress, NetworkPolicyChange
 
 

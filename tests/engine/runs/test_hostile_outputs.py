@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from benchyard.engine.runs.results import Outcome, outcome_after_round
-from benchyard.models.runs import ContractResult, ScenarioRun
-from benchyard.models.tampering import TamperReport
+from benchyard.models.runs import ContractResult, ScenarioRun, TamperReport
 from benchyard.testing.loop_probe import loop_probe
 from benchyard.workers.workers import Workers
 from tests.engine.runs.test_results import Rounds, a_scenario

@@ -7,9 +7,8 @@ import pytest
 
 from benchyard.engine.runs.results import Outcome, first_round, outcome_after_round
 from benchyard.engine.runs.suspicions import with_suspicions
-from benchyard.models.runs import ContractResult, ScenarioRun
+from benchyard.models.runs import ContractResult, ScenarioRun, TamperReport
 from benchyard.models.scenarios import Scenario, of_round
-from benchyard.models.tampering import TamperReport
 from benchyard.workers.workers import call_once
 
 FUNCTION = {"name": "it", "weight": 1.0, "scorer": {"type": "command_scorer", "command": "true"}}

@@ -12,8 +12,7 @@ from benchyard.engine.runs.start import (
     seal_profile,
 )
 from benchyard.errors import UsageError
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount, FileMount
+from benchyard.models.launch import CodeMount, FileMount, LaunchParameters
 from benchyard.models.runs import RunProfile, ScenarioRunRequest
 from benchyard.models.scenarios import Scenario
 from benchyard.store.vault import Vault

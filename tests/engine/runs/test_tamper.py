@@ -4,7 +4,7 @@ import pytest
 
 from benchyard.engine.runs.tamper import MOST_PROCESSES, MOST_SHOWN, MOST_WATCHED, TamperFindings, WorkPaths
 from benchyard.hosts.grading import DiskChange, DiskChanges
-from benchyard.models.tampering import LeftProcess, TamperReport
+from benchyard.models.runs import LeftProcess, TamperReport
 
 WORK = WorkPaths(("/home/user/work",))
 PYTHON = "/usr/local/bin/python3"

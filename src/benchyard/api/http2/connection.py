@@ -22,15 +22,12 @@ from hpack.hpack import Encoder
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from benchyard.api.crowd import Crowd
+from benchyard.api.connections import ConnectionLimits, carrier_extensions
 from benchyard.api.errors import error_response
-from benchyard.api.http2.frames import MAX_BLOCK_BYTES, MAX_FRAME_BYTES, Frame, Frames, Meter
-from benchyard.api.http2.heads import asked
-from benchyard.api.http2.streams import Stream, Terms
-from benchyard.api.http2.wire import Wire
-from benchyard.api.limits import MAX_HEADER_BYTES
+from benchyard.api.http2.frames import MAX_BLOCK_BYTES, MAX_FRAME_BYTES, Frame, FrameMeter, FrameReader
+from benchyard.api.http2.streams import FrameWriter, Http2Stream, StreamTerms, scope_from_headers
 from benchyard.api.log import logger
-from benchyard.api.underneath import underneath
+from benchyard.api.middleware.limits import MAX_HEADER_BYTES
 from benchyard.errors import BenchyardError, UsageError
 
 MAX_STREAMS = 128
@@ -44,19 +41,19 @@ _TABLE_BYTES = 4096
 _LINGER_SECONDS = 1.0
 
 
-class Http2(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """Speaks HTTP/2 on a connection that began as the protocol `before`."""
 
-    def __init__(self, before: HttpToolsProtocol, crowd: Crowd) -> None:
+    def __init__(self, before: HttpToolsProtocol, crowd: ConnectionLimits) -> None:
         self.transport = before.transport
         self._before = before
         self._crowd = crowd
         self._http = _connection()
-        self._meter = Meter()
-        self._frames = Frames(self._meter)
-        self._wire = Wire(self._http, self.transport, self._meter)
-        self._terms = Terms(self._wire, crowd.seconds, self._default_headers, self._changed)
-        self._streams: dict[int, Stream] = {}
+        self._meter = FrameMeter()
+        self._frames = FrameReader(self._meter)
+        self._wire = FrameWriter(self._http, self.transport, self._meter)
+        self._terms = StreamTerms(self._wire, crowd.seconds, self._default_headers, self._changed)
+        self._streams: dict[int, Http2Stream] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_leaving = False
         self._is_over = False
@@ -142,7 +139,7 @@ class Http2(asyncio.Protocol):
         if self._is_leaving or not has_room:
             self._http.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        stream = self._streams[event.stream_id] = Stream(event.stream_id, self._terms)
+        stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._terms)
         self._crowd.works(self)
         self._stop_timer()
         app, scope = self._asked(event, stream)
@@ -152,7 +149,7 @@ class Http2(asyncio.Protocol):
             task.add_done_callback(kept.discard)
         task.add_done_callback(_look)
 
-    def _asked(self, event: RequestReceived, stream: Stream) -> tuple[ASGIApp, Scope]:
+    def _asked(self, event: RequestReceived, stream: Http2Stream) -> tuple[ASGIApp, Scope]:
         before = self._before
         common: Scope = {
             "asgi": {"version": before.asgi_version, "spec_version": "2.3"},
@@ -161,10 +158,10 @@ class Http2(asyncio.Protocol):
             "scheme": before.scheme,
             "root_path": before.root_path,
             "state": before.app_state.copy(),
-            "extensions": underneath(stream),
+            "extensions": carrier_extensions(stream),
         }
         try:
-            scope = asked(common, event.headers, is_whole=event.stream_ended is not None)
+            scope = scope_from_headers(common, event.headers, is_whole=event.stream_ended is not None)
         except UsageError as error:
             return error_response(error), {"type": "http"}
         return before.app, scope
@@ -202,7 +199,7 @@ class Http2(asyncio.Protocol):
 
     # How streams and the connection end.
 
-    def _changed(self, stream: Stream) -> None:
+    def _changed(self, stream: Http2Stream) -> None:
         if not (stream.is_gone or (stream.is_answered and stream.is_whole)):
             return
         was_open = self._streams.pop(stream.id, None) is not None

@@ -14,8 +14,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from benchyard.api.limits import MAX_HEADER_BYTES
-from benchyard.api.rates import Buckets
+from benchyard.api.middleware.limits import MAX_HEADER_BYTES
+from benchyard.api.middleware.rates import Buckets
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_FRAME_BYTES = 16 * 1024
@@ -52,7 +52,7 @@ class Frame:
         return int.from_bytes(self.raw[_HEAD_BYTES + 4 : _HEAD_BYTES + 8], "big") != ErrorCodes.NO_ERROR
 
 
-class Meter:
+class FrameMeter:
     """Counts what a client sends beside its requests; raises DenialOfServiceError on too much."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -93,10 +93,10 @@ class Meter:
             raise DenialOfServiceError("too many frames that ask for nothing")
 
 
-class Frames:
+class FrameReader:
     """Bytes in, whole frames out; what is announced as too much is refused before it is kept."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: FrameMeter) -> None:
         self._meter = meter
         self._kept = bytearray()
         self._is_begun = False

@@ -1,16 +1,167 @@
 """One request and its answer, on one stream of a connection."""
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
+import httptools
+from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from starlette.types import ASGIApp, Message, Scope
 
-from benchyard.api.http2.heads import Header, answered
-from benchyard.api.http2.wire import Wire
+from benchyard.api.http2.frames import FrameMeter
 from benchyard.api.log import logger
+from benchyard.errors import UsageError
+
+Header = tuple[bytes, bytes]
+
+_METHODS = frozenset(
+    b"ACL BIND CHECKOUT COPY DELETE GET HEAD LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MOVE "
+    b"NOTIFY OPTIONS PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH SOURCE SUBSCRIBE "
+    b"TRACE UNBIND UNLINK UNLOCK UNSUBSCRIBE".split()
+)
+"""Those that the parser of HTTP/1.1 knows: metrics are kept by method, and there must be an end to them."""
+_ONE_HOP = frozenset([b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"])
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_TARGET = re.compile(rb"/[!-~]*|\*")
+
+
+def scope_from_headers(scope: Scope, given: Iterable[Header], *, is_whole: bool) -> Scope:
+    """The scope of a request with these headers; raises UsageError where it cannot be one.
+
+    `scope` is what the connection says of all its requests, `is_whole` that there is no body.
+    """
+    pairs = [(bytes(name), bytes(value)) for name, value in given]
+    pseudo = {name: value for name, value in pairs if name.startswith(b":")}
+    method, target = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
+    if method not in _METHODS or _TARGET.fullmatch(target) is None or b":protocol" in pseudo:
+        raise _unreadable()
+    if any(_CONTROLS.search(value) or (is_whole and _tells_a_body(name, value)) for name, value in pairs):
+        raise _unreadable()
+    path, query = _target_parts(target)
+    return {
+        **scope,
+        "type": "http",
+        "http_version": "2",
+        "method": method.decode(),
+        "path": scope["root_path"] + unquote(path.decode()),
+        "raw_path": scope["root_path"].encode() + path,
+        "query_string": query,
+        "headers": _headers(pairs, pseudo.get(b":authority"), is_whole=is_whole),
+    }
+
+
+def _tells_a_body(name: bytes, value: bytes) -> bool:
+    return name == b"content-length" and value.strip(b"0") != b""
+
+
+def _target_parts(target: bytes) -> tuple[bytes, bytes]:
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError as error:
+        raise _unreadable() from error
+    return url.path or b"", url.query or b""
+
+
+def _headers(pairs: list[Header], authority: bytes | None, *, is_whole: bool) -> list[Header]:
+    headers = [(name, value) for name, value in pairs if not name.startswith(b":")]
+    if authority is not None:
+        headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
+    if not is_whole and not any(name == b"content-length" for name, _ in headers):
+        # A body whose length nobody knows yet; whoever passes it on has to say so.
+        headers.append((b"transfer-encoding", b"chunked"))
+    return headers
+
+
+def answer_headers(status: int, given: Iterable[Header]) -> list[Header]:
+    """The headers of an answer, as they go out; raises RuntimeError for what must not.
+
+    They are checked here as a whole: one that failed while it is packed would spoil all that follow.
+    """
+    headers = [(name.lower(), value.strip(b" \t")) for name, value in given]
+    for name, value in headers:
+        if _NAME.fullmatch(name) is None or _CONTROLS.search(value):
+            raise RuntimeError("an answer's header is none")
+    return [(b":status", b"%d" % status), *(each for each in headers if each[0] not in _ONE_HOP)]
+
+
+def _unreadable() -> UsageError:
+    return UsageError("this is not a request the server can read; it speaks HTTP/1.1 and HTTP/2")
+
+
+class FrameWriter:
+    """Sends frames; once it is over, nothing goes out and nobody is kept waiting."""
+
+    def __init__(self, http: H2Connection, transport: asyncio.Transport, meter: FrameMeter) -> None:
+        self._http = http
+        self._transport = transport
+        self._meter = meter
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_over = False
+
+    def flush(self) -> None:
+        """Hand what is to be sent to the transport."""
+        data = self._http.data_to_send()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause(self) -> None:
+        """Note that the client does not read as fast as we send."""
+        if not self._is_over:
+            self._writable.clear()
+
+    def resume(self) -> None:
+        """Note that it has caught up."""
+        self._writable.set()
+
+    async def writable(self) -> None:
+        """Wait until it has; whoever reads nothing at all is dropped by the crowd's watch."""
+        await self._writable.wait()
+
+    def room(self, stream_id: int) -> int:
+        """How much of a body can be sent at once, by the client's word."""
+        return min(self._http.local_flow_control_window(stream_id), self._http.max_outbound_frame_size)
+
+    def head(self, stream_id: int, headers: Iterable[Header]) -> None:
+        """Send the head of an answer."""
+        self._http.send_headers(stream_id, headers)
+        self.flush()
+
+    def body(self, stream_id: int, data: bytes | memoryview, *, is_last: bool) -> None:
+        """Send a piece of an answer for which there is room."""
+        self._http.send_data(stream_id, data, end_stream=is_last)
+        self._meter.sent()
+        self.flush()
+
+    def taken(self, stream_id: int, size: int) -> None:
+        """Let the client send so much more, since so much was taken."""
+        if size and not self._is_over:
+            self._http.acknowledge_received_data(size, stream_id)
+            self.flush()
+
+    def reset(self, stream_id: int, code: ErrorCodes) -> None:
+        """End one stream."""
+        if not self._is_over:
+            self._http.reset_stream(stream_id, code)
+            self.flush()
+
+    def goodbye(self, code: ErrorCodes) -> None:
+        """Tell the client that this is the end, and why, unless it was told; nothing is sent after that."""
+        if self._http.state_machine.state is not ConnectionState.CLOSED:
+            self._http.close_connection(code)
+        self.flush()
+        self.end()
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._is_over = True
+        self._writable.set()
+
 
 _MAX_UNWANTED_BYTES = 64 * 1024**2
 _BODILESS = (204, 304)
@@ -18,21 +169,21 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 @dataclass(frozen=True)
-class Terms:
+class StreamTerms:
     """What holds for all streams of a connection."""
 
-    wire: Wire
+    wire: FrameWriter
     seconds: float
     """How long a client may take nothing of an answer."""
     default_headers: Callable[[], list[Header]]
-    on_change: Callable[["Stream"], None]
+    on_change: Callable[["Http2Stream"], None]
     """Called whenever one of the stream's sides has ended."""
 
 
-class Stream:
+class Http2Stream:
     """What the app receives and sends; it holds what the client may send ahead, and a piece of the answer."""
 
-    def __init__(self, stream_id: int, terms: Terms) -> None:
+    def __init__(self, stream_id: int, terms: StreamTerms) -> None:
         self.id = stream_id
         self.is_whole = False
         """The request has come in to its end."""
@@ -136,7 +287,7 @@ class Stream:
 
     def _begin(self, message: Message) -> None:
         given: Any = message.get("headers", ())
-        headers = answered(message["status"], [*self._terms.default_headers(), *given])
+        headers = answer_headers(message["status"], [*self._terms.default_headers(), *given])
         lengths = [value for name, value in headers if name == b"content-length"]
         self._has_no_body = self._has_no_body or message["status"] in _BODILESS
         self._bytes_due = int(lengths[0]) if lengths and not self._has_no_body else None

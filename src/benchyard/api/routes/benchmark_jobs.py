@@ -8,10 +8,10 @@ from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import Services, ServicesDep
-from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import NamedQuery, PageQuery, narrowed
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import NamedQuery, PageQuery, narrow
+from benchyard.api.responses import event_stream
 from benchyard.engine.context import Caller
 from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
@@ -25,20 +25,20 @@ from benchyard.models.jobs import (
     BenchmarkJobView,
     Job,
     JobRequest,
+    JobRescoreRequest,
     JobState,
-    RescoreRequest,
     RetryRequest,
 )
 from benchyard.models.pages import Query
 from benchyard.models.removals import RemovalView
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.estimates import with_costs
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 
 _LOOKED_AT = 50
 """Earlier jobs, for what trials cost."""
 
-router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LazyRoute)
 
 
 @router.post("", response_model_exclude_none=True)
@@ -102,10 +102,10 @@ async def retry(
 
 @router.post("/{id}/rescore", response_model_exclude_none=True)
 async def rescore(
-    id: str, services: ServicesDep, identity: RequestIdentity, body: RescoreRequest | None = None
+    id: str, services: ServicesDep, identity: RequestIdentity, body: JobRescoreRequest | None = None
 ) -> BenchmarkJobView:
     """Score again from what is kept of the trials (an extension), with the scorers as they are now."""
-    request = body or RescoreRequest()
+    request = body or JobRescoreRequest()
     return await _view(services, await services.engine.jobs.rescore(id, request, _once(identity)))
 
 
@@ -153,7 +153,7 @@ async def list_trials(
     scenario_name: str | None = None,
 ) -> TrialListView:
     """List the trials of a job (an extension), newest first; `agent` counts from 0."""
-    wanted = narrowed(
+    wanted = narrow(
         query,
         parent=id,
         status=status,
@@ -170,7 +170,7 @@ async def list_trials(
 async def list_artifacts(id: str, services: ServicesDep, query: PageQuery) -> ArtifactListView:
     """List the files that are kept with the trials of a job (an extension), a page of trials at a time."""
     engine = services.engine
-    page = await engine.jobs.page(id, narrowed(query, parent=id))
+    page = await engine.jobs.page(id, narrow(query, parent=id))
     ids = [each.scenario_run_id for each in page.items if each.scenario_run_id]
     runs = {each.id: each for each in await engine.scenario_runs.records.all({"id": ids})}
     found = [

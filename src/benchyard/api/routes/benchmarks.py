@@ -4,9 +4,9 @@ from fastapi import APIRouter, Request
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import NamedQuery, PageQuery, narrow
 from benchyard.api.routes.scenarios import OWN, PUBLIC
-from benchyard.api.routing import LateRoute
 from benchyard.engine.context import Caller
 from benchyard.engine.scenarios.benchmarks import BENCHMARK_PREFIX
 from benchyard.engine.scenarios.public import PublicBenchmarks
@@ -21,7 +21,7 @@ from benchyard.models.pages import MetadataKeys, MetadataValues
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.scenarios import ScenarioListView
 
-router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=LazyRoute)
 
 
 @router.post("", response_model_exclude_none=True)
@@ -36,7 +36,7 @@ async def create(
 @router.get("", response_model_exclude_none=True)
 async def list_benchmarks(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
     """List this server's own benchmarks, newest first."""
-    page = await PublicBenchmarks(services.engine.benchmarks).own_page(narrowed(query, **OWN))
+    page = await PublicBenchmarks(services.engine.benchmarks).own_page(narrow(query, **OWN))
     return BenchmarkListView(benchmarks=page.items, has_more=page.has_more, total_count=page.total_count)
 
 

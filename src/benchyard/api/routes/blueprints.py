@@ -8,10 +8,10 @@ from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import MetadataFilters, PageQuery
-from benchyard.api.routing import LateRoute
+from benchyard.api.responses import event_stream
 from benchyard.engine.context import Caller
 from benchyard.engine.devboxes.executions import byte_offset
 from benchyard.models.blueprints import (
@@ -24,7 +24,7 @@ from benchyard.models.blueprints import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 
-router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"], route_class=LazyRoute)
 
 BLUEPRINT_PREFIX = "bpt_"
 _PRESENT: Where = {"state": "created"}

@@ -5,10 +5,10 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
+from benchyard.api.responses import wait_for_answer
 from benchyard.engine.context import Caller
 from benchyard.engine.ids import is_well_formed
 from benchyard.errors import MalformedId, NotFound
@@ -23,7 +23,7 @@ from benchyard.models.devboxes import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues
 
-router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LazyRoute)
 
 DEVBOX_PREFIX = "dbx_"
 
@@ -48,7 +48,7 @@ async def create_and_await_running(
     """Make a devbox and answer once it runs, or as it is after 25 seconds."""
     devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
     return services.engine.tunnels.view(
-        await held(services, services.engine.devboxes.wait_until_booted(devbox.id))
+        await wait_for_answer(services, services.engine.devboxes.wait_until_booted(devbox.id))
     )
 
 
@@ -95,7 +95,9 @@ async def update(id: str, services: ServicesDep, body: DevboxChange) -> DevboxVi
 @router.post("/{id}/wait_for_status")
 async def wait_for_status(id: str, services: ServicesDep, body: WaitRequest) -> DevboxView:
     """Answer once the devbox has one of the statuses; 408 after at most 30 seconds."""
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.wait(id, body)))
+    return services.engine.tunnels.view(
+        await wait_for_answer(services, services.engine.devboxes.wait(id, body))
+    )
 
 
 @router.post("/{id}/shutdown")
@@ -114,7 +116,9 @@ async def suspend(id: str, services: ServicesDep) -> DevboxView:
 async def resume(id: str, services: ServicesDep) -> DevboxView:
     """Bring a suspended devbox up again; answers once it runs, or as it is after a second."""
     await services.engine.devboxes.resume(id)
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.wait_until_resumed(id)))
+    return services.engine.tunnels.view(
+        await wait_for_answer(services, services.engine.devboxes.wait_until_resumed(id))
+    )
 
 
 @router.post("/{id}/keep_alive")

@@ -5,11 +5,11 @@ from fastapi.responses import Response
 from multidict import CIMultiDict
 
 from benchyard.api.deps import ServicesDep
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.model_calls import ModelCall
-from benchyard.api.routing import LateRoute
-from benchyard.gateway.headers import token_of
+from benchyard.gateway.proxy.requests import token_of
 
-router = APIRouter(prefix="/gateway", tags=["scenario runs"], route_class=LateRoute)
+router = APIRouter(prefix="/gateway", tags=["scenario runs"], route_class=LazyRoute)
 
 
 @router.api_route("/{run_id}/{path:path}", methods=["GET", "HEAD", "POST"], include_in_schema=False)

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Request
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
 from benchyard.engine.context import Caller
 from benchyard.engine.ids import account_id
 from benchyard.engine.network.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
@@ -18,11 +18,12 @@ from benchyard.models.gateway_configs import (
     GatewayConfigListView,
     GatewayConfigRequest,
     GatewayConfigView,
+    GatewayRequest,
+    GatewayTokenView,
 )
-from benchyard.models.gateway_doors import GatewayRequest, GatewayTokenView
 from benchyard.models.pages import Query
 
-router = APIRouter(tags=["gateway configs"], route_class=LateRoute)
+router = APIRouter(tags=["gateway configs"], route_class=LazyRoute)
 
 PATH = "/v1/gateway-configs"
 

@@ -3,11 +3,10 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from benchyard.api.archives import archive_response
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.responses import archive_response, wait_for_answer
 from benchyard.engine.context import Caller
 from benchyard.models.images import (
     AliasListView,
@@ -23,7 +22,7 @@ from benchyard.models.images import (
     StandInRequest,
 )
 
-router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LazyRoute)
 
 _PREFIX = "img_"
 
@@ -43,7 +42,9 @@ async def import_image(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ImageImportRequest
 ) -> ImageView:
     """Import a root filesystem from an object, or from a folder that the server imports from."""
-    return await held(services, services.engine.library.import_image(body, _asked(identity)), request)
+    return await wait_for_answer(
+        services, services.engine.library.import_image(body, _asked(identity)), request
+    )
 
 
 @router.post("/debian")
@@ -51,7 +52,9 @@ async def make_debian(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: DebianImageRequest
 ) -> ImageView:
     """Make a Debian root filesystem an image; takes minutes."""
-    return await held(services, services.engine.library.make_debian(body, _asked(identity)), request)
+    return await wait_for_answer(
+        services, services.engine.library.make_debian(body, _asked(identity)), request
+    )
 
 
 @router.post("/stand-in")
@@ -59,7 +62,7 @@ async def stand_in(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: StandInRequest
 ) -> ImageView:
     """Make an image that stands in for one of a registry in every Dockerfile; takes minutes."""
-    return await held(services, services.engine.library.stand_in(body, _asked(identity)), request)
+    return await wait_for_answer(services, services.engine.library.stand_in(body, _asked(identity)), request)
 
 
 @router.post("/pull")
@@ -67,13 +70,13 @@ async def pull(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ImagePullRequest
 ) -> ImageView:
     """Get an image from its registry."""
-    return await held(services, services.engine.library.pull(body, _asked(identity)), request)
+    return await wait_for_answer(services, services.engine.library.pull(body, _asked(identity)), request)
 
 
 @router.post("/collect")
 async def collect(services: ServicesDep, body: CollectRequest) -> CollectionView:
     """Remove the longest unused images, and the builder's cache, until less than a limit is used."""
-    return await held(services, services.engine.upkeep.collect(body.max_bytes))
+    return await wait_for_answer(services, services.engine.upkeep.collect(body.max_bytes))
 
 
 @router.get("/aliases")

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import PageQuery, narrowed
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import PageQuery, narrow
 from benchyard.engine.network.policies import POLICY_PREFIX
 from benchyard.models.network_policies import (
     NetworkPolicyChange,
@@ -18,14 +18,14 @@ from benchyard.models.network_policies import (
 )
 from benchyard.models.pages import Query
 
-router = APIRouter(prefix="/v1/network-policies", tags=["network policies"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/network-policies", tags=["network policies"], route_class=LazyRoute)
 
 
 async def _wanted(
     query: PageQuery, id: str | None = None, name: str | None = None, search: str | None = None
 ) -> Query:
     # On the wire a part of a name finds it.
-    return narrowed(replace(query, search=search or name or None), id=id)
+    return narrow(replace(query, search=search or name or None), id=id)
 
 
 @router.post("")

@@ -13,16 +13,16 @@ from starlette.websockets import WebSocketDisconnect
 
 from benchyard.api.deps import Services, ServicesDep, services_of
 from benchyard.api.errors import error_response
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.tunnels.addresses import TERMINALS
-from benchyard.api.tunnels.heads import TOKEN_HEADERS
+from benchyard.api.tunnels.exchange import TOKEN_HEADERS
 from benchyard.engine.devboxes.terminals import IDLE_TTL_SECONDS, TerminalSession, valid_size
 from benchyard.engine.signed_tokens import check_token, make_token
 from benchyard.errors import BenchyardError, NotFound, Unauthorized, UsageError
-from benchyard.models.pty import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
+from benchyard.models.devboxes import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
 from benchyard.store.vault import Vault
 
-router = APIRouter(tags=["pty"], route_class=LateRoute)
+router = APIRouter(tags=["pty"], route_class=LazyRoute)
 
 TUNNEL_SECONDS = 24 * 3600
 TICKET_SECONDS = 300

@@ -19,7 +19,7 @@ _LARGEST_PORT = 65_535
 
 
 @dataclass(frozen=True)
-class Address:
+class TunnelAddress:
     """Where a request wants to go."""
 
     key: str
@@ -36,18 +36,18 @@ class Address:
         return self.key.startswith(TERMINALS)
 
 
-def address_of(path: bytes, headers: Headers) -> Address | None:
+def address_of(path: bytes, headers: Headers) -> TunnelAddress | None:
     """The address a request is for, or None if it is for the API; a host name counts before a path."""
     host = next((value for name, value in headers if name == b"host"), b"")
     named = _BY_HOST.match(host)
     if named:
-        return Address(named[2].decode().lower(), _port(named[1].decode()), path or b"/")
+        return TunnelAddress(named[2].decode().lower(), _port(named[1].decode()), path or b"/")
     found = _BY_PATH.fullmatch(path)
     if found is None:
         return None
     key, port = ((found[name] or b"").decode("latin-1") for name in ("key", "port"))
     rest = found["rest"] or b""
-    return Address(key, _port(port), rest or b"/", path[: len(path) - len(rest)])
+    return TunnelAddress(key, _port(port), rest or b"/", path[: len(path) - len(rest)])
 
 
 def _port(text: str) -> int:

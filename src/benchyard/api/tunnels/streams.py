@@ -13,7 +13,7 @@ _CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Stream:
+class ByteStream:
     """Both directions of a connection."""
 
     reader: asyncio.StreamReader
@@ -38,11 +38,11 @@ class Stream:
 
 
 @asynccontextmanager
-async def opened(descriptor: int) -> AsyncIterator[Stream]:
+async def open_stream(descriptor: int) -> AsyncIterator[ByteStream]:
     """A connected descriptor as a stream; it is closed in the end."""
     sock = socket.socket(fileno=descriptor)
     try:
-        stream = Stream(*await asyncio.open_connection(sock=sock, limit=CHUNK_BYTES))
+        stream = ByteStream(*await asyncio.open_connection(sock=sock, limit=CHUNK_BYTES))
     except BaseException:
         sock.close()
         raise
@@ -52,7 +52,7 @@ async def opened(descriptor: int) -> AsyncIterator[Stream]:
         stream.close()
 
 
-def taken_over(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> Stream:
+def stream_from_transport(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> ByteStream:
     """A connection that spoke another protocol so far, as a stream that begins with these bytes."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(CHUNK_BYTES)
@@ -64,10 +64,10 @@ def taken_over(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> S
     if is_all:
         reader.feed_eof()
     transport.resume_reading()
-    return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return ByteStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
-class Idling:
+class IdleClock:
     """Knows when bytes passed last."""
 
     def __init__(self, on_use: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class Idling:
             left = self._last + IDLE_SECONDS - asyncio.get_running_loop().time()
 
 
-async def carry(ours: Stream, theirs: Stream, idling: Idling) -> None:
+async def carry(ours: ByteStream, theirs: ByteStream, idling: IdleClock) -> None:
     """Carry bytes both ways until both sides have said that they have no more, or one is gone."""
     ways = [asyncio.ensure_future(_carry(*way, idling)) for way in ((ours, theirs), (theirs, ours))]
     try:
@@ -100,7 +100,7 @@ async def carry(ours: Stream, theirs: Stream, idling: Idling) -> None:
         await asyncio.wait(ways)
 
 
-async def _carry(source: Stream, target: Stream, idling: Idling) -> None:
+async def _carry(source: ByteStream, target: ByteStream, idling: IdleClock) -> None:
     while data := await source.reader.read(CHUNK_BYTES):
         idling.used()
         await target.send(data)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from benchyard.errors import TooLarge, UsageError
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
 
 MOST_TEXT_BYTES = 1024**2
 """Of one script, patch or statement: what the wire takes."""

@@ -27,8 +27,6 @@ from benchyard.benchmarks.files.scenario_file import (
     TestBasedPart,
 )
 from benchyard.errors import TooLarge, UsageError
-from benchyard.models import references
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
     RULES_IN_METADATA,
@@ -39,6 +37,8 @@ from benchyard.models.scenarios import (
     ScoringFunction,
     Step,
 )
+from benchyard.models.scoring import references
+from benchyard.models.scoring.attachments import PackedFile, pack_files
 
 MOST_BYTES = 64 * 1024
 """Of one file: the kernel takes no longer command than 128 KiB, and base64 adds a third."""
@@ -226,7 +226,7 @@ def _step_files(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -
     for index, part in enumerate(file.steps or []):
         if part.files and not isinstance(part.files, str):
             placed = dict(_placed(found, folder, ("steps", index, "files"), part.files))
-            archives[part.name] = packed(placed)
+            archives[part.name] = pack_files(placed)
     return archives
 
 

@@ -11,7 +11,6 @@ import yaml
 from benchyard.benchmarks.files import bounded_folder, scenario_file
 from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, StartingFile, starting_file_of
 from benchyard.benchmarks.files.scenario_file import TEXTS
-from benchyard.models import references
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
     RULES_IN_METADATA,
@@ -20,6 +19,7 @@ from benchyard.models.scenarios import (
     ScoringFunction,
     Step,
 )
+from benchyard.models.scoring import references
 
 _ENDINGS = {"python_script_scorer": ".py"}
 _SAFE = re.compile(r"[^A-Za-z0-9._-]+")

@@ -24,9 +24,9 @@ from benchyard.benchmarks.harbor.task_file import HealthcheckPart, NetworkPart, 
 from benchyard.errors import BuildFailed, UsageError
 from benchyard.images.dockerfile import parser
 from benchyard.images.dockerfile.parser import Instruction, expand_variables
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
 from benchyard.models.launch import LaunchParameters, Size, UserParameters
 from benchyard.models.scenarios import ScenarioEnvironment
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
 
 FOLDER = "environment"
 DOCKERFILE = "Dockerfile"

@@ -43,8 +43,6 @@ from benchyard.benchmarks.harbor.verifiers import (
     tests_of,
 )
 from benchyard.errors import UsageError
-from benchyard.models import references
-from benchyard.models.attachments import PackedFile
 from benchyard.models.launch import LaunchParameters, Size
 from benchyard.models.scenarios import (
     SCORER_SECONDS_DEFAULT,
@@ -55,6 +53,8 @@ from benchyard.models.scenarios import (
     ScoringContract,
     of_round,
 )
+from benchyard.models.scoring import references
+from benchyard.models.scoring.attachments import PackedFile
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchyard.errors import UsageError
-from benchyard.models import references
-from benchyard.models.attachments import PackedFile, packed, unpacked
 from benchyard.models.scenarios import ScenarioView
+from benchyard.models.scoring import references
+from benchyard.models.scoring.attachments import PackedFile, pack_files, unpack_files
 
 SOLVE_SCRIPT = "solve.sh"
 MOST_REFERENCE_BYTES = 1024**2
@@ -58,7 +58,7 @@ class Solution:
 def script(solution: Solution) -> str | None:
     """A solution as one script; None where it is too large to carry along."""
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in solution.env.items())
-    encoded = base64.b64encode(packed(solution.files)).decode()
+    encoded = base64.b64encode(pack_files(solution.files)).decode()
     lines = "".join(f"{encoded[at : at + _WIDTH]}\n" for at in range(0, len(encoded), _WIDTH))
     made = _SCRIPT.format(archive=lines, exports=exports)
     return made if len(made) <= MOST_REFERENCE_BYTES else None
@@ -73,7 +73,7 @@ def read_back(text: str) -> Solution | None:
         archive = base64.b64decode(found["archive"].replace("\n", ""), validate=True)
         words = shlex.split(found["exports"])
         solution = Solution(
-            dict(unpacked(archive)),
+            dict(unpack_files(archive)),
             dict(word.split("=", 1) for word in words if word != "export"),
         )
     except (ValueError, binascii.Error, UsageError):

@@ -32,7 +32,6 @@ from benchyard.benchmarks.harbor.task_file import (
     round_up,
 )
 from benchyard.errors import UsageError
-from benchyard.models.attachments import packed
 from benchyard.models.scenarios import (
     CollectCommand,
     InputContext,
@@ -43,6 +42,7 @@ from benchyard.models.scenarios import (
     ScoringFunction,
     Step,
 )
+from benchyard.models.scoring.attachments import pack_files
 
 INSTRUCTION = "instruction.md"
 TESTS = "tests"
@@ -236,7 +236,7 @@ class _Reader:
         """Name of a step -> archive of what is put into the working directory before it."""
         folders = {each.name: f"{STEPS}/{each.name}/{WORKDIR}" for each in self.file.steps}
         return {
-            name: packed(packed_files(self.folder, folder))
+            name: pack_files(packed_files(self.folder, folder))
             for name, folder in folders.items()
             if self.folder.has(folder)
         }
@@ -330,18 +330,18 @@ class _Reader:
 
     def _attachments(self) -> dict[str, bytes]:
         found = {
-            unmapped_parts.ATTACHMENT: packed(
+            unmapped_parts.ATTACHMENT: pack_files(
                 unmapped_parts.unmapped_files(self.folder, needed=self._needed())
             )
         }
         if self._are_tests_baked():
             return found
         shared = packed_files(self.folder, TESTS) if self.folder.has(TESTS) else {}
-        found |= {TESTS: packed(shared)} if shared else {}
+        found |= {TESTS: pack_files(shared)} if shared else {}
         for index, step in enumerate(self.file.steps):
             own = f"{STEPS}/{step.name}/{TESTS}"
             files = packed_files(self.folder, own) if self.folder.has(own) else {}
-            found[_step_tests(index)] = packed({**shared, **files})
+            found[_step_tests(index)] = pack_files({**shared, **files})
         return found
 
     def _needed(self) -> Iterator[str]:

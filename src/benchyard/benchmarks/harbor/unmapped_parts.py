@@ -9,7 +9,6 @@ from benchyard.benchmarks.base import PUBLIC_KEY
 from benchyard.benchmarks.files import located_values
 from benchyard.benchmarks.files.bounded_folder import BoundedFolder
 from benchyard.benchmarks.files.located_values import FilePart
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
 from benchyard.models.scenarios import (
     MAX_TRIES,
     IsolationChoice,
@@ -17,6 +16,7 @@ from benchyard.models.scenarios import (
     ScenarioRequest,
     ValidatedIsolation,
 )
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
 
 ATTACHMENT = "task"
 """The name of that archive."""

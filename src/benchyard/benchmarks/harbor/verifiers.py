@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchyard.errors import UsageError
-from benchyard.models.attachments import PackedFile
 from benchyard.models.scenarios import ScenarioView, ScoringContract, ScoringFunction
-from benchyard.models.shipped import PythonNeeds, Shipped
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import PythonNeeds, ScorerExport
 
 TEST_SCRIPT = "test.sh"
 HARBOR = "harbor_scorer"
@@ -89,7 +89,7 @@ class ScorerPrograms:
 
     custom: Mapping[str, str] = field(default_factory=dict)
     """Type of a registered scorer -> its script."""
-    shipped: Mapping[str, Shipped] = field(default_factory=dict)
+    shipped: Mapping[str, ScorerExport] = field(default_factory=dict)
     """Key of a scorer of a public benchmark -> how it is run elsewhere."""
     pythons: Mapping[str, PythonNeeds] = field(default_factory=dict)
     """Text of a Python script -> what it asks for."""

@@ -52,7 +52,7 @@ from benchyard.client.plain_text import clean
 from benchyard.client.validation import ValidationTarget, target_of_draft
 from benchyard.errors import NotFound
 from benchyard.models.benchmarks import BenchmarkChange, BenchmarkView
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.scenarios import ScenarioView
 
 
@@ -92,11 +92,11 @@ def delete_benchmark(given: str, with_scenarios: bool, yes: bool, output: str) -
     with connect() as client:
         view = find_benchmark(client, given)
         count = len(view.scenario_ids or [])
-        what = f" and its {counted(count, 'scenario')}" if with_scenarios else ""
+        what = f" and its {count_text(count, 'scenario')}" if with_scenarios else ""
         confirm(f"Delete benchmark {clean(view.name)!r}{what}?", yes=yes)
         with spinner(f"deleting {clean(view.name)}"):
             done = client.benchmarks.delete(view.id, with_scenarios=with_scenarios)
-    gone = f", and {counted(len(done.scenario_ids), 'scenario')}" if with_scenarios else ""
+    gone = f", and {count_text(len(done.scenario_ids), 'scenario')}" if with_scenarios else ""
     show(done, output, f"{clean(done.name)}  deleted{gone}")
 
 
@@ -186,7 +186,7 @@ def pull(given: str, folder: Path, force: bool) -> None:
     with connect() as client:
         view = find_benchmark(client, given)
         count = pull_benchmark(client, view, folder)
-    folders = counted(count, "folder")
+    folders = count_text(count, "folder")
     echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}, with {folders} of scenarios")
 
 

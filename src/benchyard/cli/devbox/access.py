@@ -22,8 +22,7 @@ from benchyard.client.lookup import find_devbox
 from benchyard.client.operations import Server
 from benchyard.client.sockets import Socket, open_port, open_ssh
 from benchyard.errors import BenchyardError, UsageError
-from benchyard.models.devboxes import DevboxView
-from benchyard.models.tunnels import TunnelRequest, TunnelView
+from benchyard.models.devboxes import DevboxView, TunnelRequest, TunnelView
 
 CHUNK = 64 * 1024
 PROGRAM_MISSING = "there is no `ssh` on this machine; install openssh-client, or use `benchyard devbox shell`"

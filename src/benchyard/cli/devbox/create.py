@@ -15,9 +15,8 @@ from benchyard.client.lookup import find_policy, find_snapshot_id
 from benchyard.client.resources.devboxes import await_running
 from benchyard.errors import StartFailed, UsageError
 from benchyard.models.devboxes import DevboxRequest, DevboxView
-from benchyard.models.gateway_doors import GatewayRequest
-from benchyard.models.launch import LaunchParameters, Size, UserParameters
-from benchyard.models.mounts import FileMount
+from benchyard.models.gateway_configs import GatewayRequest
+from benchyard.models.launch import FileMount, LaunchParameters, Size, UserParameters
 
 NETWORK_KEY = "benchyard.network"
 DEFAULT_UID = 1000

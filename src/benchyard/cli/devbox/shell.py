@@ -18,7 +18,7 @@ from benchyard.client.client import AsyncClient
 from benchyard.client.lookup import find_devbox
 from benchyard.client.sockets import Terminal, open_terminal
 from benchyard.errors import BenchyardError, ServerUnreachable, UsageError
-from benchyard.models.pty import PtyControlRequest
+from benchyard.models.devboxes import PtyControlRequest
 
 CHUNK = 64 * 1024
 LARGEST = 1000

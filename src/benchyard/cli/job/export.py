@@ -21,7 +21,7 @@ from benchyard.client.plain_text import clean
 from benchyard.errors import BenchyardError
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
-from benchyard.reports import harbor_jobs
+from benchyard.reports import harbor_results
 
 _SCORER = re.compile(r"scorer-\d+-.*\.log")
 _TRAJECTORY = re.compile(r"trace-(.*[._-])?trajectory\.json")
@@ -54,17 +54,17 @@ def export(given: str, folder: Path, form: str, force: bool) -> None:
 async def _export(given: str, folder: Path, *, force: bool) -> None:
     async with connect_async() as client:
         view = await find_job_async(client, given)
-        target = folder / harbor_jobs.safe(view.name)
+        target = folder / harbor_results.safe(view.name)
         check_folder_is_free(target, force=force)
         trials = [each async for each in client.jobs.trials(view.id)]
         counted = [each for each in trials if not each.is_superseded]
-        names = harbor_jobs.trial_names(counted)
+        names = harbor_results.trial_names(counted)
         places = {id: target / name for id, name in names.items()}
         with patience(f"writing {len(counted)} trials to {target}"):
             failed = await _write_trials(client, view, counted, places)
-    _write_json(target / "config.json", harbor_jobs.job_config(view))
-    _write_json(target / "lock.json", harbor_jobs.job_lock(view, counted))
-    _write_json(target / "result.json", harbor_jobs.job_result(view, counted, names))
+    _write_json(target / "config.json", harbor_results.job_config(view))
+    _write_json(target / "lock.json", harbor_results.job_lock(view, counted))
+    _write_json(target / "result.json", harbor_results.job_result(view, counted, names))
     click.echo(f"{target}  {len(counted) - failed} of {len(counted)} trials")
     if failed:
         raise click.exceptions.Exit(INCOMPLETE)
@@ -92,13 +92,13 @@ async def write_trial(client: AsyncClient, view: BenchmarkJobView, trial: TrialV
     """Write the folder of one trial; its result comes last, so that what has one is whole."""
     for name in ("agent", "verifier", "artifacts"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "config.json", harbor_jobs.trial_config(view, trial, folder.name))
-    _write_json(folder / "lock.json", harbor_jobs.trial_lock(view, trial))
+    _write_json(folder / "config.json", harbor_results.trial_config(view, trial, folder.name))
+    _write_json(folder / "lock.json", harbor_results.trial_lock(view, trial))
     _write_json(folder / "artifacts/manifest.json", [])
-    rewards = harbor_jobs.rewards_of(trial.score, trial.rewards)
+    rewards = harbor_results.rewards_of(trial.score, trial.rewards)
     if rewards is not None:
         _write_json(folder / "verifier/reward.json", rewards)
-    result = harbor_jobs.trial_result(view, trial, folder.name)
+    result = harbor_results.trial_result(view, trial, folder.name)
     if result["exception_info"] is not None:
         _write(folder / "exception.txt", f"{result['exception_info']['exception_message']}\n".encode())
     try:

@@ -9,10 +9,10 @@ from benchyard.cli.notices import tell
 from benchyard.cli.options import FloatRange
 from benchyard.client.plain_text import clean
 from benchyard.errors import UsageError
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import SuspectRule
-from benchyard.reports.comparison import labels, suspects
+from benchyard.reports.comparison import agent_labels, suspects
 
 BELOW = 20
 """The exit status where a mean is below what was asked for."""
@@ -131,7 +131,7 @@ def means_below(view: BenchmarkJobView, least: float) -> list[str]:
     if len(view.benchmark_outcomes) < max(1, len(view.job_spec.agent_configs)):
         return [f"the job is {view.state.value}, and not every agent has an outcome"]
     found = []
-    for label, outcome in zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
+    for label, outcome in zip(agent_labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
         if outcome.mean_score is None:
             found.append(f"{clean(label)}: nothing was scored")
         elif outcome.mean_score < least:
@@ -143,10 +143,10 @@ def agents_unscored(view: BenchmarkJobView, most: tuple[float, bool]) -> list[st
     """The agents of a job of which more trials have no score than are allowed."""
     number, is_share = most
     found = []
-    for label, outcome in zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
+    for label, outcome in zip(agent_labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
         limit = outcome.n_trials * number / 100 if is_share else number
         if outcome.unscored > limit:
-            told = f"{clean(label)}: {outcome.unscored} of {counted(outcome.n_trials, 'trial')} unscored"
+            told = f"{clean(label)}: {outcome.unscored} of {count_text(outcome.n_trials, 'trial')} unscored"
             allowed = f"{number:g}{'%' if is_share else ''}"
             found.append(f"{told}; --max-unscored allows {allowed}, and `job retry` tries them again")
     return found
@@ -154,7 +154,7 @@ def agents_unscored(view: BenchmarkJobView, most: tuple[float, bool]) -> list[st
 
 def agents_without_score(view: BenchmarkJobView) -> list[str]:
     """The agents of a job that ended without a single score."""
-    named = zip(labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True)
+    named = zip(agent_labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True)
     return [f"{clean(label)}: nothing was scored" for label, each in named if each.mean_score is None]
 
 

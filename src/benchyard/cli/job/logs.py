@@ -24,7 +24,7 @@ from benchyard.client.operations import TRANSFER_TIMEOUT, Request, at
 from benchyard.client.plain_text import clean
 from benchyard.client.resources.files import download
 from benchyard.errors import BenchyardError, NotFound, TooLarge
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
 
@@ -93,7 +93,7 @@ async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenar
         with _Progress(len(wanted)) as progress:
             gate = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(_fetch(client, each, gate, progress) for each in wanted))
-    fetched = f"{len(wanted) - progress.failed} of {counted(len(wanted), 'trial')}"
+    fetched = f"{len(wanted) - progress.failed} of {count_text(len(wanted), 'trial')}"
     echo_sentence(f"{target}  {fetched}, each with its logs and results.json in a folder of its own")
     if progress.failed:
         raise click.exceptions.Exit(INCOMPLETE)

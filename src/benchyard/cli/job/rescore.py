@@ -13,10 +13,10 @@ from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
 from benchyard.models.base import Model
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
-from benchyard.reports.comparison import labels
+from benchyard.reports.comparison import agent_labels
 
 _PAGE = 1000
 _FIRST_LOOK_SECONDS = 0.1
@@ -73,7 +73,7 @@ def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
         view = client.jobs.rescore(before.id, list(trials) or None)
         ids = view.rescoring.trial_ids if view.rescoring else []
         if wait and view.rescoring is not None:
-            with spinner(f"scoring {counted(len(ids), 'trial')} again"):
+            with spinner(f"scoring {count_text(len(ids), 'trial')} again"):
                 view = _await_rescoring(client, view)
         after = list(client.jobs.trials(before.id, limit=_PAGE)) if wait else []
     changes = [_change(before, known.get(each.id), each) for each in after if each.id in set(ids)]
@@ -110,7 +110,7 @@ def _change(job: BenchmarkJobView, old: TrialView | None, new: TrialView) -> Sco
 
 def _means(before: BenchmarkJobView, after: BenchmarkJobView) -> list[MeanChange]:
     old = {each.benchmark_run_id: each.mean_score for each in before.benchmark_outcomes}
-    named = zip(labels(after.benchmark_outcomes), after.benchmark_outcomes, strict=True)
+    named = zip(agent_labels(after.benchmark_outcomes), after.benchmark_outcomes, strict=True)
     return [
         MeanChange(agent=label, old_mean=old.get(each.benchmark_run_id), mean=each.mean_score)
         for label, each in named

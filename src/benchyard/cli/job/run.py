@@ -36,10 +36,9 @@ from benchyard.client.provider_keys import with_known_keys, with_pending_keys
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import origin
 from benchyard.models.base import MAX_INT
-from benchyard.models.budgets import Budget
-from benchyard.models.job_plans import JobPlanView, PlannedAgent, counted
-from benchyard.models.jobs import BenchmarkJobView, JobRequest
-from benchyard.models.orchestration import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS
+from benchyard.models.job_plans import JobPlanView, PlannedAgent, count_text
+from benchyard.models.jobs import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS, BenchmarkJobView, JobRequest
+from benchyard.models.model_access import Budget
 from benchyard.reports.junit import junit
 
 _MOST_NAMES = 20
@@ -67,7 +66,7 @@ def plan_text(plan: JobPlanView, pending_secrets: list[str]) -> str:
             "would run": plan.count_line,
             "name": plan.name,
             "benchmark": plan.benchmark_name or plan.benchmark_id,
-            "at the same time": counted(plan.n_concurrent_trials, "trial"),
+            "at the same time": count_text(plan.n_concurrent_trials, "trial"),
             "job budget": _budget(plan.job_budget),
             "trial budget": _budget(plan.trial_budget),
             "deadline": None if plan.deadline_seconds is None else _seconds(plan.deadline_seconds),
@@ -100,7 +99,7 @@ def _past(agent: PlannedAgent) -> str:
     past = agent.past_cost
     if past is None:
         return "cost unknown"
-    basis = f"{counted(past.n_trials, 'trial')} of {', '.join(past.job_ids)}"
+    basis = f"{count_text(past.n_trials, 'trial')} of {', '.join(past.job_ids)}"
     return f"${past.usd_per_trial:.4f} for each trial by {basis}"
 
 
@@ -124,10 +123,10 @@ def _missing(plan: JobPlanView) -> list[str]:
         elif not each.is_installed:
             lines.append(f"{label} has to be installed first, from {origin(each.source)}")
     for image in plan.missing_images[:_MOST_IMAGES]:
-        users = counted(image.n_scenarios, "scenario")
+        users = count_text(image.n_scenarios, "scenario")
         lines.append(f"an image has to be made first: {clean(image.what)}, for {users}")
     if len(plan.missing_images) > _MOST_IMAGES:
-        lines.append(f"... and {counted(len(plan.missing_images) - _MOST_IMAGES, 'more image')}")
+        lines.append(f"... and {count_text(len(plan.missing_images) - _MOST_IMAGES, 'more image')}")
     return lines
 
 
@@ -136,8 +135,8 @@ def _budget(budget: Budget | None) -> str | None:
         return None
     parts = [
         f"${budget.usd:g}" if budget.usd is not None else "",
-        counted(budget.tokens, "token") if budget.tokens is not None else "",
-        counted(budget.requests, "request") if budget.requests is not None else "",
+        count_text(budget.tokens, "token") if budget.tokens is not None else "",
+        count_text(budget.requests, "request") if budget.requests is not None else "",
     ]
     return ", ".join(part for part in parts if part) or None
 

@@ -36,7 +36,7 @@ from benchyard.cli.render import (
 )
 from benchyard.cli.table import Narrow
 from benchyard.client.plain_text import clean
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import (
     AgentProgress,
     AttemptOutcome,
@@ -47,11 +47,11 @@ from benchyard.models.jobs import (
 )
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, FailureReason, SuspectRule
 from benchyard.reports.comparison import (
-    Compared,
+    ScenarioComparison,
+    agent_labels,
     brief,
-    compared,
+    compare_agents,
     counted_score,
-    labels,
     suspects,
     why_suspect,
 )
@@ -118,7 +118,7 @@ def _nothing_collected() -> Iterator[None]:
 def summarize(view: BenchmarkJobView, *, extended: bool) -> None:
     """Print a job for people."""
     click.echo(_head(view))
-    names = [clean(each) for each in labels(view.benchmark_outcomes)]
+    names = [clean(each) for each in agent_labels(view.benchmark_outcomes)]
     done = {each.benchmark_run_id for each in view.benchmark_outcomes}
     going = [each for each in view.progress if each.benchmark_run_id not in done]
     if going:
@@ -234,7 +234,7 @@ def _print_agents(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) ->
 def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
     if len(names) > 1:
         click.echo()
-        _print_compared(names, compared(outcomes))
+        _print_compared(names, compare_agents(outcomes))
     for name, outcome in zip(names, outcomes, strict=True):
         click.echo(f"\n{name}")
         titles = ["SCENARIO", "OUTCOME", "SCORE", "ATTEMPTS", "DURATION", "WHY"]
@@ -264,7 +264,7 @@ def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
     for same, count in counts.most_common(_MOST_REASONS):
         echo_sentence(f"{count} {clean(wordings[same][:_LONGEST_REASON])}")
     if len(counts) > _MOST_REASONS:
-        more = counted(len(counts) - _MOST_REASONS, "other reason")
+        more = count_text(len(counts) - _MOST_REASONS, "other reason")
         click.echo(f"... and {more}; -e shows all")
 
 
@@ -313,16 +313,16 @@ def _worst_scenario(outcomes: Sequence[BenchmarkOutcome]) -> str | None:
 
 
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
-    rows = compared(outcomes)
+    rows = compare_agents(outcomes)
     differing = [row for row in rows if row.differs]
-    click.echo(f"\nthey differ on {len(differing)} of {counted(len(rows), 'scenario')}")
+    click.echo(f"\nthey differ on {len(differing)} of {count_text(len(rows), 'scenario')}")
     if differing:
         _print_compared(names, differing[:SHOWN_DIFFERENCES])
     if len(differing) > SHOWN_DIFFERENCES:
         click.echo(f"... and {len(differing) - SHOWN_DIFFERENCES} more; -e shows all")
 
 
-def _print_compared(names: Sequence[str], rows: Sequence[Compared]) -> None:
+def _print_compared(names: Sequence[str], rows: Sequence[ScenarioComparison]) -> None:
     table = []
     for row in rows:
         cells = [

@@ -15,16 +15,17 @@ from benchyard.client.client import Client
 from benchyard.client.plain_text import LONGEST_LINE, clean, clean_lines, shorter
 from benchyard.engine.runs.atif import MOST_VALUES, check_atif
 from benchyard.errors import BenchyardError, TooLarge, UsageError
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.runs import (
+    ChangedFile,
     ContractResult,
     RunExecution,
     RunExecutionListView,
     ScenarioRunView,
     ScorerResult,
+    TamperReport,
     Trace,
 )
-from benchyard.models.tampering import ChangedFile, TamperReport
 from benchyard.workers.json_texts import ValueCount
 
 MOST_BYTES = 64 * 1024**2
@@ -116,7 +117,7 @@ def trajectory_size(trajectory: Mapping[str, Any]) -> str:
     """How many steps there are, whose, and how many calls of tools."""
     steps = [each for each in trajectory.get("steps", []) if isinstance(each, dict)]
     calls = sum(len(_dicts(each.get("tool_calls"))) for each in steps)
-    return f"{counted(len(steps), 'step')}, {counted(calls, 'tool call')}"
+    return f"{count_text(len(steps), 'step')}, {count_text(calls, 'tool call')}"
 
 
 def _chosen(count: int, wanted: StepSelection) -> Sequence[int]:

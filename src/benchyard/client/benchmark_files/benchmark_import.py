@@ -30,7 +30,7 @@ from benchyard.client.lookup import find_one
 from benchyard.client.plain_text import clean
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.benchmarks import BenchmarkRequest
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.scenarios import ScenarioView
 from benchyard.settings import default_datasets_folder
 
@@ -120,7 +120,7 @@ class ImportResult:
         for item, reason in self.known_bad.items():
             yield f"known to be bad: {clean(item)}: {clean(reason)}"
         new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
-        yield f"{counted(len(self.scenarios), 'scenario')}: {new} new, {changed} changed, {same} as they were"
+        yield f"{count_text(len(self.scenarios), 'scenario')}: {new} new, {changed} changed, {same} as they were"
         if self.kept:
             yield f"{self.kept} more stay in the benchmark: only a part of it was read now"
         yield from self.benchmark.lines()

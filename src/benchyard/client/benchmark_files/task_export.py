@@ -24,11 +24,11 @@ from benchyard.client.client import Client
 from benchyard.client.lookup import find_custom_scorer, find_policy
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile, unpacked
 from benchyard.models.benchmarks import BenchmarkView
-from benchyard.models.job_plans import counted
+from benchyard.models.job_plans import count_text
 from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
-from benchyard.models.shipped import Attachments, PythonNeeds, Shipped
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile, unpack_files
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
 from benchyard.scorers import exports
 from benchyard.scorers.kits import answer_command
 from benchyard.scorers.python_script import PythonScriptConfig
@@ -64,7 +64,7 @@ class ExportResult:
         """For people."""
         for each in self.refused:
             yield f"not exported: {clean(each.name)}: {clean(each.reason)}"
-        folders = counted(len(self.tasks), "task folder")
+        folders = count_text(len(self.tasks), "task folder")
         yield f"{self.folder}  {folders}; `benchyard benchmark import` reads them"
 
 
@@ -178,7 +178,7 @@ class _Exporter:
         return content.getvalue()
 
     def _archive(self, id: str) -> Mapping[str, PackedFile]:
-        return dict(unpacked(self._object(id)))
+        return dict(unpack_files(self._object(id)))
 
     def _image(self, id: str) -> ImageParts:
         if id not in self._images:
@@ -254,7 +254,7 @@ class _Exporter:
 
 def shipped_graders(
     scorers: Iterable[Mapping[str, Any]], attachments: Attachments, seconds: float | None
-) -> dict[str, Shipped]:
+) -> dict[str, ScorerExport]:
     """Of scorers, those of public benchmarks, as they are run elsewhere."""
     known = exports.types()
     return {

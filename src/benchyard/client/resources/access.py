@@ -2,9 +2,15 @@
 
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import Query, Request, Server, Steps, at, fetch, send
-from benchyard.models.pty import PtyConnectView, PtyControlRequest, PtyControlResultView
-from benchyard.models.ssh import SshKeyView
-from benchyard.models.tunnels import AuthMode, TunnelRequest, TunnelView
+from benchyard.models.devboxes import (
+    AuthMode,
+    PtyConnectView,
+    PtyControlRequest,
+    PtyControlResultView,
+    SshKeyView,
+    TunnelRequest,
+    TunnelView,
+)
 
 
 class Tunnels(VerbGroup[S]):

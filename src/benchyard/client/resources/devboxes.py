@@ -22,11 +22,11 @@ from benchyard.models.devboxes import (
     DevboxStatus,
     DevboxUsageView,
     DevboxView,
+    TunnelView,
     WaitRequest,
 )
 from benchyard.models.executions import LogLine, LogsView
 from benchyard.models.snapshots import SnapshotRequest, SnapshotStatusView, SnapshotView
-from benchyard.models.tunnels import TunnelView
 
 CREATE_TIMEOUT = 60.0
 ENDED = (DevboxStatus.FAILURE, DevboxStatus.SHUTDOWN)

@@ -34,8 +34,8 @@ from benchyard.models.jobs import (
     BenchmarkJobView,
     JobEvent,
     JobRequest,
+    JobRescoreRequest,
     JobState,
-    RescoreRequest,
     RetryKind,
     RetryRequest,
 )
@@ -304,7 +304,7 @@ def retry(id: str, only: RetryKind, scenarios: Sequence[str] | None = None) -> S
 
 def rescore(id: str, trial_ids: Sequence[str] | None) -> Steps[BenchmarkJobView]:
     """Score again."""
-    wanted = RescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
+    wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
     return (yield from _post(id, "rescore", wanted))
 
 
@@ -336,7 +336,7 @@ def wait(id: str, timeout: float | None) -> Steps[BenchmarkJobView]:
 
 
 def _post(
-    id: str, verb: str, body: RetryRequest | RescoreRequest | RenameRequest | None = None
+    id: str, verb: str, body: RetryRequest | JobRescoreRequest | RenameRequest | None = None
 ) -> Steps[BenchmarkJobView]:
     path = at(_PATH + "/{}/{}", id, verb)
     return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))

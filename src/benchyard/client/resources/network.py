@@ -7,8 +7,7 @@ from benchyard.client.listings import ListingSpec, listing
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import Request, Steps, at, fetch
 from benchyard.client.request_fields import GatewayChanges, GatewayFields, GatewayPageFields, body_of
-from benchyard.models.gateway_configs import GatewayConfigView
-from benchyard.models.gateway_doors import GatewayTokenView
+from benchyard.models.gateway_configs import GatewayConfigView, GatewayTokenView
 from benchyard.models.network_policies import NetworkPolicyView
 
 POLICIES_PATH = "/v1/network-policies"

@@ -22,13 +22,13 @@ from benchyard.client.resources import devboxes, objects
 from benchyard.client.resources.files import download
 from benchyard.errors import Conflict
 from benchyard.models.base import RenameRequest
+from benchyard.models.model_access import RunGatewayView
 from benchyard.models.objects import ObjectRequest
 from benchyard.models.removals import RemovalView
-from benchyard.models.run_gateways import RunGatewayView
 from benchyard.models.runs import (
     BenchmarkRunView,
-    RescoreRequest,
     RunExecutionListView,
+    RunRescoreRequest,
     RunState,
     RunWaitRequest,
     ScenarioRunView,
@@ -213,7 +213,7 @@ def score_and_complete(id: str, timeout: float | None) -> Steps[ScenarioRunView]
 
 def rescore_run(id: str, *, newest: bool) -> Steps[ScenarioRunView]:
     """Begin to score a run again from its final state."""
-    body = RescoreRequest(newest=newest)
+    body = RunRescoreRequest(newest=newest)
     request = Request("POST", at("/v1/scenarios/runs/{}/rescore", id), json=body)
     return (yield from fetch(request, ScenarioRunView))
 

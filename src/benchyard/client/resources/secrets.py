@@ -4,7 +4,7 @@ from benchyard.client.listings import items_of_pages
 from benchyard.client.methods import S, VerbGroup, call, items
 from benchyard.client.operations import Flow, Request, Steps, at, fetch, send
 from benchyard.errors import NotFound
-from benchyard.models.keys import ApiKeyCreatedView, ApiKeyRequest, ApiKeyView
+from benchyard.models.account import ApiKeyCreatedView, ApiKeyRequest, ApiKeyView
 from benchyard.models.secrets import SecretListView, SecretView
 
 ALL = 5000

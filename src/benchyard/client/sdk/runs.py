@@ -9,7 +9,7 @@ from benchyard.client.request_fields import RunGatewayFields, StatePageFields
 from benchyard.client.resources import runs
 from benchyard.client.resources.devboxes import Devbox
 from benchyard.client.resources.runs import Place, Trajectory
-from benchyard.models.run_gateways import RunGatewayView
+from benchyard.models.model_access import RunGatewayView
 from benchyard.models.runs import BenchmarkRunView, ContractResult, ScenarioRunView
 
 

@@ -37,7 +37,7 @@ from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.models.agents import AgentSource, GitSource, NpmSource, PipSource, RegisteredAgent
 from benchyard.models.devboxes import Devbox
-from benchyard.models.mounts import ObjectMount
+from benchyard.models.launch import ObjectMount
 from benchyard.scorers.kits import programs
 
 TOKEN_VARIABLE = "BY_TOKEN"  # noqa: S105  (a variable's name)

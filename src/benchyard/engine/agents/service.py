@@ -43,7 +43,7 @@ from benchyard.models.agents import (
     RegisteredAgent,
 )
 from benchyard.models.devboxes import Devbox, MountedAgent
-from benchyard.models.mounts import AgentMount
+from benchyard.models.launch import AgentMount
 from benchyard.models.pages import Page, Query
 from benchyard.registry import nearest
 from benchyard.store.collection import Collection

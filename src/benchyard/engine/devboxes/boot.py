@@ -35,8 +35,8 @@ from benchyard.errors import (
 )
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
-from benchyard.models.mounts import ObjectMount
-from benchyard.models.rounds import StepSetup
+from benchyard.models.launch import ObjectMount
+from benchyard.models.scenarios import StepSetup
 
 _MAX_PASSWD_BYTES = 1024**2
 _ROOT = "root"

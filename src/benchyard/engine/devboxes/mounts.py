@@ -10,7 +10,7 @@ from benchyard.engine.devboxes.descriptors import write_pieces
 from benchyard.errors import UsageError
 from benchyard.hosts.host import ExecRequest
 from benchyard.models.devboxes import Devbox
-from benchyard.models.mounts import CodeMount, FileMount, Mount, ObjectMount
+from benchyard.models.launch import CodeMount, FileMount, Mount, ObjectMount
 
 _EXPAND = 'case "$BY_PATH" in "~") BY_PATH=$HOME;; "~/"*) BY_PATH="$HOME/${BY_PATH#??}";; esac; '
 _UNPACK = {

@@ -8,8 +8,7 @@ from benchyard.devboxes.base import Network
 from benchyard.engine.devboxes.sizes import resources
 from benchyard.errors import NotYet, UsageError
 from benchyard.models.devboxes import DevboxRequest
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import BrokerMount, CodeMount, FileMount, Mount
+from benchyard.models.launch import BrokerMount, CodeMount, FileMount, LaunchParameters, Mount
 
 NETWORK_KEY = "benchyard.network"
 NETWORKS = tuple(network.value for network in Network)

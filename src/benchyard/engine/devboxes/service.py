@@ -34,8 +34,8 @@ from benchyard.models.devboxes import (
     StateTransition,
     WaitRequest,
 )
-from benchyard.models.gateway_doors import GatewayDoor
-from benchyard.models.mounts import AgentMount, CodeMount, Mount, ObjectMount
+from benchyard.models.gateway_configs import GatewayDoor
+from benchyard.models.launch import AgentMount, CodeMount, Mount, ObjectMount
 
 HOLD_CREATE_SECONDS = 25.0
 HOLD_RESUME_SECONDS = 1.0

@@ -8,8 +8,7 @@ from benchyard.engine.context import EngineContext
 from benchyard.errors import NotFound, NotSupported, UsageError
 from benchyard.models.blueprints import Blueprint, BlueprintStatus, Service
 from benchyard.models.devboxes import Devbox, DevboxRequest, MountedAgent
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import AgentMount
+from benchyard.models.launch import AgentMount, LaunchParameters
 from benchyard.models.pages import Query
 from benchyard.models.scenarios import Scenario
 from benchyard.models.snapshots import Snapshot, SnapshotStatus

@@ -20,8 +20,7 @@ from benchyard.engine.devboxes.service import Devboxes
 from benchyard.engine.ids import random_id
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
 from benchyard.hosts.host import ExecRequest
-from benchyard.models.devboxes import DevboxStatus
-from benchyard.models.pty import SESSION_NAME, PtyControlRequest
+from benchyard.models.devboxes import SESSION_NAME, DevboxStatus, PtyControlRequest
 
 IDLE_TTL_SECONDS = 600
 REPLAY_BYTES = 64 * 1024

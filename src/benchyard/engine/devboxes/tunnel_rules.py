@@ -2,8 +2,8 @@
 
 import secrets
 
+from benchyard.models.devboxes import Tunnel, TunnelRequest
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.tunnels import Tunnel, TunnelRequest
 
 _KEY_BYTES = 16
 """As hexadecimal digits, with a port before them, it is one label of a host name."""

@@ -13,8 +13,7 @@ from benchyard.engine.devboxes.service import Devboxes
 from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.devboxes.tunnel_rules import enabled_tunnel
 from benchyard.errors import Conflict, NotFound, TooMany, Unauthorized, UsageError
-from benchyard.models.devboxes import Devbox, DevboxStatus, DevboxView
-from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
+from benchyard.models.devboxes import Devbox, DevboxStatus, DevboxView, Tunnel, TunnelRequest, TunnelView
 
 WAKE_SECONDS = 5
 """When to ask again of a devbox that comes up."""

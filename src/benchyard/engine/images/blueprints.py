@@ -50,8 +50,7 @@ from benchyard.models.blueprints import (
     BuildLogUpdate,
     Service,
 )
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount
+from benchyard.models.launch import CodeMount, LaunchParameters
 from benchyard.models.network_policies import Egress
 from benchyard.models.objects import ObjectState
 from benchyard.store.collection import Collection

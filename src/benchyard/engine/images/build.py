@@ -35,7 +35,7 @@ from benchyard.images.builders.base import BuildDoor, BuildLimits, BuildRecipe
 from benchyard.images.store import Image, Label
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BuildFailure
 from benchyard.models.devboxes import Devbox
-from benchyard.models.mounts import FileMount
+from benchyard.models.launch import FileMount
 
 _FROM = re.compile(r"^[^\S\n]*FROM\s", re.IGNORECASE | re.MULTILINE)
 _STARTER = "runloop:runloop/starter-{}"

@@ -15,9 +15,9 @@ from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
 from benchyard.engine.runs.model_access import ModelSpending, gateway_budget
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import BenchyardError, NotFound
-from benchyard.gateway.grants import Budget, Grant
-from benchyard.models.budgets import Budget as AskedBudget
+from benchyard.gateway.grants import Grant, GrantBudget
 from benchyard.models.jobs import Job
+from benchyard.models.model_access import Budget as AskedBudget
 from benchyard.models.trials import Trial
 
 TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
@@ -95,7 +95,7 @@ class TrialModelAccess:
         return TOKEN_PREFIX + self.tools.vault.derive("gateway-tokens", trial.id).hex()
 
 
-def _remaining_budget(budget: Budget, spent: AskedBudget) -> Budget:
+def _remaining_budget(budget: GrantBudget, spent: AskedBudget) -> GrantBudget:
     """What is left of a job's budget; of dollars nobody can count, nothing is."""
     if spent == AskedBudget():
         return budget
@@ -104,7 +104,7 @@ def _remaining_budget(budget: Budget, spent: AskedBudget) -> Budget:
         dollars = 0.0 if spent.usd is None else max(0.0, dollars - spent.usd)
     requests = None if budget.requests is None else max(0, budget.requests - (spent.requests or 0))
     tokens = None if budget.tokens is None else max(0, budget.tokens - (spent.tokens or 0))
-    return Budget(requests, tokens, dollars)
+    return GrantBudget(requests, tokens, dollars)
 
 
 def budget_spent(trials: Iterable[Trial]) -> AskedBudget:

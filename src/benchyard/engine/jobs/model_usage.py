@@ -17,8 +17,8 @@ from benchyard.engine.jobs.trial_context import AGENT_EXECUTION, TrialContext, p
 from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.model_access import TrajectoryContext, usage_of
 from benchyard.errors import BenchyardError
-from benchyard.gateway.grants import Spent
-from benchyard.gateway.trajectory.making import About
+from benchyard.gateway.grants import GrantUsage
+from benchyard.gateway.trajectory.builder import TrajectoryOwner
 from benchyard.hosts.host import ExecutionState
 from benchyard.models.jobs import AgentConfig, Job
 from benchyard.models.scenarios import of_round
@@ -27,9 +27,9 @@ from benchyard.models.trials import Trial
 _log = logging.getLogger(__name__)
 
 
-def about_of(config: AgentConfig, trial: Trial, prompt: str) -> About:
+def about_of(config: AgentConfig, trial: Trial, prompt: str) -> TrajectoryOwner:
     """What a trajectory tells of a trial beside its calls."""
-    return About(
+    return TrajectoryOwner(
         name=config.name,
         version=config.version or "unknown",
         model=config.model_name,
@@ -52,7 +52,7 @@ async def settle_cut_short(access: TrialModelAccess, job: Job, trial: Trial) -> 
         return trial
 
 
-async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> Spent:
+async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> GrantUsage:
     run_id = str(trial.scenario_run_id)
     run = await retry_store(partial(access.spending.runs.find, run_id))
     if run is None:

@@ -29,11 +29,11 @@ from benchyard.models.jobs import (
     JobRequest,
     JobSource,
     JobSpec,
+    OrchestratorConfig,
     ScenariosSpec,
     Selection,
 )
 from benchyard.models.network_policies import NetworkPolicy
-from benchyard.models.orchestration import OrchestratorConfig
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import Scenario
 from benchyard.scorers import catalog as scorer_catalog

@@ -10,7 +10,7 @@ from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.errors import BenchyardError, Conflict, UsageError
-from benchyard.models.jobs import Job, RescoreRequest, Rescoring
+from benchyard.models.jobs import Job, JobRescoreRequest, JobRescoring
 from benchyard.models.runs import ContractResult, ScenarioRun
 from benchyard.models.trials import ScoreRecord, Trial, TrialRound, TrialState, counted_mean
 
@@ -36,7 +36,7 @@ class JobRescorings:
             self._start(job)
 
     async def begin(
-        self, job: Job, trials: list[Trial], request: RescoreRequest, request_id: str | None
+        self, job: Job, trials: list[Trial], request: JobRescoreRequest, request_id: str | None
     ) -> Job:
         """Note which trials are scored again, and which cannot be; then begin."""
         wanted = [each for each in trials if not each.is_superseded and each.scenario_run_id]
@@ -53,7 +53,7 @@ class JobRescorings:
             run = await self._runs.records.find(str(each.scenario_run_id))
             (kept if run and run.final_state else pruned).append(each.id)
         number = job.rescoring.number + 1 if job.rescoring else 1
-        rescoring = Rescoring(number=number, trial_ids=kept, pruned=pruned)
+        rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned)
         job = await self._job_store.job(
             job.asked(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
             "scored again",
@@ -65,7 +65,7 @@ class JobRescorings:
         self._tools.work.start(f"job/{job.id}/rescore", partial(self._all, job))
 
     async def _all(self, job: Job) -> None:
-        rescoring = job.rescoring or Rescoring()
+        rescoring = job.rescoring or JobRescoring()
         turns = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._one(rescoring, id, turns) for id in rescoring.trial_ids))
         trials = await retry_store(partial(self._job_store.trials.all, {"parent": job.id}))
@@ -77,7 +77,7 @@ class JobRescorings:
         job = await retry_store(partial(self._job_store.jobs.get, job.id))
         await self._job_store.job(job.model_copy(update={"rescoring_state": "completed"}), "was scored again")
 
-    async def _one(self, rescoring: Rescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
+    async def _one(self, rescoring: JobRescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
         async with turns:
             trial = await retry_store(partial(self._job_store.trials.get, trial_id))
             if trial.rescorings == rescoring.number:

@@ -42,17 +42,17 @@ from benchyard.models.jobs import (
     Job,
     JobEvent,
     JobRequest,
+    JobRescoreRequest,
     JobState,
     Pause,
     Preparation,
-    RescoreRequest,
     RetryRequest,
 )
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
-from benchyard.store.rows import MOST_NAME_BYTES
+from benchyard.store.collection import MOST_NAME_BYTES
 
 JOB_PREFIX = "bmj_"
 _KEEP_ALIVE_SECONDS = 15.0
@@ -273,7 +273,7 @@ class Jobs:
         wanted = _Again(is_chosen, f"has no {word}{of}; nothing to retry", waiting=is_whole)
         return await self._reopen(id, wanted, request_id)
 
-    async def rescore(self, id: str, request: RescoreRequest, request_id: str | None = None) -> Job:
+    async def rescore(self, id: str, request: JobRescoreRequest, request_id: str | None = None) -> Job:
         """Score trials again from what is kept of them."""
         async with self._lock(id):
             job = await self.records.get(id)

@@ -11,11 +11,10 @@ from benchyard.engine.background import BackgroundTasks, retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.models.jobs import Job, JobEvent, Preparation
 from benchyard.models.trials import Trial
-from benchyard.store.collection import Collection
+from benchyard.store.collection import Collection, RecordUpdate
 from benchyard.store.database import Store
-from benchyard.store.events import Events
-from benchyard.store.rows import Putting
-from benchyard.store.statements import Applying, apply_together
+from benchyard.store.events import EventLog
+from benchyard.store.statements import StatementRows, apply_together
 from benchyard.store.tables import TABLES
 
 _MOST_AT_ONCE = 500
@@ -31,7 +30,7 @@ class JobStore:
     def __init__(self, store: Store, work: BackgroundTasks) -> None:
         self.jobs: Collection[Job] = store.collection("benchmark_jobs", Job)
         self.trials: Collection[Trial] = store.collection("trials", Trial)
-        self._events = Events(store)
+        self._events = EventLog(store)
         self._store = store
         self._work = work
         self._queue: list[tuple[str, Sequence[Change], asyncio.Future[None]]] = []
@@ -140,16 +139,16 @@ class JobStore:
 
     async def _keep(self, batch: Sequence[tuple[str, Sequence[Change], "asyncio.Future[None]"]]) -> None:
         every = [change for _, changes, _ in batch for change in changes]
-        last = {change.id: change for change in every if isinstance(change, Putting)}
+        last = {change.id: change for change in every if isinstance(change, RecordUpdate)}
 
-        kept = [each for each in every if not isinstance(each, Putting) or last[each.id] is each]
+        kept = [each for each in every if not isinstance(each, RecordUpdate) or last[each.id] is each]
 
         def work(connection: Connection) -> None:
             # New ones first, which others may change.
             for change in kept:
-                if not isinstance(change, Applying):
+                if not isinstance(change, StatementRows):
                     change(connection)
-            apply_together(connection, [each for each in kept if isinstance(each, Applying)])
+            apply_together(connection, [each for each in kept if isinstance(each, StatementRows)])
 
         error: Exception | None = None
         try:

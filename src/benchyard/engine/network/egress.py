@@ -13,7 +13,7 @@ from benchyard.engine.devboxes.request_checks import NETWORK_KEY, network_from_m
 from benchyard.engine.network.gateway_doors import EgressGate
 from benchyard.engine.network.policies import PROXY_PORT, NetworkPlan, phased_plan, plan_of
 from benchyard.errors import BenchyardError, NotSupported, NotYet, UsageError
-from benchyard.gateway.egress_rules import Rules
+from benchyard.gateway.egress.rules import Rules
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
 from benchyard.models.network_policies import Egress

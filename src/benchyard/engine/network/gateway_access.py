@@ -15,9 +15,9 @@ from benchyard.engine.network.policies import PROXY_PORT
 from benchyard.errors import BenchyardError, DevboxGone, NotFound
 from benchyard.gateway import protocol
 from benchyard.gateway.client import Gateway, is_running
-from benchyard.gateway.egress_rules import Rules
-from benchyard.gateway.grants import Grant, Spent
-from benchyard.gateway.protocol import Options
+from benchyard.gateway.egress.rules import Rules
+from benchyard.gateway.grants import Grant, GrantUsage
+from benchyard.gateway.protocol import GatewayOptions
 from benchyard.hosts.host import Host
 
 FIRST_PORT = 20_000
@@ -63,7 +63,7 @@ class Grants:
         self.records = CallRecords(folder)
         self._host = host
         self._folder = folder
-        self._gateway = Gateway(folder, Options(lease_seconds=lease_seconds), self._reopen)
+        self._gateway = Gateway(folder, GatewayOptions(lease_seconds=lease_seconds), self._reopen)
         self._is_open = False
         self._opening = asyncio.Lock()
         self._open: dict[str, Grant] = {}
@@ -111,11 +111,11 @@ class Grants:
         """The grants that are open for a devbox."""
         return [each.id for each in self._open.values() if each.devbox_id == devbox_id]
 
-    async def spent(self, grant_id: str) -> Spent:
+    async def spent(self, grant_id: str) -> GrantUsage:
         """What was used by a grant so far."""
         return await self._gateway.spent(grant_id)
 
-    async def close(self, grant_id: str) -> Spent:
+    async def close(self, grant_id: str) -> GrantUsage:
         """End a grant: its token is worth nothing any more. Returns what was used by it."""
         await self._ready()
         grant = self._open.pop(grant_id, None)
@@ -124,7 +124,7 @@ class Grants:
             spent = await self._gateway.revoke(grant_id)
         except NotFound:
             # It was cut short before the gateway had heard of it.
-            spent = Spent()
+            spent = GrantUsage()
         devbox_id = grant.devbox_id if grant else devbox_id
         if devbox_id is not None and not self._is_used(devbox_id):
             await self.silence(devbox_id)

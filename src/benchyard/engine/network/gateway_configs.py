@@ -14,8 +14,9 @@ from benchyard.models.gateway_configs import (
     GatewayConfig,
     GatewayConfigChange,
     GatewayConfigRequest,
+    GatewayDoor,
+    GatewayRequest,
 )
-from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest
 from benchyard.models.pages import Page, Query
 from benchyard.registry import nearest
 from benchyard.store.collection import Collection

@@ -13,11 +13,11 @@ from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.network.gateway_access import Grants, url_of
 from benchyard.engine.secrets import Secrets
 from benchyard.errors import BenchyardError, Conflict, NotFound, NotSupported, UsageError
-from benchyard.gateway.egress_rules import Rules
+from benchyard.gateway.egress.rules import Rules
 from benchyard.gateway.grants import Grant, Upstream
 from benchyard.hosts.host import Host
 from benchyard.models.devboxes import Devbox
-from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest
+from benchyard.models.gateway_configs import GatewayDoor, GatewayRequest
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS
 from benchyard.store.vault import Vault
 

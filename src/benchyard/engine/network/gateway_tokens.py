@@ -9,7 +9,7 @@ from benchyard.engine.network.gateway_configs import GatewayConfigs
 from benchyard.engine.network.gateway_doors import open_doors, with_door
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models.devboxes import DevboxStatus
-from benchyard.models.gateway_doors import GatewayRequest, GatewayTokenView
+from benchyard.models.gateway_configs import GatewayRequest, GatewayTokenView
 
 
 class GatewayTokens:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchyard.devboxes.base import Network
 from benchyard.engine.clock import now_ms
 from benchyard.errors import Conflict, NotFound, UsageError
-from benchyard.gateway.egress_rules import Block, Rules
+from benchyard.gateway.egress.rules import Block, Rules
 from benchyard.models.devboxes import DevboxPurpose
 from benchyard.models.network_policies import (
     AllowedCidr,

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from benchyard.engine.redaction import Scrubber
-from benchyard.gateway.cleaning import cleaned
-from benchyard.gateway.reading import read_calls
-from benchyard.gateway.trajectory.making import About, trajectory_of
+from benchyard.gateway.records.reader import read_calls, redacted_copy
+from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 
 
 def make_trajectory(
@@ -17,11 +16,11 @@ def make_trajectory(
     calls = list(read_calls(Path(file)))
     if not calls:
         return b""
-    made = trajectory_of(calls, About(**about), trailing)
+    made = trajectory_of(calls, TrajectoryOwner(**about), trailing)
     del calls
     return Scrubber(secrets).data(json.dumps(made, ensure_ascii=False).encode(errors="replace"))
 
 
 def make_shown_calls(_content: BinaryIO, file: str, secrets: list[str]) -> bytes:
     """A copy of a grant's file without secrets."""
-    return cleaned(Path(file), Scrubber(secrets).data)
+    return redacted_copy(Path(file), Scrubber(secrets).data)

@@ -24,13 +24,13 @@ from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, Unauthorized
-from benchyard.gateway.grants import Budget, Grant, Spent
-from benchyard.gateway.trajectory.making import About
-from benchyard.models.budgets import Budget as AskedBudget
+from benchyard.gateway.grants import Grant, GrantBudget, GrantUsage
+from benchyard.gateway.trajectory.builder import TrajectoryOwner
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS
-from benchyard.models.run_gateways import RunGateway, RunGatewayRequest, RunRoute
+from benchyard.models.model_access import Budget as AskedBudget
+from benchyard.models.model_access import RunGateway, RunGatewayRequest, RunRoute
 from benchyard.models.runs import ENDED_RUNS, RunState, ScenarioRun, TraceKind
 from benchyard.store.collection import Collection
 from benchyard.workers.workers import WorkerLimits, Workers
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 class TrajectoryContext:
     """How it is told what a grant's calls said."""
 
-    about: About
+    about: TrajectoryOwner
     clean: Scrubber
     """Knows what must not be told."""
     trailing: Mapping[str, str] | None = None
@@ -69,7 +69,7 @@ class ModelSpending:
     traces: Traces
     workers: Workers
 
-    async def settle(self, run_id: str, grant_id: str, trajectory: TrajectoryContext) -> Spent:
+    async def settle(self, run_id: str, grant_id: str, trajectory: TrajectoryContext) -> GrantUsage:
         """End a grant, and keep with its run what it spent and said; the same again changes nothing."""
         spent = await self.grants.close(grant_id)
         usage = usage_of(spent)
@@ -125,12 +125,12 @@ def numbered_name(name: str, number: int) -> str:
     return name if number == 1 else f"{stem}-{number}{dot}{suffix}"
 
 
-def gateway_budget(asked: AskedBudget | None) -> Budget:
+def gateway_budget(asked: AskedBudget | None) -> GrantBudget:
     """A budget as the gateway takes it; none is no limit."""
-    return Budget(asked.requests, asked.tokens, asked.usd) if asked else Budget()
+    return GrantBudget(asked.requests, asked.tokens, asked.usd) if asked else GrantBudget()
 
 
-def usage_of(spent: Spent) -> dict[str, float]:
+def usage_of(spent: GrantUsage) -> dict[str, float]:
     """What was spent, as it is kept with runs and trials; a cost that is not known is not there."""
     used = spent.usage
     told: dict[str, float] = {
@@ -270,7 +270,7 @@ class RunGateways:
     async def _close(self, run: ScenarioRun, access: RunGateway) -> ScenarioRun:
         scenario = await retry_store(partial(self._scenarios.at, run.scenario_id, run.scenario_revision))
         models = sorted({route.model for route in access.routes.values() if route.model})
-        about = About(
+        about = TrajectoryOwner(
             name=AGENT_NAME,
             model=models[0] if len(models) == 1 else None,
             session_id=run.id,

@@ -7,9 +7,8 @@ from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.runs.scoring_room import ScoringCase
 from benchyard.engine.runs.suspicions import suspicions
-from benchyard.models.runs import ContractResult
+from benchyard.models.runs import ContractResult, CountedTests, ReferenceReport, TamperReport
 from benchyard.models.scenarios import Scenario
-from benchyard.models.tampering import CountedTests, ReferenceReport, TamperReport
 from benchyard.store.collection import Collection
 
 MOST_PATHS = 10_000

@@ -28,12 +28,11 @@ from benchyard.engine.runs.start import RUN_PREFIX, RunPlan, open_profile
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest
-from benchyard.models import references
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
-from benchyard.models.rounds import NextRound, SetupCause
 from benchyard.models.runs import REFERENCE_KEY, RunProfile, ScenarioRun, ScorerResult
-from benchyard.models.scenarios import Scenario, functions_of, of_round
+from benchyard.models.scenarios import NextRound, Scenario, SetupCause, functions_of, of_round
+from benchyard.models.scoring import references
 
 AT_ONCE = 2
 """References that are run at the same time: they come on top of the trials that wait for them."""

@@ -18,7 +18,7 @@ from benchyard.engine.runs.scoring import RunScoring, attempt_scoring
 from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, Unreadable
-from benchyard.models.runs import FinalState, Rescoring, RunState, ScenarioRun
+from benchyard.models.runs import FinalState, RunRescoring, RunState, ScenarioRun
 from benchyard.models.scenarios import Scenario, of_round
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ def _is_requested(run: ScenarioRun, request_id: str | None) -> bool:
 
 def _request_fields(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:
     return {
-        "rescoring": Rescoring(scenario_revision=revision, create_time_ms=now_ms()),
+        "rescoring": RunRescoring(scenario_revision=revision, create_time_ms=now_ms()),
         "rescoring_failure": None,
         "scorings": run.scorings + 1,
         "scoring_request": request_id,

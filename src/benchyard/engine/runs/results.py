@@ -9,10 +9,16 @@ from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.suspicions import with_suspicions
 from benchyard.errors import BenchyardError
 from benchyard.models.devboxes import Devbox, DevboxStatus
-from benchyard.models.rounds import NextRound, RoundScore, SetupCause
-from benchyard.models.runs import ENDED_RUNS, ContractResult, FinalState, RunState, ScenarioRun, ScorerResult
-from benchyard.models.scenarios import Scenario, Step
-from benchyard.models.tampering import TamperReport
+from benchyard.models.runs import (
+    ENDED_RUNS,
+    ContractResult,
+    FinalState,
+    RunState,
+    ScenarioRun,
+    ScorerResult,
+    TamperReport,
+)
+from benchyard.models.scenarios import NextRound, RoundScore, Scenario, SetupCause, Step
 from benchyard.workers.workers import WorkerCall
 
 _S = RunState

@@ -12,11 +12,9 @@ from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.errors import NotFound, NotSupported, ScorerFailed, UsageError
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import AgentMount, CodeMount, Mount
-from benchyard.models.rounds import StepSetup
+from benchyard.models.launch import AgentMount, CodeMount, LaunchParameters, Mount
 from benchyard.models.runs import BenchmarkRun, RunProfile, ScenarioRunRequest
-from benchyard.models.scenarios import Scenario, ScenarioEnvironment
+from benchyard.models.scenarios import Scenario, ScenarioEnvironment, StepSetup
 from benchyard.store.collection import Collection
 from benchyard.store.vault import Vault
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from benchyard.devboxes.layers.path_weight import holds_programs, is_program
-from benchyard.models.runs import ContractResult
-from benchyard.models.tampering import ChangedFile, LeftProcess, ReferenceReport, TamperReport
+from benchyard.models.runs import ChangedFile, ContractResult, LeftProcess, ReferenceReport, TamperReport
 
 MOST_SUSPICIONS = 20
 LONGEST_SUSPICION = 500

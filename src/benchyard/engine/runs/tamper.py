@@ -15,7 +15,7 @@ from benchyard.engine.devboxes.boot import SCORING_KIND
 from benchyard.errors import BenchyardError, Conflict, NotFound
 from benchyard.hosts import executions
 from benchyard.hosts.grading import CarriedAnswer, DiskChange, DiskChanges
-from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
+from benchyard.models.runs import ChangedFile, LeftProcess, TamperReport
 
 MOST_SHOWN = 1000
 MOST_PROCESSES = 5000

@@ -4,8 +4,26 @@ import urllib.parse
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects.base import STATUS, Dialect, Refusal
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.base import (
+    REFUSAL_STATUS,
+    ConversationReader,
+    Dialect,
+    Refusal,
+    file_from_base64,
+    file_from_url,
+    nested_field,
+    tool_arguments,
+    tool_schema,
+)
+from benchyard.gateway.dialects.entries import (
+    ConversationEntry,
+    Piece,
+    ToolResult,
+    ToolUse,
+    join_entries,
+    text_from_value,
+)
 from benchyard.gateway.dialects.values import count, fields, is_count, items, text
 
 MOST_CANDIDATES = 128
@@ -23,7 +41,7 @@ _ERRORS: dict[Refusal, str] = {
 """No `RESOURCE_EXHAUSTED` for a budget: clients try again after that."""
 
 
-class Gemini(Dialect):
+class GeminiDialect(Dialect):
     """`POST /v1beta/models/MODEL:generateContent`, and the same as a stream."""
 
     name: ClassVar[str] = "gemini"
@@ -52,14 +70,14 @@ class Gemini(Dialect):
     def bare(self, events: list[Any]) -> list[Any]:
         return [{**fields(event), "candidates": None} for event in events]
 
-    def usage(self, response: Any) -> Usage | None:
+    def usage(self, response: Any) -> TokenUsage | None:
         if isinstance(response, list):  # what a stream is without `alt=sse`
             response = self.whole(response)
         used = fields(fields(response).get("usageMetadata"))
         if not any(is_count(used.get(key)) for key in ("promptTokenCount", "candidatesTokenCount")):
             return None
         thought = count(used.get("thoughtsTokenCount"))
-        return Usage(
+        return TokenUsage(
             input_tokens=count(used.get("promptTokenCount")) + count(used.get("toolUsePromptTokenCount")),
             output_tokens=count(used.get("candidatesTokenCount")) + thought,
             cached_tokens=count(used.get("cachedContentTokenCount")),
@@ -67,7 +85,7 @@ class Gemini(Dialect):
         )
 
     def refusal(self, kind: Refusal, message: str) -> Any:
-        return {"error": {"code": STATUS[kind], "message": message, "status": _ERRORS[kind]}}
+        return {"error": {"code": REFUSAL_STATUS[kind], "message": message, "status": _ERRORS[kind]}}
 
 
 class _Candidate:
@@ -105,3 +123,111 @@ class _Candidate:
         if not isinstance(part.get("text"), str) or not self._texts[-1] or text(last.get("thoughtSignature")):
             return False
         return set(part) | set(last) <= _JOINED and bool(part.get("thought")) == bool(last.get("thought"))
+
+
+_ONLY_TEXT = ("output", "result", "error", "content", "text")
+"""Keys of what a tool answered whose text is all there is to it, if there is nothing else."""
+_WRAPPED = 3
+
+
+class GeminiReader(ConversationReader):
+    """A content is a list of parts; calls have names, and ids only of late."""
+
+    def items(self, request: Any) -> list[Any]:
+        given = fields(request)
+        system = given.get("systemInstruction") or given.get("system_instruction")
+        if isinstance(system, str):
+            system = {"parts": [{"text": system}]}
+        head = [{**fields(system), "role": "system"}] if fields(system) else []
+        return [*head, *items(given.get("contents"))]
+
+    def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
+        parts = [fields(part) for part in items(fields(item).get("parts"))]
+        role = fields(item).get("role")
+        if role == "model":
+            return (join_entries([_of_agent(part) for part in parts]),)
+        results = tuple(_result(part) for part in parts if "functionResponse" in part)
+        pieces = tuple(_piece(part) for part in parts if "functionResponse" not in part)
+        said = ConversationEntry("system" if role == "system" else "user", pieces)
+        return tuple(
+            entry for entry in (ConversationEntry("tool", results=results), said) if not entry.is_empty
+        )
+
+    def answer(self, response: Any) -> ConversationEntry:
+        if isinstance(response, list):  # what a stream is without `alt=sse`
+            response = GeminiDialect().whole(response)
+        candidates = items(fields(response).get("candidates"))
+        content = fields(fields(candidates[0]).get("content")) if candidates else {}
+        return join_entries([_of_agent(fields(part)) for part in items(content.get("parts"))])
+
+    def tools(self, request: Any) -> list[dict[str, Any]]:
+        offered = fields(request).get("tools")
+        groups = [fields(group) for group in (offered if isinstance(offered, list) else [offered])]
+        declared = [
+            fields(each)
+            for group in groups
+            for each in items(group.get("functionDeclarations") or group.get("function_declarations"))
+        ]
+        return [tool_schema(each.get("name"), each.get("description"), _schema(each)) for each in declared]
+
+    def effort(self, request: Any) -> Any:
+        named = nested_field(request, "generationConfig", "thinkingConfig", "thinkingLevel")
+        return (
+            nested_field(request, "generationConfig", "thinkingConfig", "thinkingBudget")
+            if named is None
+            else named
+        )
+
+
+def _schema(declared: dict[str, Any]) -> Any:
+    known = declared.get("parametersJsonSchema")
+    return declared.get("parameters") if known is None else known
+
+
+def _of_agent(part: dict[str, Any]) -> ConversationEntry:
+    if "functionCall" in part:
+        call = fields(part["functionCall"])
+        return ConversationEntry(
+            "agent", uses=(ToolUse(text(call.get("id")), text(call.get("name")), _call_arguments(call)),)
+        )
+    if part.get("thought") is True:
+        return ConversationEntry("agent", reasoning=text(part.get("text")))
+    return ConversationEntry("agent", (_piece(part),))
+
+
+def _call_arguments(call: dict[str, Any]) -> dict[str, Any]:
+    return tool_arguments({} if call.get("args") is None else call["args"])
+
+
+def _result(part: dict[str, Any]) -> ToolResult:
+    answered = fields(part.get("functionResponse"))
+    response = answered.get("response")
+    more = tuple(_piece(fields(each)) for each in items(answered.get("parts")))
+    is_error = set(fields(response)) == {"error"}
+    return ToolResult(
+        text(answered.get("id")), text(answered.get("name")), (_unwrap(response), *more), is_error
+    )
+
+
+def _unwrap(response: Any) -> str:
+    inner = response
+    for _ in range(_WRAPPED):
+        key = next(iter(fields(inner)), "")
+        if len(fields(inner)) != 1 or key not in _ONLY_TEXT:
+            break
+        inner = inner[key]
+    return inner if isinstance(inner, str) else text_from_value(response)
+
+
+def _piece(part: dict[str, Any]) -> Piece:
+    if isinstance(part.get("text"), str):
+        return text(part["text"])
+    if "inlineData" in part:
+        return file_from_base64(
+            fields(part["inlineData"]).get("mimeType"), fields(part["inlineData"]).get("data")
+        )
+    if "fileData" in part:
+        there = fields(part["fileData"])
+        return file_from_url(there.get("fileUri"), text(there.get("mimeType")))
+    known = {key: value for key, value in part.items() if key != "thoughtSignature"}
+    return text_from_value(known) if known else ""

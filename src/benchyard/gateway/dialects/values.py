@@ -41,27 +41,27 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def parsed(data: str | bytes) -> Any:
+def parse_json(data: str | bytes) -> Any:
     """The JSON in it; raises ValueError, also where it is nested too deeply."""
-    value = _loaded(data)
-    if may_be_deep(data) and not shallow(value):
+    value = _load(data)
+    if may_be_deep(data) and not is_shallow(value):
         raise ValueError("nested too deeply")
     return value
 
 
-def parsed_list(pieces: Sequence[bytes]) -> list[Any]:
+def parse_json_list(pieces: Sequence[bytes]) -> list[Any]:
     """The JSON in each, if each is one value; raises ValueError if not, or one is nested too deeply."""
-    found: list[Any] = _loaded(b"[" + b",".join(pieces) + b"]")
+    found: list[Any] = _load(b"[" + b",".join(pieces) + b"]")
     if len(found) != len(pieces):
         raise ValueError("some are not one value each")
-    if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not shallow(
+    if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not is_shallow(
         found, MOST_DEPTH + 1
     ):
         raise ValueError("nested too deeply")
     return found
 
 
-def _loaded(data: str | bytes) -> Any:
+def _load(data: str | bytes) -> Any:
     try:
         if isinstance(data, bytes):
             data = data.decode(json.detect_encoding(data), "surrogatepass")
@@ -77,7 +77,7 @@ def may_be_deep(data: str | bytes) -> bool:
     return data.count(b"{") + data.count(b"[") > MOST_DEPTH
 
 
-def shallow(value: Any, most: int = MOST_DEPTH) -> bool:
+def is_shallow(value: Any, most: int = MOST_DEPTH) -> bool:
     """Whether no more than so many objects and lists are inside each other."""
     level = [value] if type(value) in _NESTED else []
     for _ in range(most + 1):

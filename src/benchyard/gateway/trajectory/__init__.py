@@ -1,1 +1,1 @@
-"""Trajectories made of calls: how each dialect tells a conversation (`reader`), and what becomes of it."""
+"""Trajectories made of calls: sorted into conversations, told in steps, and written as ATIF."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
 from benchyard.scripted_model.requests import (
     ConversationMessage,
@@ -124,13 +124,13 @@ def _stop(answer: ScriptedAnswer) -> str:
     return "tool_use" if answer.calls else "end_turn"
 
 
-def _early(answer: ScriptedAnswer) -> Usage:
+def _early(answer: ScriptedAnswer) -> TokenUsage:
     usage = answer.usage
     early = min(_EARLY_OUTPUT, usage.output_tokens)
-    return Usage(usage.input_tokens, early, usage.cached_tokens, usage.cache_write_tokens)
+    return TokenUsage(usage.input_tokens, early, usage.cached_tokens, usage.cache_write_tokens)
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     """As it is told there: what was read from a cache or written to one is counted apart."""
     told = {
         "input_tokens": usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,

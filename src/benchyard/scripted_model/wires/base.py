@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model.answers import ScriptedAnswer
 from benchyard.scripted_model.requests import ModelRequest
 
@@ -15,8 +15,8 @@ from benchyard.scripted_model.requests import ModelRequest
 class ToldUsage:
     """What an answer says of its own cost: all of it, and what the beginning of a stream has said already."""
 
-    usage: Usage | None
-    early: Usage | None = None
+    usage: TokenUsage | None
+    early: TokenUsage | None = None
     followers: int = 0
     """How many events of a stream come after the one that tells all of it."""
 

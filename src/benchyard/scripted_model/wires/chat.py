@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model import answers
 from benchyard.scripted_model.answers import ScriptedAnswer, ScriptedToolCall, text_parts
 from benchyard.scripted_model.requests import (
@@ -161,7 +161,7 @@ def _logprob(asked: ModelRequest, token: str) -> dict[str, Any]:
     return {**told, "top_logprobs": [told] if asked.body.get("top_logprobs") else []}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     cache = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
     return {
         "prompt_tokens": usage.input_tokens,

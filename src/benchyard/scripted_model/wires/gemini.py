@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
 from benchyard.scripted_model.requests import (
     ConversationMessage,
@@ -131,7 +131,7 @@ def _response(
     return {"candidates": [candidate], **told}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     told = {
         "promptTokenCount": usage.input_tokens,
         "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
 from benchyard.scripted_model.requests import (
     ConversationMessage,
@@ -125,7 +125,7 @@ def _response(asked: ModelRequest, answer: ScriptedAnswer) -> dict[str, Any]:
     }
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {

@@ -1,0 +1,1 @@
+"""What each request passes before its route: keys, rates and limits."""

@@ -1,0 +1,1 @@
+"""What grades scenarios, and what solves them: files beside a scenario."""
