@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks
 from benchyard.benchmarks.files import benchmark_file, scenario_draft
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.files.scenario_file import TEXTS
@@ -14,7 +14,7 @@ from benchyard.scorers.base import ScoringContext
 
 
 def drafts() -> list[ScenarioDraft]:
-    (folder,) = shipped_benchmarks.folders()
+    (folder,) = builtin_benchmarks.folders()
     return [
         each for each in benchmark_file.read_benchmark(folder).scenarios if isinstance(each, ScenarioDraft)
     ]
@@ -34,7 +34,7 @@ def test_there_are_a_dozen_over_all_types_and_modes() -> None:
 
 @pytest.mark.parametrize(
     "draft",
-    [*DRAFTS, scenario_draft.read_scenario(shipped_benchmarks.TEMPLATE)],
+    [*DRAFTS, scenario_draft.read_scenario(builtin_benchmarks.TEMPLATE)],
     ids=lambda each: each.request.name,
 )
 def test_each_is_complete(draft: ScenarioDraft) -> None:
@@ -64,6 +64,6 @@ def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
 
 
 def test_the_digest_tells_folders_apart() -> None:
-    (folder,) = shipped_benchmarks.folders()
-    assert shipped_benchmarks.digest(folder) == shipped_benchmarks.digest(folder)
-    assert shipped_benchmarks.digest(folder) != shipped_benchmarks.digest(folder / "fix-a-bug")
+    (folder,) = builtin_benchmarks.folders()
+    assert builtin_benchmarks.digest(folder) == builtin_benchmarks.digest(folder)
+    assert builtin_benchmarks.digest(folder) != builtin_benchmarks.digest(folder / "fix-a-bug")

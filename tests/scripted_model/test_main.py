@@ -12,7 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks
 from benchyard.scripted_model import __main__ as program
 from benchyard.scripted_model import scripts
 from tests.scripted_model.asking import ask, body, path, said
@@ -47,7 +47,7 @@ def test_it_serves_the_scripts_of_its_files_until_it_is_told_to_end(number: int,
 
 
 def test_it_knows_how_to_solve_what_comes_with_us() -> None:
-    (folder,) = shipped_benchmarks.folders()
+    (folder,) = builtin_benchmarks.folders()
     statement = (folder / "fix-a-bug" / "problem.md").read_text()
     with running("--quickstart", "solved") as (url, _):
         ((_, arguments),) = said("chat", ask(url, "chat", statement, results=1).json()).calls

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks
 from benchyard.benchmarks.files import benchmark_file
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.errors import ScenarioError
@@ -16,7 +16,7 @@ SCRIPTS = {script.name: script for script in solving()}
 
 
 def drafts() -> list[ScenarioDraft]:
-    (folder,) = shipped_benchmarks.folders()
+    (folder,) = builtin_benchmarks.folders()
     return [
         each for each in benchmark_file.read_benchmark(folder).scenarios if isinstance(each, ScenarioDraft)
     ]
@@ -56,7 +56,7 @@ def run(script: Script, folder: Path) -> str:
 
 
 def prepared(name: str, folder: Path) -> Path:
-    (quickstart,) = shipped_benchmarks.folders()
+    (quickstart,) = builtin_benchmarks.folders()
     folder.mkdir()
     for file in (quickstart / name / "project").glob("*"):
         if file.is_file():

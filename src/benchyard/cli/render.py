@@ -110,6 +110,16 @@ def indented(text: str, indent: int) -> list[str]:
     return [first, *(" " * indent + line for line in rest)]
 
 
+def wrap_details(lines: Iterable[str]) -> Iterator[str]:
+    """Wrap the lines that are set in by two, which tell details of the line above them."""
+    for line in lines:
+        if line.startswith("  "):
+            first, *rest = indented(line[2:], 4)
+            yield from (f"  {first}", *rest)
+        else:
+            yield line
+
+
 def echo_sentence(text: str) -> None:
     """Print a sentence; a terminal breaks no word of it."""
     click.echo("\n".join(indented(text, 2)))

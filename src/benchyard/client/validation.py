@@ -48,7 +48,7 @@ _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which n
 Kind = Literal["reference", "nothing"]
 BUILD_FAILED = "the environment could not be built"
 """How the server begins to tell of it."""
-OnAttempt = Callable[[str, "Attempt"], None]
+OnAttempt = Callable[[str, "ValidationAttempt"], None]
 """Told the scenario's name and each attempt that is over."""
 
 

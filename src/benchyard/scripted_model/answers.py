@@ -96,7 +96,7 @@ class ScriptedAnswer:
 
 
 @dataclass(frozen=True)
-class AnswerContent:
+class AnswerParts:
     """What an answer consists of, before it is known what that used."""
 
     text: str = ""
@@ -110,7 +110,7 @@ class AnswerContent:
         return count_tokens(self.text) + sum(map(count_tokens, calls))
 
 
-def make_answer(number: int, said: AnswerContent, usage: StepUsage, input_tokens: int) -> ScriptedAnswer:
+def make_answer(number: int, said: AnswerParts, usage: StepUsage, input_tokens: int) -> ScriptedAnswer:
     """An answer, with what it used: as the step says, and counted where that says nothing."""
     cached, cache_written = usage.cached_tokens, usage.cache_write_tokens
     thought = usage.reasoning_tokens

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchyard.scripted_model.answers import AnswerContent, ScriptedAnswer, ScriptedToolCall, make_answer
+from benchyard.scripted_model.answers import AnswerParts, ScriptedAnswer, ScriptedToolCall, make_answer
 from benchyard.scripted_model.requests import ModelRequest, OfferedTool, fields, word
 from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
 
@@ -201,7 +201,7 @@ class Player:
         if not step.results and asked.tools and wants_submit_command(asked.prompt):
             made = step.model_copy(update={"shell": f"echo {SUBMIT}"})
         calls = tool_calls(made, asked.tools, self._new_call)
-        said = AnswerContent(step.text or "", step.reasoning or "", calls)
+        said = AnswerParts(step.text or "", step.reasoning or "", calls)
         return make_answer(self._answers, said, step.usage, asked.input_tokens)
 
     def _new_call(self) -> str:

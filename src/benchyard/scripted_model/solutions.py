@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks
 from benchyard.benchmarks.files import benchmark_file
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.errors import ScenarioError
@@ -46,7 +46,7 @@ def failing(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[S
 
 
 def _drafts(folder: Path | None, names: Sequence[str]) -> Iterator[ScenarioDraft]:
-    (quickstart,) = shipped_benchmarks.folders()
+    (quickstart,) = builtin_benchmarks.folders()
     for draft in benchmark_file.read_benchmark(folder or quickstart).scenarios:
         if isinstance(draft, ScenarioDraft) and (not names or draft.request.name in names):
             yield draft

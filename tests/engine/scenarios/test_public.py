@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.engine import Engine
 from benchyard.engine.ids import random_id
@@ -29,7 +29,7 @@ def loader(engine: Engine) -> ShippedBenchmarks:
 
 def copied(place: Path) -> Path:
     """A benchmark of its own that looks like the one we ship."""
-    (source,) = shipped_benchmarks.folders()
+    (source,) = builtin_benchmarks.folders()
     shutil.copytree(source, place)
     for file in place.rglob("*.yaml"):
         file.write_text(file.read_text().replace("name: quickstart", f"name: {place.name}"))

@@ -36,6 +36,7 @@ from benchyard.cli.render import (
     show,
     show_many,
     when,
+    wrap_details,
 )
 from benchyard.cli.table import Narrow
 from benchyard.client.benchmark_files import benchmark_import, task_export
@@ -169,7 +170,7 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
         pushed = push_benchmark(client, draft, dry_run=dry_run, progress=TERMINAL)
     *scenarios, last = pushed
     data = {**last.data(), "scenarios": [each.data() for each in scenarios]}
-    show(data, output, "\n".join(line for each in pushed for line in each.lines()))
+    show(data, output, "\n".join(wrap_details(line for each in pushed for line in each.lines())))
 
 
 @benchmark.command()

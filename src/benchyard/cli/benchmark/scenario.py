@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from benchyard.benchmarks import shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks
 from benchyard.benchmarks.files import scenario_draft
 from benchyard.benchmarks.files.scenario_file import NAME
 from benchyard.benchmarks.files.writer import dump_yaml, slug
@@ -16,7 +16,17 @@ from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange, confirm, yes_option
-from benchyard.cli.render import age, echo_sentence, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.render import (
+    age,
+    echo_sentence,
+    facts,
+    output_option,
+    pairs,
+    show,
+    show_many,
+    when,
+    wrap_details,
+)
 from benchyard.cli.table import Narrow
 from benchyard.client.benchmark_files import task_export
 from benchyard.client.benchmark_files.environments import origin_of
@@ -194,7 +204,7 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
     draft = scenario_draft.read_scenario(folder)
     with connect() as client:
         pushed = push_scenario(client, draft, dry_run=dry_run, progress=TERMINAL)
-    show(pushed.data(), output, "\n".join(pushed.lines()))
+    show(pushed.data(), output, "\n".join(wrap_details(pushed.lines())))
 
 
 @scenario.command()
@@ -349,8 +359,8 @@ def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) ->
 
 def write_template(folder: Path) -> None:
     """Copy the template, with a name of its own."""
-    for source in shipped_benchmarks.files(shipped_benchmarks.TEMPLATE):
-        target = folder / source.relative_to(shipped_benchmarks.TEMPLATE)
+    for source in builtin_benchmarks.files(builtin_benchmarks.TEMPLATE):
+        target = folder / source.relative_to(builtin_benchmarks.TEMPLATE)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
     file = folder / NAME

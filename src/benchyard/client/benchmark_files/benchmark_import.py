@@ -120,7 +120,8 @@ class ImportResult:
         for item, reason in self.known_bad.items():
             yield f"known to be bad: {clean(item)}: {clean(reason)}"
         new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
-        yield f"{count_text(len(self.scenarios), 'scenario')}: {new} new, {changed} changed, {same} as they were"
+        scenarios = count_text(len(self.scenarios), "scenario")
+        yield f"{scenarios}: {new} new, {changed} changed, {same} as they were"
         if self.kept:
             yield f"{self.kept} more stay in the benchmark: only a part of it was read now"
         yield from self.benchmark.lines()

@@ -10,7 +10,6 @@ from benchyard.benchmarks.files.benchmark_file import BenchmarkDraft, NamedScena
 from benchyard.benchmarks.files.comparison import Difference
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.files.writer import FolderContents, scenario_contents, slug, write_scenario
-from benchyard.cli.render import indented
 from benchyard.client.benchmark_files.environments import origin_of, resolve_draft
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
 from benchyard.client.client import Client
@@ -60,8 +59,7 @@ class PushResult:
         yield from self.before
         yield f"{self.id or '(new)'}  {clean(self.name)}: {would}{self.action}{revision}"
         for place, old, new in self.differences:
-            first, *rest = indented(f"{clean(place)}: {_change(old, new)}", 4)
-            yield from (f"  {first}", *rest)
+            yield f"  {clean(place)}: {_change(old, new)}"
 
 
 def push_scenario(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchyard.benchmarks import catalog, shipped_benchmarks
+from benchyard.benchmarks import builtin_benchmarks, catalog
 from benchyard.benchmarks.base import PUBLIC_KEY
 from benchyard.benchmarks.files import benchmark_file
 from benchyard.benchmarks.files.benchmark_file import BenchmarkDraft
@@ -41,8 +41,8 @@ class ShippedBenchmarks:
 
     async def open(self, folders: Sequence[Path] | None = None) -> None:
         """Publish what this version of the package brings; what is known already is left alone."""
-        for folder in shipped_benchmarks.folders() if folders is None else folders:
-            digest = await asyncio.to_thread(shipped_benchmarks.digest, folder)
+        for folder in builtin_benchmarks.folders() if folders is None else folders:
+            digest = await asyncio.to_thread(builtin_benchmarks.digest, folder)
             id = public_id(BENCHMARK_PREFIX, folder.name)
             known = await self._benchmarks.records.find(id)
             if known is None or known.request_hash != digest:

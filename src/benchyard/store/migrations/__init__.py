@@ -26,7 +26,7 @@ def migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     if inspect(connection).has_table(_VERSION_TABLE):
-        importlib.import_module(f"{__name__}.upgrading").upgrade(connection)
+        importlib.import_module(f"{__name__}.upgrades").upgrade(connection)
     else:
         # What the steps of all versions come to, without the time that they and alembic take.
         metadata.create_all(connection, checkfirst=False)
