@@ -55,7 +55,7 @@ install() {
 for attempt in 1 2 3; do
     # Of swebench only what grades is needed, not the half gigabyte of clients that it asks for.
     if install --editable '.[dev]' && install --no-deps 'swebench==5.0.2'; then
-        echo "setup: everything is in $venv; type \`. $venv/bin/activate\` to have the command in this shell"
+        printf 'setup: everything is in %s; to have the command in this shell, type:\n    . %s/bin/activate\n' "$venv" "$venv"
         exit 0
     fi
     echo "setup: pip failed (try $attempt of 3)"
