@@ -38,7 +38,7 @@ from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.engine.tools import Tools
 from benchyard.engine.work import Work
-from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
+from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full, refused
 from benchyard.hosts import leaks
 from benchyard.hosts.builds import BuildGroups
 from benchyard.hosts.host import Host
@@ -296,7 +296,7 @@ def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
         bound = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise UsageError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
+            f"cannot listen on {settings.host} port {settings.port}: {refused(error)}; "
             "choose another --port or --host, or, if your own server has it (`benchyard server status`), "
             "stop that with `benchyard server stop`"
         ) from error

@@ -10,7 +10,7 @@ from benchyard.cli.names import devbox_named
 from benchyard.cli.notices import tell
 from benchyard.client.core import Server
 from benchyard.client.sockets import Socket, open_port
-from benchyard.errors import BenchyardError, UsageError
+from benchyard.errors import BenchyardError, UsageError, refused
 
 CHUNK = 64 * 1024
 _PORTS = re.compile(r"(?:(\d{1,5}):)?(\d{1,5})")
@@ -51,7 +51,7 @@ async def _forward(server: Server, devbox_id: str, local: int, port: int) -> Non
     try:
         listener = await asyncio.start_server(pass_on, "127.0.0.1", local)
     except OSError as error:
-        raise UsageError(f"cannot listen on port {local}: {error.strerror}; choose another LOCAL") from error
+        raise UsageError(f"cannot listen on port {local}: {refused(error)}; choose another LOCAL") from error
     async with listener:
         address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         click.echo(f"{address} leads to port {port} of {devbox_id}; Ctrl-C ends it")

@@ -15,7 +15,7 @@ from benchyard.api.tunnels.streams import Idling, Stream, carry
 from benchyard.api.tunnels.streams import opened as opened_stream
 from benchyard.engine.engine import Engine
 from benchyard.engine.ssh import user_of
-from benchyard.errors import BenchyardError, UsageError
+from benchyard.errors import BenchyardError, UsageError, refused
 from benchyard.hosts.host import Host
 from benchyard.settings import Settings
 
@@ -62,7 +62,7 @@ class Server:
             )
         except OSError as error:
             raise UsageError(
-                f"cannot listen on {settings.host} port {settings.ssh_port}: {error.strerror}; "
+                f"cannot listen on {settings.host} port {settings.ssh_port}: {refused(error)}; "
                 "choose another --ssh-port"
             ) from error
 
