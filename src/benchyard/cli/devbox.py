@@ -17,7 +17,18 @@ from benchyard.cli.devbox_tunnel import tunnel
 from benchyard.cli.names import devbox_named
 from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.progress import patience
-from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.render import (
+    age,
+    clean,
+    echo_sentence,
+    facts,
+    output_option,
+    pairs,
+    show,
+    show_many,
+    size,
+    when,
+)
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.lifecycle import ENDED, why_ended
@@ -120,13 +131,13 @@ def logs(id: str, follow: bool, execution: str | None, shell_name: str | None, o
         view = devbox_named(client, id)
         lines = client.logs.list(view.id, execution, shell_name)
         if output == "text":
-            _print_lines(lines)
+            print_lines(lines)
         else:
             show_many(lines, output, {})
         while follow and client.devboxes.get(view.id).status not in ENDED:
             time.sleep(FOLLOW_SECONDS)
             later = client.logs.list(view.id, execution, shell_name)
-            _print_lines(later[len(lines) :])
+            print_lines(later[len(lines) :])
             lines = later
 
 
@@ -207,13 +218,18 @@ def _show_status(view: DevboxView, output: str) -> None:
     show(view, output, f"{view.id}  {view.status.value}")
 
 
-def _print_lines(lines: Sequence[LogLine]) -> None:
+def print_lines(lines: Sequence[LogLine]) -> None:
+    """Print a log for people: what the devbox printed as it came, what the server says of it in sentences."""
     for line in lines:
         where = f"{line.source}[{line.shell_name}]" if line.shell_name else line.source
-        parts = [line.message, f"$ {line.cmd}" if line.cmd else None]
-        ended = None if line.exit_code is None else f"exit {line.exit_code}"
-        said = " ".join(part for part in (*parts, ended) if part)
-        click.echo(f"{when(line.timestamp_ms)} {clean(where)}: {clean(said)}")
+        before = f"{when(line.timestamp_ms)} {clean(where)}:"
+        if line.exit_code is not None:
+            # What is told beside an exit status is a sentence of the server, not output.
+            hint = f": {clean(line.message)}" if line.message else ""
+            echo_sentence(f"{before} exit {line.exit_code}{hint}")
+            continue
+        said = " ".join(part for part in (line.message, f"$ {line.cmd}" if line.cmd else None) if part)
+        click.echo(f"{before} {clean(said)}")
 
 
 def _described(view: DevboxView) -> str:
