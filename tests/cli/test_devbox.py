@@ -2,14 +2,17 @@
 
 import json
 import secrets
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from benchyard.cli.devbox.commands import print_lines
 from benchyard.cli.devbox.copy import Remote, quote_path, remote_from_text
 from benchyard.client import Client
 from benchyard.errors import UsageError
+from benchyard.models.executions import LogLine
 from tests.cli.conftest import CommandLine
 
 
@@ -141,6 +144,26 @@ def test_the_log_tells_what_was_run(benchyard: CommandLine, box: str) -> None:
         line.get("message") for line in json.loads(benchyard.ok("devbox", "logs", box, "-o", "json"))
     ]
     assert benchyard("devbox", "logs", box, "-f", "-o", "json").status == 2
+
+
+def test_a_hint_in_a_log_follows_the_exit_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = "A program in this devbox looked a name up, and this devbox has no network."
+    lines = [
+        LogLine(source="exec", timestamp_ms=0, cmd="true"),
+        LogLine(source="exec", timestamp_ms=0, message=hint, exit_code=0),
+        LogLine(source="exec", timestamp_ms=0, exit_code=4),
+    ]
+    print_lines(lines)
+    at = "1970-01-01 00:00:00 UTC exec:"
+    assert capsys.readouterr().out.splitlines() == [f"{at} $ true", f"{at} exit 0: {hint}", f"{at} exit 4"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    print_lines(lines)
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert hint in " ".join(narrow.split())
 
 
 def test_a_snapshot_carries_the_disk_to_a_new_devbox(benchyard: CommandLine, box: str, name: str) -> None:

@@ -36,7 +36,7 @@ from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.network.gateway_doors import GrantedDoors
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
-from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
+from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full, refused
 from benchyard.hosts import leaks
 from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.hosts.host import Host
@@ -294,7 +294,7 @@ def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
         bound = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise UsageError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
+            f"cannot listen on {settings.host} port {settings.port}: {refused(error)}; "
             "choose another --port or --host, or, if your own server has it (`benchyard server status`), "
             "stop that with `benchyard server stop`"
         ) from error

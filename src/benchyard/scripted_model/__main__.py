@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchyard.errors import UsageError
+from benchyard.errors import UsageError, refused
 from benchyard.scripted_model import scripts
 from benchyard.scripted_model.scripts import Script
 from benchyard.scripted_model.server import ScriptedModel
@@ -64,7 +64,7 @@ def main(files: tuple[Path, ...], quickstart: str | None, host: str, port: int, 
     try:
         asyncio.run(_serve(ScriptedModel(played, key=key, address=(host, port))))
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise click.ClickException(f"cannot listen on {host}:{port}: {refused(error)}") from error
 
 
 def _played(files: tuple[Path, ...], quickstart: str | None) -> list[Script]:

@@ -15,7 +15,7 @@ from benchyard.api.tunnels.streams import ByteStream, IdleClock, carry
 from benchyard.api.tunnels.streams import open_stream as opened_stream
 from benchyard.engine.devboxes.ssh_keys import user_of
 from benchyard.engine.engine import Engine
-from benchyard.errors import BenchyardError, UsageError
+from benchyard.errors import BenchyardError, UsageError, refused
 from benchyard.hosts.host import Host
 from benchyard.settings import Settings
 
@@ -64,7 +64,7 @@ class SshConnections:
             )
         except OSError as error:
             raise UsageError(
-                f"cannot listen on {settings.host} port {settings.ssh_port}: {error.strerror}; "
+                f"cannot listen on {settings.host} port {settings.ssh_port}: {refused(error)}; "
                 "choose another --ssh-port"
             ) from error
 

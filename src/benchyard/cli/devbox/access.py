@@ -21,7 +21,7 @@ from benchyard.client.client import Client
 from benchyard.client.lookup import find_devbox
 from benchyard.client.operations import Server
 from benchyard.client.sockets import Socket, open_port, open_ssh
-from benchyard.errors import BenchyardError, UsageError
+from benchyard.errors import BenchyardError, UsageError, refused
 from benchyard.models.devboxes import DevboxView, TunnelRequest, TunnelView
 
 CHUNK = 64 * 1024
@@ -189,7 +189,7 @@ async def _forward(server: Server, devbox_id: str, local: int, port: int) -> Non
     try:
         listener = await asyncio.start_server(pass_on, "127.0.0.1", local)
     except OSError as error:
-        raise UsageError(f"cannot listen on port {local}: {error.strerror}; choose another LOCAL") from error
+        raise UsageError(f"cannot listen on port {local}: {refused(error)}; choose another LOCAL") from error
     async with listener:
         address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         click.echo(f"{address} leads to port {port} of {devbox_id}; Ctrl-C ends it")

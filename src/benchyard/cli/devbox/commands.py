@@ -14,7 +14,7 @@ from benchyard.cli.devbox.exec import exec_
 from benchyard.cli.devbox.shell import shell
 from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.progress import patience
-from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.render import age, echo_sentence, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.lookup import find_devbox
@@ -119,13 +119,13 @@ def logs(id: str, follow: bool, execution: str | None, shell_name: str | None, o
         view = find_devbox(client, id)
         lines = client.logs.list(view.id, execution, shell_name)
         if output == "text":
-            _print_lines(lines)
+            print_lines(lines)
         else:
             show_many(lines, output, {})
         while follow and client.devboxes.get(view.id).status not in ENDED:
             time.sleep(FOLLOW_SECONDS)
             later = client.logs.list(view.id, execution, shell_name)
-            _print_lines(later[len(lines) :])
+            print_lines(later[len(lines) :])
             lines = later
 
 
@@ -206,13 +206,18 @@ def _show_status(view: DevboxView, output: str) -> None:
     show(view, output, f"{view.id}  {view.status.value}")
 
 
-def _print_lines(lines: Sequence[LogLine]) -> None:
+def print_lines(lines: Sequence[LogLine]) -> None:
+    """Print a log for people: what the devbox printed as it came, what the server says of it in sentences."""
     for line in lines:
         where = f"{line.source}[{line.shell_name}]" if line.shell_name else line.source
-        parts = [line.message, f"$ {line.cmd}" if line.cmd else None]
-        ended = None if line.exit_code is None else f"exit {line.exit_code}"
-        said = " ".join(part for part in (*parts, ended) if part)
-        click.echo(f"{when(line.timestamp_ms)} {clean(where)}: {clean(said)}")
+        before = f"{when(line.timestamp_ms)} {clean(where)}:"
+        if line.exit_code is not None:
+            # What is told beside an exit status is a sentence of the server, not output.
+            hint = f": {clean(line.message)}" if line.message else ""
+            echo_sentence(f"{before} exit {line.exit_code}{hint}")
+            continue
+        said = " ".join(part for part in (line.message, f"$ {line.cmd}" if line.cmd else None) if part)
+        click.echo(f"{before} {clean(said)}")
 
 
 def _description(view: DevboxView) -> str:
