@@ -32,6 +32,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
             # What the base has of its own is not what the tests are to find.
             (_packages(folder) / "iniconfig.py").write_text("is_of_base = True\n")
             (_packages(folder) / "only_of_base.py").touch()
+            # Nothing is installed on this machine.
+            (folder / "bin/apt-get").symlink_to("/bin/false")
             return folder
     pytest.skip("there is no Python here that can be moved: install one with `uv python install 3.11`")
 
@@ -107,3 +109,16 @@ def test_the_nearest_newer_python_is_taken_and_later_releases(base: Path, tmp_pa
     assert "pytz==2021.3" in listed
     # That version does not run in this Python: its own is kept.
     assert "pip==9.0.1" not in listed
+
+
+def test_a_base_whose_python_makes_no_environments_with_pip(base: Path, tmp_path: Path) -> None:
+    """As Debian's and Ubuntu's without python3-venv: pip comes by way of the base's own."""
+    other = tmp_path / "base"
+    shutil.copytree(base, other, symlinks=True)
+    _said(other, other / "bin/python3", "-m", "ensurepip")
+    shutil.rmtree(_packages(other).parent / "ensurepip")
+    told = _made(other, tmp_path, _minor(other), "")
+    assert "not as officially" not in told
+    python = tmp_path / "conda/envs/testbed/bin/python"
+    assert str(tmp_path / "conda/envs/testbed/lib") in _said(other, python, "-m", "pip", "--version")
+    assert _said(other, python, "-c", "import setuptools, wheel; print('there')") == "there"

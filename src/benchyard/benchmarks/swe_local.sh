@@ -34,7 +34,8 @@ with_pip_of_base() {
     local pip
     pip=$("$python" -c 'import os, pip; print(os.path.dirname(pip.__file__))') &&
         "$python" -m venv --clear --without-pip "$environment" &&
-        "$environment/bin/python" "$pip" install pip setuptools wheel
+        "$environment/bin/python" "$pip" install --ignore-installed pip setuptools wheel &&
+        "$environment/bin/python" -m pip --version
 }
 
 with_package() {
