@@ -15,6 +15,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from benchyard.errors import NotFound, NotSupported
@@ -118,7 +119,7 @@ def _defines(room: str, name: str) -> bool:
         spec = importlib.util.find_spec(_module_of(room, name))
     except ModuleNotFoundError:
         return False
-    if spec is None or spec.loader is None:
+    if spec is None or spec.origin is None:
         return False
-    source = getattr(spec.loader, "get_source", lambda _name: None)(spec.name)
-    return bool(source and re.search(rf"^class {_class_name(room, name)}\b", source, re.MULTILINE))
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    return bool(re.search(rf"^class {_class_name(room, name)}\b", source, re.MULTILINE))
