@@ -1,4 +1,4 @@
-"""Executions as the API sees them: commands started, awaited, fed, killed; their output as text."""
+"""Executions for the API: start, await, feed and kill commands; their output as text."""
 
 import codecs
 import hashlib
@@ -28,7 +28,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class TextDecoder:
-    """Turns bytes into text and knows the byte offset at the end of what it has given out."""
+    """Decodes bytes to text, and tracks the byte offset at the end of the text it has returned."""
 
     def __init__(self, offset: int) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -61,7 +61,7 @@ KILL_SECONDS = 5.0
 DEFAULT_LINES = 100
 MAX_LINES = 100_000
 MAX_RESULT_BYTES = 16 * 1024**2
-"""Of each stream in the answer of a command that is waited for."""
+"""Most bytes of each output stream in the answer of a command that is waited for."""
 
 
 class Executions:
@@ -78,7 +78,7 @@ class Executions:
         return await self._view(state, DEFAULT_LINES)
 
     async def run(self, devbox_id: str, asked: Caller, request: ExecuteRequest) -> ExecutionResultView:
-        """Run a command to its end, however long that takes."""
+        """Run a command to its end, however long it takes."""
         if request.attach_stdin:
             raise UsageError("attach_stdin is not possible here; use execute_async")
         state = await self._start(devbox_id, _exec_request(asked, request))
@@ -215,7 +215,7 @@ class Executions:
 
 
 def line_count(last_n: str | None) -> int:
-    """How many lines to show; raises UsageError unless it is a sensible number."""
+    """Return the number of lines to show; raises UsageError for an invalid number."""
     if last_n is None:
         return DEFAULT_LINES
     if not (last_n.isascii() and last_n.isdigit() and len(last_n) < 10 and int(last_n) <= MAX_LINES):
@@ -224,7 +224,7 @@ def line_count(last_n: str | None) -> int:
 
 
 def byte_offset(offset: str | None) -> int:
-    """Where to start in a stream; raises UsageError unless it is a byte offset."""
+    """Return the byte offset at which to start in a stream; raises UsageError for an invalid one."""
     if not offset:
         return 0
     if not (offset.isascii() and offset.isdigit() and len(offset) < 16):
