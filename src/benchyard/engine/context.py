@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EngineContext:
-    """The open parts that make and keep devboxes."""
+    """Open services that the engine uses to create and run devboxes."""
 
     settings: Settings
     host: Host

@@ -24,7 +24,7 @@ logger = logging.getLogger("benchyard.objects")
 
 
 class Objects:
-    """The objects of this server. Use as an async context manager: expired objects are swept meanwhile."""
+    """The objects of this server. Use as an async context manager, which sweeps expired objects."""
 
     def __init__(self, store: Store, contents: ObjectContents, max_bytes: int) -> None:
         self.records = store.collection("objects", StoredObject)
@@ -127,7 +127,7 @@ class Objects:
         return deleted
 
     async def rename(self, id: str, name: str) -> StoredObject:
-        """Give an object another name; raises Conflict for one that is deleted, or kept with a run."""
+        """Rename an object; raises Conflict for one that is deleted, or belongs to a run."""
 
         def change(record: StoredObject) -> StoredObject:
             if record.state == ObjectState.DELETED:

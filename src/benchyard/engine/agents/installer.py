@@ -76,7 +76,7 @@ _UNKNOWN = ("code ETARGET", "code E404", "there is no version of", "No matching 
 
 @dataclass(frozen=True)
 class InstallStep:
-    """One command of an install."""
+    """Command of an install."""
 
     title: str
     command: str
@@ -228,7 +228,7 @@ def _is_folder(folder: Path, name: str) -> bool:
 
 @dataclass
 class _Installation:
-    """One install, in one devbox."""
+    """Install of an agent in one devbox."""
 
     tools: EngineContext
     record: RegisteredAgent

@@ -396,7 +396,8 @@ class Agents:
             needed = (dependencies.UV,)
         elif record.source and record.source.type == "npm":
             capabilities, _ = self._tools.host.report()
-            # Only the machine's own files lack a separate npm: any other default image has its own.
+            # Where devboxes show this machine's own files, npm must be among them; other default images have
+            # it.
             needed = (
                 dependencies.NODE,
                 *((dependencies.NPM,) if Capability.HOST_VIEW in capabilities else ()),

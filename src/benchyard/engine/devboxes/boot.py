@@ -93,7 +93,7 @@ async def _prepare_files(tools: EngineContext, devbox: Devbox, id: str, step: St
 
 
 async def _is_known(tools: EngineContext, devbox: Devbox, id: str) -> bool:
-    """Tell whether an earlier server has run this execution with success: its input may be gone by now."""
+    """Tell whether an earlier server has run this execution successfully: its input may be gone now."""
     try:
         return (await tools.host.execution(devbox.id, id)).exit_status == 0
     except NotFound:

@@ -15,17 +15,17 @@ _HOUR = 3600.0
 
 
 def launch_id(devbox: Devbox, index: int) -> str:
-    """The id of a launch command's execution in this boot."""
+    """Return the id of a launch command's execution in this boot."""
     return f"setup-{devbox.boot}-{index}"
 
 
 def suspend_id(devbox: Devbox, index: int) -> str:
-    """The id of a suspend hook's execution in this boot."""
+    """Return the id of a suspend hook's execution in this boot."""
     return f"setup-{devbox.boot}-suspend-{index}"
 
 
 def entrypoint_id(devbox: Devbox) -> str:
-    """The id of the entrypoint's execution in this boot."""
+    """Return the id of the entrypoint's execution in this boot."""
     return f"entrypoint-{devbox.boot}"
 
 
@@ -51,7 +51,7 @@ async def run_step(tools: EngineContext, devbox_id: str, request: ExecRequest) -
 
 
 async def wait_for_completion(tools: EngineContext, state: ExecutionState) -> ExecutionState:
-    """The state of an execution once it has completed."""
+    """Return the state of an execution once it has completed."""
     while state.status != "completed":
         state = await tools.host.wait(state.devbox_id, state.id, _HOUR)
     return state

@@ -35,7 +35,7 @@ class TextDecoder:
         self._read = offset
 
     def feed(self, data: bytes, *, final: bool = False) -> OutputChunk | None:
-        """The next piece of text, or None while only the start of a character is there."""
+        """Return the next piece of text, or None while only the start of a character is there."""
         text = self._decoder.decode(data, final)
         self._read += len(data)
         if not text:
@@ -44,7 +44,7 @@ class TextDecoder:
 
 
 async def text_chunks(output: AsyncIterator[bytes], offset: int) -> AsyncIterator[OutputChunk]:
-    """The text of an output stream, in bounded pieces."""
+    """Yield the text of an output stream, in bounded pieces."""
     cutter = TextDecoder(offset)
     async for data in output:
         for start in range(0, len(data), CHUNK_BYTES):
@@ -98,7 +98,7 @@ class Executions:
     async def run_with_id(
         self, devbox_id: str, request: ExecuteWithIdRequest, last_n: str | None
     ) -> ExecutionView:
-        """Run a command under the caller's id and wait for it a while; the same id never runs twice."""
+        """Run a command under the caller's id and wait a while for its end; the same id never runs twice."""
         lines = line_count(last_n)
         state = await self._start(
             devbox_id,
@@ -113,14 +113,14 @@ class Executions:
         return await self._view(await self._wait(state, seconds), lines)
 
     async def get(self, devbox_id: str, execution_id: str, last_n: str | None) -> ExecutionView:
-        """An execution as it is; raises NotFound."""
+        """Return an execution as it is; raises NotFound."""
         lines = line_count(last_n)
         return await self._view(await self._state(devbox_id, execution_id), lines)
 
     async def wait(
         self, devbox_id: str, execution_id: str, request: ExecutionWaitRequest, last_n: str | None
     ) -> ExecutionView:
-        """An execution once it has one of the statuses; raises StillWaiting when the time is over."""
+        """Return an execution once it has one of the statuses; raises StillWaiting when the time is over."""
         lines = line_count(last_n)
         asked = request.timeout_seconds
         seconds = HOLD_SECONDS if asked is None else min(asked, HOLD_SECONDS)
@@ -156,7 +156,7 @@ class Executions:
     async def stream(
         self, devbox_id: str, execution_id: str, stream: StreamName, offset: str | None
     ) -> AsyncIterator[OutputChunk]:
-        """The text of an output from a byte offset, until the execution has completed."""
+        """Return the text of an output from a byte offset, until the execution has completed."""
         start = byte_offset(offset)
         await self._state(devbox_id, execution_id)
         return text_chunks(self._host.output(devbox_id, execution_id, stream, start), start)
@@ -164,7 +164,7 @@ class Executions:
     async def raw(
         self, devbox_id: str, execution_id: str, stream: StreamName, offset: str | None, *, follow: bool
     ) -> AsyncIterator[bytes]:
-        """The bytes of an output from an offset, as they are."""
+        """Return the bytes of an output from an offset."""
         start = byte_offset(offset)
         await self._state(devbox_id, execution_id)
         return self._host.output(devbox_id, execution_id, stream, start, follow=follow)

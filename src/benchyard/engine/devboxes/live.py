@@ -34,11 +34,11 @@ class LiveDevboxes:
         self._live = {each.id: _Entry(each) for each in await self.records.all({"status": LIVE})}
 
     def live(self) -> list[Devbox]:
-        """Every devbox that has not ended."""
+        """Return all devboxes that have not ended."""
         return [entry.record for entry in self._live.values()]
 
     def living(self, devbox_id: str) -> Devbox | None:
-        """The record of that id, if it has not ended."""
+        """Return the record with this id, if it has not ended."""
         entry = self._live.get(devbox_id)
         return entry.record if entry else None
 
@@ -50,7 +50,7 @@ class LiveDevboxes:
         return kept, is_new
 
     async def get(self, devbox_id: str) -> Devbox:
-        """The record of that id; raises NotFound."""
+        """Return the record with this id; raises NotFound."""
         entry = self._live.get(devbox_id)
         return entry.record if entry else await self.records.get(devbox_id)
 
@@ -67,7 +67,7 @@ class LiveDevboxes:
         return await run_to_end(self._change(entry, change))
 
     async def wait(self, devbox_id: str, is_reached: Callable[[Devbox], bool], timeout: float) -> Devbox:
-        """The record once the condition holds or the time is over; raises NotFound."""
+        """Return the record once the condition holds or the time is over; raises NotFound."""
         entry = self._live.get(devbox_id) or _Entry(await self.records.get(devbox_id))
         try:
             async with asyncio.timeout(timeout):

@@ -32,7 +32,7 @@ class DevboxLog:
             self._halve(file)
 
     def lines(self, devbox_id: str) -> list[LogLine]:
-        """All lines, oldest first."""
+        """Return all lines, oldest first."""
         file = self._file(devbox_id)
         if not file.exists():
             return []

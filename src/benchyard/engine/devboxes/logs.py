@@ -28,7 +28,7 @@ class Logs:
         self._tools = tools
 
     async def lines(self, devbox_id: str, execution_id: str | None, shell_name: str | None) -> list[LogLine]:
-        """The log, oldest first: the newest lines of the newest executions."""
+        """Return the log, oldest first: the newest lines of the newest executions."""
         await self._tools.live_devboxes.get(devbox_id)
         states = await self._states(devbox_id)
         if execution_id is not None:

@@ -80,7 +80,7 @@ async def _put_code(tools: EngineContext, devbox: Devbox, mount: CodeMount, step
 
 
 def code_requests(tools: EngineContext, mount: CodeMount, step: str) -> list[ExecRequest]:
-    """The commands that clone a repository and install what it needs; `BY_TOKEN` in them is a secret."""
+    """Return the commands that clone a repository and install its needs; their `BY_TOKEN` is a secret."""
     url = f"{tools.settings.git_url.rstrip('/')}/{mount.repo_owner}/{mount.repo_name}.git"
     env = {"BY_URL": url, "BY_NAME": mount.repo_name, "GIT_TERMINAL_PROMPT": "0"}
     if mount.token:

@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 class Reaper:
-    """One timer and one reader of events; both act on the present state, so a missed event loses nothing."""
+    """Timer and reader of events; both act on the present state, so a missed event loses nothing."""
 
     def __init__(self, tools: EngineContext, lifecycle: Lifecycle) -> None:
         self._tools = tools
         self._lifecycle = lifecycle
         self._last_use_ms: dict[str, int] = {}
         self._deadlines: dict[str, tuple[int, float]] = {}
-        """Start of a devbox's lifetime on the wire's clock, and its end on the monotonic clock."""
+        """Start of a devbox's lifetime by the wall clock, and its end by the monotonic clock."""
         self._has_looked = False
 
     def touch(self, devbox_id: str) -> None:
@@ -124,9 +124,9 @@ class Reaper:
             _log.warning("could not look after %s: %s", devbox.id, error)
 
     def _is_expired(self, devbox: Devbox) -> bool:
-        """Tell whether the keep-alive time is over; measured on the monotonic clock once it is known."""
+        """Tell whether the keep-alive time is over, by the monotonic clock once its start has been seen."""
         begun = alive_since_ms(devbox)
-        # Lifetimes begun under an earlier server use the wire's clock; one first seen in a later pass is new.
+        # At first, lifetimes are read from the wall clock; one seen later has just begun.
         left = seconds_left(devbox, begun if self._has_looked else now_ms())
         if left is None:
             return False

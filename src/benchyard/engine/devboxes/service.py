@@ -92,7 +92,7 @@ class Devboxes:
         return devbox
 
     async def get(self, devbox_id: str) -> Devbox:
-        """The devbox of that id; raises NotFound."""
+        """Return the devbox with this id; raises NotFound."""
         return await self._tools.live_devboxes.get(devbox_id)
 
     async def running(self, devbox_id: str) -> Devbox:
@@ -115,19 +115,19 @@ class Devboxes:
         self._keeper.touch(devbox_id)
 
     async def wait_until_booted(self, devbox_id: str) -> Devbox:
-        """The devbox once it no longer comes up, or as it is after a while."""
+        """Return the devbox once it has booted, or as it is after a while."""
         return await self._tools.live_devboxes.wait(
             devbox_id, lambda record: record.status not in BOOTING, HOLD_CREATE_SECONDS
         )
 
     async def wait_until_resumed(self, devbox_id: str) -> Devbox:
-        """The devbox once it no longer comes up, or as it is after a second."""
+        """Return the devbox once it has resumed, or as it is after a second."""
         return await self._tools.live_devboxes.wait(
             devbox_id, lambda record: record.status not in BOOTING, HOLD_RESUME_SECONDS
         )
 
     async def wait(self, devbox_id: str, request: WaitRequest) -> Devbox:
-        """The devbox once it has one of the statuses; raises StillWaiting when the time is over."""
+        """Return the devbox once it has one of the statuses; raises StillWaiting when the time is over."""
         seconds = HOLD_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
         devbox = await self._tools.live_devboxes.wait(
             devbox_id, lambda record: record.status in request.statuses, min(seconds, HOLD_WAIT_SECONDS)
@@ -170,7 +170,7 @@ class Devboxes:
         return await self._lifecycle.resume(devbox_id)
 
     async def keep_alive(self, devbox_id: str) -> None:
-        """Start the idle clock anew."""
+        """Restart the idle clock."""
         await self.running(devbox_id)
 
     async def usage(self, devbox_id: str) -> DevboxUsageView:

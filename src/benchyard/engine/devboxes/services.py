@@ -125,7 +125,7 @@ _TAIL_LINES = 10
 
 @dataclass(frozen=True)
 class _Side:
-    """One service of a devbox that is coming up."""
+    """Service of a devbox that is coming up."""
 
     devbox: Devbox
     index: int

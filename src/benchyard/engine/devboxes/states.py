@@ -48,7 +48,7 @@ class Move:
 
 
 def record_after_move(devbox: Devbox, move: Move, now_ms: int) -> Devbox:
-    """The record after a move; raises Conflict when the table does not allow it."""
+    """Return the record after a move; raises Conflict if the table does not allow it."""
     if move.status not in NEXT[devbox.status]:
         raise Conflict(f"devbox {devbox.id} is {devbox.status} and cannot become {move.status}")
     transition = StateTransition(

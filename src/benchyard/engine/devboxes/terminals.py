@@ -33,7 +33,7 @@ _INPUT_BYTES = 64 * 1024
 
 @dataclass
 class TerminalSession:
-    """One terminal session, and whether a client is attached."""
+    """Terminal session, and whether a client is attached."""
 
     devbox_id: str
     name: str
@@ -203,7 +203,7 @@ def check_name(name: str) -> None:
 
 
 def valid_size(columns: int | None, rows: int | None) -> tuple[int, int] | None:
-    """The size of a terminal, or None unless both are given and in range."""
+    """Return the size of a terminal, or None unless both are given and in range."""
     if columns is None or rows is None:
         return None
     return (columns, rows) if 1 <= columns <= MAX_SIZE and 1 <= rows <= MAX_SIZE else None

@@ -32,7 +32,7 @@ class NotRunning(Conflict):
 
 @dataclass(eq=False)
 class TunnelConnection:
-    """One connection through a tunnel."""
+    """Connection through a tunnel."""
 
     devbox_id: str
     tunnel: Tunnel

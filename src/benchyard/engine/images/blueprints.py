@@ -251,7 +251,7 @@ class BlueprintPlans:
 
 
 MOST_ATTEMPTS = 2
-"""Most attempts at a build that the server's end interrupts: it may be the cause of that end."""
+"""Most attempts at a build that ends with its server: the build itself may be the cause."""
 UPLOAD_SECONDS = 24 * 3600
 FIRST_LOOK_SECONDS = 0.2
 LATER_LOOKS_SECONDS = 10.0
@@ -263,7 +263,7 @@ It is retried at once if an image or an alias has been added since, which the bu
 """
 
 _MOST_WAITS = 3
-"""Most builds that a request waits for: the first may end because its other callers give up."""
+"""Most builds that a request waits for: it may join a build that is just being given up."""
 _S = BlueprintStatus
 _log = logging.getLogger(__name__)
 
@@ -402,7 +402,7 @@ class Blueprints:
         return blueprint
 
     async def logs(self, blueprint_id: str) -> list[BuildLogLine]:
-        """The log of its build so far, oldest line first."""
+        """Return the log of a build so far, oldest line first."""
         await self.records.get(blueprint_id)
         return await asyncio.to_thread(self._logs.lines, blueprint_id)
 

@@ -114,7 +114,7 @@ _DOCKERFILE = "Dockerfile"
 
 @dataclass(frozen=True)
 class Build:
-    """One attempt to build a blueprint, with all its inputs."""
+    """Attempt to build a blueprint, with all its inputs."""
 
     tools: EngineContext
     blueprint: Blueprint
@@ -147,7 +147,7 @@ class Build:
 
 
 def build_devbox_id(blueprint: Blueprint) -> str:
-    """The id of the devbox of a blueprint's present attempt."""
+    """Return the id of the devbox of a blueprint's present attempt."""
     return f"{blueprint.id}-{blueprint.attempts}"
 
 

@@ -84,7 +84,7 @@ class LogMask:
 
 
 class BuildLog:
-    """One build's log being written. Use as a context manager; `line` and `note` run in the event loop."""
+    """Log of a build for writing. Use as a context manager; `line` and `note` run in the event loop."""
 
     def __init__(self, file: Path, mask: LogMask) -> None:
         self.mask = mask

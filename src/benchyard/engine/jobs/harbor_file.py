@@ -153,7 +153,7 @@ class HarborDataset(Model):
 
 
 class HarborAgent(Model):
-    """One agent of the job."""
+    """Agent of the job."""
 
     name: str
     model_name: str | None = None

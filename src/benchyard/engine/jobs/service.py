@@ -471,7 +471,7 @@ def _short_name(name: str) -> str:
 
 
 def _is_retry(trial: Trial) -> bool:
-    """Tell whether a user's retry made this trial; then no other one may replace it as lost."""
+    """Tell whether a user's retry made this trial; if interrupted, it is continued, not canceled."""
     return trial.retry > 0 and trial.n_lost == 0
 
 

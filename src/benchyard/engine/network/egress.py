@@ -77,7 +77,7 @@ def purpose_with_scorers(
     own: Egress | None,
     scorers: Egress,
 ) -> DevboxPurpose | None:
-    """Return a devbox's purpose; with isolation `live`, it notes the agent's egress beside its scorers'.
+    """Return a devbox's purpose; with isolation `live` it holds the agent's egress, which scorers replace.
 
     Raises NotSupported if this server cannot enforce the egress of scorers.
     """

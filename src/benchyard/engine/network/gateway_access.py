@@ -108,7 +108,7 @@ class Grants:
         return grant_id in self._open or grant_id in self._earlier
 
     def of_devbox(self, devbox_id: str) -> list[str]:
-        """The grants that are open for a devbox."""
+        """Return the ids of the grants that are open for a devbox."""
         return [each.id for each in self._open.values() if each.devbox_id == devbox_id]
 
     async def spent(self, grant_id: str) -> GrantUsage:

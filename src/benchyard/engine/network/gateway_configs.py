@@ -78,7 +78,7 @@ class GatewayConfigs:
         return stored
 
     async def get(self, id: str) -> GatewayConfig:
-        """The config of that id; raises NotFound."""
+        """Return the config with this id; raises NotFound."""
         return await self._records.get(id)
 
     async def named(self, given: str) -> GatewayConfig:

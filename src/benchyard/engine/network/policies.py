@@ -115,7 +115,7 @@ class NetworkPolicies:
         return stored
 
     async def get(self, id: str) -> NetworkPolicy:
-        """The policy of that id; raises NotFound."""
+        """Return the policy with this id; raises NotFound."""
         found = await self._records.find(id)
         if found is None:
             raise NotFound(

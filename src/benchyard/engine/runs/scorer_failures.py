@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ScorerFailure:
-    """One try of a scorer without a score."""
+    """Failed try of a scorer, without a score."""
 
     reason: str
     output: str = ""

@@ -51,7 +51,7 @@ class Traces:
     async def keep(
         self, run_id: str, name: str, pieces: AsyncIterator[bytes], kind: TraceKind | None
     ) -> None:
-        """Keep something that we gathered with a run; the same name again changes nothing.
+        """Store a trace made by the server with a run; a second call with the same name changes nothing.
 
         Without a kind it is a trajectory or a file, which a worker finds out.
         """

@@ -63,11 +63,11 @@ class Benchmarks:
         return await self.records.change(asked.id, apply)
 
     async def get(self, id: str) -> Benchmark:
-        """The benchmark of that id; raises NotFound."""
+        """Return the benchmark with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def update(self, id: str, change: BenchmarkChange) -> Benchmark:
-        """Change a benchmark: None leaves a field, an empty value clears it. Counts the revision up."""
+        """Change fields: None leaves one, an empty value clears it. The revision counts the differences."""
         given = change.model_dump(exclude_none=True)
         fields = {name: value or _EMPTY.get(name) for name, value in given.items()}
         if change.scenario_ids is not None:

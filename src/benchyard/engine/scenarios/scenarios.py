@@ -119,7 +119,7 @@ class Scenarios:
         await self._revision(frozen.id)
 
     async def update(self, id: str, change: ScenarioChange) -> Scenario:
-        """Update a scenario: None leaves a field, an empty value clears it. A change makes a new revision."""
+        """Change fields: None leaves one, an empty value clears it. The revision counts the differences."""
         before = await self.records.get(id)
         _check_own(before)
         if before.status == "archived":
