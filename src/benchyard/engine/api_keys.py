@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 KEY_PREFIX = "key_"
 _FIRST = "first"
-_SECRET_PREFIX = "by_"  # noqa: S105  (what secrets begin with, so that they are recognised when leaked)
+_SECRET_PREFIX = "by_"  # noqa: S105  (prefix of secrets, so that leaked ones are recognised)
 
 
 class ApiKeys:

@@ -98,7 +98,7 @@ class ScrubbedStream:
         self._batch_bytes = batch_bytes
         self._left = bytearray()
         self._hidden = 0
-        """Number of bytes at the beginning of the rest that belong to a value already reported."""
+        """Number of bytes at the beginning of the rest that belong to a value already replaced."""
 
     def feed(self, data: bytes) -> bytes:
         """Add the next bytes; return those that cannot be part of a longer value any more."""

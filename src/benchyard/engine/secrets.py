@@ -58,7 +58,7 @@ class Secrets:
         return await self._records.get(id)
 
     async def update(self, id: str, value: str) -> Secret:
-        """Give a secret another value."""
+        """Change the value of a secret."""
         new = {"sealed": self._vault.seal(value), "update_time_ms": time.time_ns() // 1_000_000}
         return await self._records.change(id, lambda secret: secret.model_copy(update=new))
 

@@ -94,7 +94,7 @@ def install_steps(source: AgentSource, version: str | None) -> list[InstallStep]
 
 
 def package_steps(package: Package) -> list[InstallStep]:
-    """Return the commands that install a public agent; it needs no scripts of its packages: they are off."""
+    """Return the commands that install a public agent; package scripts are off, since none are needed."""
     env = {"BY_SPEC": package.spec, "BY_MORE": " ".join(package.more)}
     env |= {"npm_config_ignore_scripts": "true", "npm_config_omit": "optional"}
     script = _PIP if package.type == "pip" else _NPM

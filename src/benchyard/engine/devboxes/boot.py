@@ -145,7 +145,7 @@ SCORING_KIND = "scoring"
 FINAL_KIND = "final"
 """Kind of images that keep the final state of a run; they are in no list either."""
 PRISTINE = "-pristine"
-"""Suffix of the id of the image that a devbox looked like when it began to run."""
+"""Suffix of the id of the image of a devbox's disk as it was when the devbox began to run."""
 
 
 async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisites) -> Move:

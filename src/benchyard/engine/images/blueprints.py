@@ -192,7 +192,7 @@ class BlueprintPlans:
         return base
 
     async def secrets(self, request: BlueprintRequest) -> dict[str, str]:
-        """Environment variable -> value; raises UsageError if a secret is not there."""
+        """Return the build's variables with their values; raises UsageError if a secret is missing."""
         found = {}
         for variable, secret in (request.secrets or {}).items():
             try:

@@ -20,7 +20,7 @@ from benchyard.models.jobs import Job
 from benchyard.models.model_access import Budget as AskedBudget
 from benchyard.models.trials import Trial
 
-TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)
 _SLACK_MS = 3_600_000
 """Validity of a token beyond the agent's time, in case no server is there to end it."""
 

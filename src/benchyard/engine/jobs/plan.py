@@ -65,7 +65,7 @@ def retry_of(job: Job, trial: Trial, now_ms: int) -> Trial:
 
 
 def sample_scenarios(scenarios: Sequence[Scenario], selection: Selection) -> list[Scenario]:
-    """Return a sample of scenarios in their order, then cut to the first ones."""
+    """Return a random sample of the scenarios in their own order, or only the first ones of it."""
     chosen = list(scenarios)
     if selection.sample is not None and selection.sample < len(chosen):
         # Reproducible, not secret: the same seed gives the same sample.

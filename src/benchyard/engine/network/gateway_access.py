@@ -71,7 +71,7 @@ class Grants:
         self._served: set[str] = set()
         """Devboxes whose doors were served when this server began."""
         self._earlier: dict[str, str] = {}
-        """Grants that an earlier server left open, and their devboxes; their runs end them."""
+        """Grants that an earlier server left open, and their devboxes; their trials and runs end them."""
         self._listening: set[str] = set()
         """Devboxes whose doors lead to the gateway, with or without a grant."""
 

@@ -151,7 +151,7 @@ def with_open_doors(opened: list[GatewayDoor], devbox: Devbox) -> Devbox:
     return devbox.model_copy(update={"doors": doors})
 
 
-TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)
 _ROUTE = "api"
 _PREFIX = "door-"
 

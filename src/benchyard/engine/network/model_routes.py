@@ -15,7 +15,7 @@ from benchyard.models.jobs import AgentConfig, AgentEnvironment
 from benchyard.settings import Settings
 
 OAUTH_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"
-"""Variable of a subscription's token: it is sent in another header than keys, and the agent chooses that."""
+"""Variable with a subscription token: sent in the default header, not the provider's header for keys."""
 
 
 _PLAIN = re.compile(r"[\x21-\x7e]+")

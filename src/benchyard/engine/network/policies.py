@@ -149,7 +149,7 @@ class NetworkPolicies:
         return policy
 
     async def page(self, query: Query) -> Page[NetworkPolicy]:
-        """Policies, newest first."""
+        """Return a page of policies, newest first."""
         return await self._records.page(query)
 
     async def egress(

@@ -26,7 +26,7 @@ def check_atif(trajectory: object) -> None:
 
 def json_text(content: BinaryIO) -> bytes:
     """Return a trajectory, given in the interpreter's own format, as JSON text."""
-    value = marshal.load(content)  # noqa: S302  (the server's own)
+    value = marshal.load(content)  # noqa: S302  (written by the server itself)
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:

@@ -148,7 +148,7 @@ def usage_of(spent: GrantUsage) -> dict[str, float]:
     return told
 
 
-TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)
 AGENT_NAME = "interactive"
 """Name of the agent in trajectories of interactive runs."""
 _PREFIX = "run-"

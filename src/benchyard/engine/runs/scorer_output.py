@@ -41,7 +41,7 @@ _LEFT_OUT = "[what was printed is left out]"
 
 def clean_outputs(content: BinaryIO) -> bytes:
     """Return the cleaned outputs of several scorers, for a worker: reads a directory, names and outputs."""
-    folder, outputs = marshal.load(content)  # noqa: S302  (the server's own)
+    folder, outputs = marshal.load(content)  # noqa: S302  (written by the server itself)
     texts = [(name, runner_report(clean_output(output, folder))) for name, output in outputs]
     if len(texts) == 1:
         return texts[0][1].encode(errors="replace")
