@@ -1,4 +1,4 @@
-"""Keys that open the server: made, checked, revoked."""
+"""Keys that open the server: create, check, revoke."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 KEY_PREFIX = "key_"
 _FIRST = "first"
-_SECRET_PREFIX = "by_"  # noqa: S105  (what secrets begin with, so that they are recognised when leaked)
+_SECRET_PREFIX = "by_"  # noqa: S105  (prefix of secrets, so that leaked ones are recognised)
 
 
 class ApiKeys:
@@ -30,13 +30,13 @@ class ApiKeys:
         self._by_hash: dict[str, ApiKey] = {}
 
     async def open(self, file: Path) -> None:
-        """Load the keys; when none opens, make one and leave it in `file` for its owner's command line."""
+        """Load the keys; if none opens, create one and write it to `file` for the owner's command line."""
         await self._load()
         now = now_ms()
         if any(key.opens_at(now) for key in self._by_hash.values()):
             self._see_to(file, now)
             return
-        # The file comes first: after a crash in between, the next start takes up what it holds.
+        # Write the file first: after a crash in between, the next start uses the secret in it.
         id = random_id(KEY_PREFIX)
         secret = file.read_text().strip() if file.exists() else ""
         if not secret or _hash(secret) in self._by_hash:
@@ -46,7 +46,7 @@ class ApiKeys:
         await self._load()
 
     def _see_to(self, file: Path, now: int) -> None:
-        """Tell of a key file that is gone or opens nothing; write the first key again where it is known."""
+        """Warn if the key file is missing or useless; write the first key into it again if it is known."""
         given = self._by_hash.get(_hash(file.read_text().strip())) if file.exists() else None
         if given is not None and given.opens_at(now):
             return
@@ -69,11 +69,11 @@ class ApiKeys:
 
     @property
     def first_ms(self) -> int:
-        """When the oldest key was made, which is when the server was set up."""
+        """Return the time at which the oldest key was made: the server was set up then."""
         return min(key.create_time_ms for key in self._by_hash.values())
 
     def check(self, secret: str) -> ApiKey:
-        """The key of that secret; raises Unauthorized."""
+        """Return the key with this secret; raises Unauthorized."""
         hashed = _hash(secret)
         key = self._by_hash.get(hashed)
         if key is None or not hmac.compare_digest(key.key_hash, hashed):
@@ -85,7 +85,7 @@ class ApiKeys:
         return key
 
     async def create(self, id: str, request: ApiKeyRequest, request_hash: str | None) -> tuple[ApiKey, str]:
-        """Make a key; the same request again gives the same key and secret."""
+        """Create a key; the same request again returns the same key and secret."""
         secret = self._secret(id)
         record = ApiKey(
             id=id,
@@ -100,7 +100,7 @@ class ApiKeys:
         return stored, secret
 
     async def revoke(self, id: str) -> ApiKey:
-        """Let a key open nothing any more; a second time changes nothing."""
+        """Revoke a key for good; a second call changes nothing."""
         now = now_ms()
 
         def change(key: ApiKey) -> ApiKey:
@@ -111,7 +111,7 @@ class ApiKeys:
         return revoked
 
     async def page(self, query: Query) -> Page[ApiKey]:
-        """One page of keys, newest first."""
+        """Return a page of keys, newest first."""
         return await self._records.page(query)
 
     async def _load(self) -> None:

@@ -21,16 +21,16 @@ BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 
 
 class BackgroundTasks:
-    """Jobs by key; a new one for a key cancels those before it and waits for them."""
+    """Running tasks by key; a new task cancels the earlier ones of its key and waits for them."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
         self._kinds: Counter[str] = Counter()
-        """How many keys there are of each kind: what they begin with, up to the first slash."""
+        """Number of keys of each kind; a kind is a key's text up to the first slash."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def start(self, key: str, job: BackgroundTask, *, finish: bool = False) -> None:
-        """Run a job in the background; with `finish` it is given time to end when the server stops."""
+        """Run a job in the background; with `finish` it gets time to end when the server stops."""
         earlier = set(self._tasks.get(key, ()))
         for task in earlier:
             task.cancel()
@@ -45,7 +45,7 @@ class BackgroundTasks:
             task.add_done_callback(self._closing.discard)
 
     def under_way(self, prefix: str) -> list[str]:
-        """The keys that have a job: those that begin so where it ends with a slash, else that one."""
+        """Return the keys with running tasks: all under a prefix that ends with a slash, else this key."""
         if prefix and not prefix.endswith("/"):
             return [prefix] if prefix in self._tasks else []
         if prefix and not self._kinds[_kind(prefix)]:
@@ -53,19 +53,19 @@ class BackgroundTasks:
         return [key for key in self._tasks if key.startswith(prefix)]
 
     async def settle(self, prefix: str) -> None:
-        """Wait until nothing is under way for these keys."""
+        """Wait until no task runs under these keys."""
         while keys := self.under_way(prefix):
             await asyncio.wait(set[asyncio.Task[None]]().union(*(self._tasks[key] for key in keys)))
 
     async def cancel(self, prefix: str) -> None:
-        """Cancel what is under way for these keys, and wait for it to end."""
+        """Cancel the tasks of these keys, and wait for them to end."""
         for key in self.under_way(prefix):
             for task in self._tasks[key]:
                 task.cancel()
         await self.settle(prefix)
 
     async def close(self) -> None:
-        """Give what must finish its time, then cancel everything and wait for it to end."""
+        """Give tasks that must finish their time, then cancel all others and wait for them to end."""
         if self._closing:
             await asyncio.wait(self._closing, timeout=GRACE_SECONDS)
         tasks = {task for group in self._tasks.values() for task in group}
@@ -73,7 +73,7 @@ class BackgroundTasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        # What was cancelled may have begun to clear up behind itself.
+        # A cancelled task may have started others that clear up behind it.
         late = {task for group in self._tasks.values() for task in group}
         if late:
             _, unfinished = await asyncio.wait(late, timeout=GRACE_SECONDS)
@@ -98,12 +98,12 @@ async def _run_after(key: str, earlier: set[asyncio.Task[None]], job: Background
     try:
         await job()
     except Exception:  # noqa: BLE001
-        # The boundary of background work: jobs record their failures themselves, so this is a bug to be seen.
+        # The boundary of background work: jobs record their own failures, so any error here is a bug.
         _log.exception("background work failed for %s", key)
 
 
 async def retry_store(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What the store answers, asked again while it is locked, gone or full: for work that nobody repeats."""
+    """Return the store's answer; ask again while the store is locked, gone or full, since no caller would."""
     delay = _FIRST_DELAY_SECONDS
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The time as it stands on the wire."""
+"""The current time in the unit of the API: milliseconds."""
 
 import time
 
 
 def now_ms() -> int:
-    """The time on the wire."""
+    """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""What every part of the engine works with, and who asks it for something new."""
+"""Parts that the whole engine works with, and the caller of a request."""
 
 import logging
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EngineContext:
-    """The open parts that make and keep devboxes."""
+    """Open services that the engine uses to create and run devboxes."""
 
     settings: Settings
     host: Host
@@ -40,22 +40,22 @@ class EngineContext:
     secrets: Secrets
     objects: Objects
     workers: Workers
-    """Where everything is parsed and graded that somebody else wrote."""
+    """Separate processes for parsing and grading untrusted content."""
     trees: Trees = field(default_factory=LocalTrees)
     doors: GatewayDoors = field(default_factory=NoDoors)
     egress: EgressGate | None = None
-    """Who lets devboxes reach what is on an allow-list; None where nobody does."""
+    """Lets devboxes reach the hosts on an allow-list; None where no such gate runs."""
     reserve: Reserve | None = None
-    """Space that is set aside for what is to end; None where none is."""
+    """Disk space set aside for ending devboxes; None where there is none."""
 
     def make_room_to_end(self) -> None:
-        """Let what is about to be ended be noted, also where the disk is full."""
+        """Free reserved space, so that the end of a devbox can be noted on a full disk too."""
         if self.reserve is not None:
             self.reserve.lend()
 
     @property
     def opener(self) -> DoorOpener:
-        """Opens doors with the secrets of this server."""
+        """Return an opener of doors that uses this server's secrets."""
         return DoorOpener(self.doors, self.secrets, self.vault)
 
     def note(self, devbox_id: str, source: LogSource, message: str, *, level: str = "info") -> None:
@@ -64,36 +64,36 @@ class EngineContext:
         try:
             self.journal.note(devbox_id, line)
         except OSError as error:
-            # What it tells of has happened: that its line is missing must not undo it.
+            # Losing a log line must not fail the action it describes.
             _log.warning("a line of the log of %s is lost: %s", devbox_id, error)
 
 
 def devbox_key(devbox_id: str) -> str:
-    """The key of what is done to a devbox itself."""
+    """Return the key of background work on a devbox itself."""
     return f"devbox/{devbox_id}"
 
 
 def snapshot_key_prefix(devbox_id: str) -> str:
-    """What the keys of snapshots of a devbox begin with."""
+    """Return the prefix of the keys of background work on a devbox's snapshots."""
     return f"snapshot/{devbox_id}/"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: the id the new thing gets, the hash of the request, and the key it came with."""
+    """Origin of a request: the id for the new thing, the request's hash, and the key it came with."""
 
     id: str
     request_hash: str | None = None
     key_id: str | None = None
     run_id: str | None = None
-    """The scenario run it is for."""
+    """The scenario run that the new devbox is for."""
     scorer_id: str | None = None
-    """The custom scorer it tries."""
+    """The custom scorer that the new devbox tries."""
     purpose: DevboxPurpose | None = None
 
     @property
     def initiator(self) -> InitiatorType:
-        """What kind of thing asks."""
+        """Return the kind of caller."""
         if self.run_id:
             return "scenario"
         return "scoring_validation" if self.scorer_id else "api"

@@ -19,11 +19,11 @@ from benchyard.store.tables import TABLES
 
 _REMEMBERED_SECONDS = 10.0
 _MOST_FILES = 2_000_000
-"""Looked at for one answer; what is beyond them is not counted, and that is said."""
+"""Most files counted for one answer; the answer says when there are more."""
 
 
 class _Budget:
-    """How many files may still be looked at."""
+    """Number of files that may still be counted."""
 
     def __init__(self, files: int) -> None:
         self.left = files
@@ -34,7 +34,7 @@ class _Budget:
 
 
 class DiskUse:
-    """Counts at most once at a time; whoever asks soon after is told the same."""
+    """Counts the disk use of each kind, one count at a time; the last answer is reused for a short while."""
 
     def __init__(self, tools: EngineContext, store: Store) -> None:
         self._tools = tools
@@ -43,7 +43,7 @@ class DiskUse:
         self._last: tuple[float, DiskView] | None = None
 
     async def view(self) -> DiskView:
-        """What each kind takes now."""
+        """Return the disk use of each kind now."""
         async with self._counting:
             if self._last is None or time.monotonic() - self._last[0] > _REMEMBERED_SECONDS:
                 found = await self._count()
@@ -123,7 +123,7 @@ _FOLDERS = (
 
 
 def _objects(connection: Connection) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Sizes and numbers of the objects of users, and of those of runs."""
+    """Return sizes and numbers of users' own objects, and of the objects of runs."""
     own = TABLES["objects"]
     is_of_run = metadata_value(own.c.body, RUN_KEY).is_not(None)
     size = body_field(own.c.body, "size_bytes")
@@ -136,7 +136,7 @@ def _objects(connection: Connection) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _devboxes(folder: Path, budget: _Budget) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Sizes and numbers of the outputs of devboxes, and of their disks."""
+    """Return sizes and numbers of the outputs of devboxes, and of their disks."""
     outputs = disks = n_outputs = n_disks = 0
     for each in sorted(folder.iterdir()) if folder.is_dir() else ():
         size, count = _tree([each / "executions"], budget)
@@ -146,14 +146,14 @@ def _devboxes(folder: Path, budget: _Budget) -> tuple[tuple[int, int], tuple[int
         try:
             rest = [path for path in each.iterdir() if path.name != "executions"]
         except OSError:
-            # Gone meanwhile, or no folder.
+            # The folder has just been removed, or is a file.
             rest = []
         disks += _tree(rest, budget)[0]
     return (outputs, n_outputs), (disks, n_disks)
 
 
 def _tree(paths: Sequence[Path], budget: _Budget) -> tuple[int, int]:
-    """What files and folders take on disk, and how many files that are; links are not followed."""
+    """Return the bytes on disk and the number of files below these paths; links are not followed."""
     size = count = 0
     waiting = [os.fspath(path) for path in paths]
     while waiting and not budget.is_spent:
@@ -167,7 +167,7 @@ def _tree(paths: Sequence[Path], budget: _Budget) -> tuple[int, int]:
             else:
                 count += 1
         except OSError:
-            # Gone meanwhile, or a folder that belongs to a user of a devbox.
+            # The file has just been removed, or the folder belongs to a user of a devbox.
             continue
     return size, count
 
@@ -180,11 +180,11 @@ def _size(file: Path) -> int:
 
 
 SHORT_BYTES = 64 * 1024**2
-"""With more than this free, a write that found no space was not to the server's disk."""
+"""With more than this free, a failed write for lack of space was not to the server's disk."""
 
 
 def is_short(data: Path) -> bool:
-    """Whether the disk under the data folder is full, or nearly.
+    """Tell whether the disk of the data folder is full, or nearly.
 
     A devbox has folders in memory too, which fill up apart from all disks: a link can lead into one.
     """

@@ -1,4 +1,4 @@
-"""The open engine: everything the API can ask for, put together once."""
+"""The open engine: all services behind the API, assembled once."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,7 +62,7 @@ from benchyard.store.database import Store
 
 @dataclass(frozen=True)
 class JobCollaborators:
-    """What jobs need of the engine."""
+    """Services of the engine that jobs use."""
 
     benchmarks: Benchmarks
     runs: ScenarioRuns
@@ -73,7 +73,7 @@ class JobCollaborators:
 
 
 def make_jobs(tools: EngineContext, store: Store, collaborators: JobCollaborators) -> Jobs:
-    """The jobs of this server; `open` takes up what an earlier one left."""
+    """Return the jobs of this server; their `open` resumes those of an earlier server."""
     job_store = JobStore(store, tools.work)
     spending, keys = collaborators.gateways.spending, collaborators.gateways.keys
     access = TrialModelAccess(tools, spending, keys, collaborators.runs.scenarios)
@@ -102,7 +102,7 @@ def make_jobs(tools: EngineContext, store: Store, collaborators: JobCollaborator
 
 @dataclass(frozen=True)
 class Engine:
-    """Devboxes and all that belongs to them; what is run in them, and how well that went."""
+    """Services of the engine: devboxes, images, scenarios, runs, jobs and what belongs to them."""
 
     devboxes: Devboxes
     executions: Executions
@@ -138,7 +138,7 @@ class Engine:
 
 @asynccontextmanager
 async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> AsyncIterator[Engine]:
-    """Take up what an earlier server left, and let go of it in order at the end."""
+    """Open all services and resume an earlier server's work; close them in order at the end."""
     snapshots = store.collection("snapshots", Snapshot)
     blueprints = store.collection("blueprints", Blueprint)
     image_resolver = ImageResolver(tools, snapshots, blueprints)
@@ -202,7 +202,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
 
 
 async def _take_up(engine: Engine, tools: EngineContext) -> None:
-    """Go on with what an earlier server left; jobs last, since they use all the others."""
+    """Resume an earlier server's work; jobs last, since they use all other services."""
     await engine.snapshots.open()
     await engine.blueprints.open()
     await engine.terminals.open()

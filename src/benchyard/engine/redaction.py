@@ -1,7 +1,7 @@
-"""Takes the values of secrets out of what is kept and shown: texts, and files of any size and kind.
+"""Removes the values of secrets from stored and shown data: texts, and files of any size and kind.
 
-A value is known by its very bytes, and as base64 (alone or within something longer), URL-encoded and escaped
-for JSON. What is compressed, encrypted, or spelled in another way is not found.
+A value is found as its very bytes, and as base64 (alone or within something longer), URL-encoded and escaped
+for JSON. Values that are compressed, encrypted or spelled in another way are not found.
 """
 
 import asyncio
@@ -13,62 +13,62 @@ from urllib.parse import quote, quote_plus
 from benchyard.models.blueprints import HIDDEN
 
 LEAST_CHARACTERS = 8
-"""A shorter value is left alone: it could be guessed anyway, and is found in every other text by chance."""
+"""Fewest characters of a redacted value: a shorter one can be guessed, and is found in any text by chance."""
 LEAST_LINE = 16
-"""Lines of a value are looked for by themselves from this length on: keys in PEM are printed line by line."""
+"""Fewest characters of a line of a value that is redacted by itself: keys in PEM are printed line by line."""
 BATCH_BYTES = 256 * 1024
-"""What a stream gathers before it is looked through."""
+"""Bytes that a stream gathers before it searches them."""
 
 _HIDDEN = HIDDEN.encode()
 _ALIGNMENTS = 3
-"""In how many ways base64 can cut bytes that stand within others."""
+"""Ways in which base64 can split bytes that are part of a longer text."""
 _WIDTHS = (64, 76)
-"""Of the lines in which base64 is printed."""
+"""Widths of the lines in which base64 is printed."""
 
 
 class Scrubber:
-    """Knows some values, and takes them out."""
+    """Finds and removes some values."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self.values = tuple(values)
-        """What it knows, to make another one like it in a worker."""
+        """The values, to make an equal scrubber in a worker."""
         found = {form for value in self.values for part in _parts(value) for form in _forms(part)}
         self._forms = tuple(sorted(found))
         self.longest = max(map(len, self._forms), default=0)
-        """Of all forms, in bytes."""
+        """Length of the longest form of any value, in bytes."""
 
     def data(self, data: bytes, begin: int = 0) -> bytes:
-        """The bytes without the values, from `begin` on; a value that begins before it is known too."""
+        """Return the bytes from `begin` on without the values; also without one that begins before it."""
         return b"".join(_pieces(data, self.places(data, len(data)), begin, len(data)))
 
     def text(self, text: str) -> str:
-        """The text without the values, nor the beginning or end of one where the text was cut off."""
+        """Return the text without the values; also without parts of a value where the text was cut off."""
         if not self._forms:
             return text
         data = text.encode(errors="surrogatepass")
         places = [*self._edges(data), *self.places(data, len(data))]
-        # No form begins or ends within a character, so that none is left in half.
+        # No form begins or ends within a character, so no character is left in half.
         return b"".join(_pieces(data, places, 0, len(data))).decode(errors="surrogatepass")
 
     def stream(self, batch_bytes: int = BATCH_BYTES) -> "ScrubbedStream":
-        """For bytes that come piece by piece, looked through so many at a time."""
+        """Return a scrubber for bytes that come piece by piece, searched in batches of this size."""
         return ScrubbedStream(self, batch_bytes)
 
     async def pieces(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """What comes, without the values."""
+        """Yield the pieces without the values."""
         stream = self.stream()
         async for piece in pieces:
-            # In a thread: each value is looked for in several forms.
+            # In a thread: each value is searched in several forms.
             if clean := await asyncio.to_thread(stream.feed, piece) if self.longest else piece:
                 yield clean
         if clean := await asyncio.to_thread(stream.finish):
             yield clean
 
     def places(self, data: bytes, until: int) -> list[tuple[int, int]]:
-        """Where a value is, as begin and end: all that begin before `until`."""
+        """Return begin and end of each value that begins before `until`."""
         found = []
         for form in self._forms:
-            # One may begin within another.
+            # Values may overlap.
             at = data.find(form)
             while 0 <= at < until:
                 found.append((at, at + len(form)))
@@ -76,7 +76,7 @@ class Scrubber:
         return found
 
     def _edges(self, data: bytes) -> list[tuple[int, int]]:
-        """Where the end of the data is the beginning of a value, or its beginning the end of one."""
+        """Return where the data ends with the beginning of a value, or begins with the end of one."""
         found = []
         for form in self._forms:
             for size in range(min(len(form) - 1, len(data)), LEAST_CHARACTERS - 1, -1):
@@ -91,28 +91,28 @@ class Scrubber:
 
 
 class ScrubbedStream:
-    """Bytes on their way: however they are cut into pieces, what comes out is the same."""
+    """Scrubber for a stream of bytes; the result does not depend on how they are cut into pieces."""
 
     def __init__(self, scrubber: Scrubber, batch_bytes: int) -> None:
         self._scrubber = scrubber
         self._batch_bytes = batch_bytes
         self._left = bytearray()
         self._hidden = 0
-        """How many bytes at the beginning of what is left belong to a value that was already told of."""
+        """Number of bytes at the beginning of the rest that belong to a value already replaced."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; returns what is sure by now."""
+        """Add the next bytes; return those that cannot be part of a longer value any more."""
         longest = self._scrubber.longest
         if not longest:
             return data
         self._left += data
         if len(self._left) < longest + self._batch_bytes:
             return b""
-        # A value that begins before this is there to its end.
+        # A value that begins before this index is complete.
         return self._take(len(self._left) - longest + 1)
 
     def finish(self) -> bytes:
-        """There are no more; returns the rest."""
+        """End the stream; return the rest."""
         return self._take(len(self._left))
 
     def _take(self, until: int) -> bytes:
@@ -139,7 +139,7 @@ def _pieces(data: bytes, places: Iterable[tuple[int, int]], begin: int, end: int
 
 
 def _merge(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The places in order, those that overlap as one."""
+    """Yield the places in order, with overlapping ones joined."""
     current: tuple[int, int] | None = None
     for start, stop in sorted(places):
         if current is not None and start < current[1]:
@@ -153,7 +153,7 @@ def _merge(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _parts(value: str) -> set[str]:
-    """The value itself, and its long lines if it has several."""
+    """Return the value itself, and its long lines if it has several."""
     lines = value.splitlines()
     found = {value, value.strip()}
     if len(lines) > 1:
@@ -181,7 +181,7 @@ def _escapes(text: str) -> Iterator[str]:
         once = json.dumps(text, ensure_ascii=in_ascii)[1:-1]
         yield once
         yield once.replace("/", "\\/")
-        # A text in JSON within a text in JSON, as logs of calls have it.
+        # JSON text within JSON text, as in logs of calls.
         yield json.dumps(once, ensure_ascii=in_ascii)[1:-1]
     for encoded in (quote(text, safe="", errors="replace"), quote(text, errors="replace")):
         yield encoded
@@ -195,13 +195,13 @@ def _lower_hex(encoded: str) -> str:
 
 
 def _lines(encoded: bytes, width: int) -> Iterator[bytes]:
-    """What programs that print base64 make of it."""
+    """Yield the lines in which programs print base64 at this width."""
     if len(encoded) > width:
         lines = (encoded[at : at + width] for at in range(0, len(encoded), width))
         yield from (line for line in lines if len(line) >= LEAST_LINE)
 
 
 def _inner(encoded: bytes, shift: int, size: int) -> bytes:
-    """The characters that follow from the value alone, whatever stands before and after it."""
+    """Return the base64 characters that depend on the value alone, whatever bytes surround it."""
     begin = -(-shift * 8 // 6)
     return encoded[begin : (shift + size) * 8 // 6]

@@ -1,7 +1,7 @@
-"""Deletes jobs and runs with everything that was kept of them, also where the server is killed meanwhile.
+"""Deletes jobs and runs with all that was stored for them, even if the server is killed meanwhile.
 
-First a record says what goes, in the same transaction in which the job or benchmark run itself goes; that
-record is removed when nothing is left. A server that starts goes on with every such record it finds.
+First a record notes what is to be deleted, in the same transaction that deletes the row of the job or
+benchmark run itself; this record is removed at the end. A starting server resumes every such record.
 """
 
 import asyncio
@@ -66,12 +66,12 @@ class Removals:
         self._answers: OrderedDict[str, RemovalView] = OrderedDict()
 
     async def open(self) -> None:
-        """Go on with what an earlier server had begun to delete."""
+        """Resume the deletions that an earlier server had begun."""
         for removal in await self.records.all({}):
             self._start(removal)
 
     async def job(self, id: str, request_id: str | None = None) -> RemovalView:
-        """Delete a job that has ended, its trials and its runs; raises Conflict while something runs."""
+        """Delete a job that has ended, its trials and its runs; raises Conflict while any of it runs."""
 
         async def ask() -> RemovalView:
             async with self._jobs.at_rest(id) as job:
@@ -83,7 +83,7 @@ class Removals:
         return await self._once(request_id, ask)
 
     async def benchmark_run(self, id: str, request_id: str | None = None) -> RemovalView:
-        """Delete a benchmark run that has ended, and its scenario runs; raises Conflict for one of a job."""
+        """Delete an ended benchmark run and its scenario runs; raises Conflict if it belongs to a job."""
 
         async def ask() -> RemovalView:
             run = await self._benchmark_runs.get(id)
@@ -99,7 +99,7 @@ class Removals:
         return await self._once(request_id, ask)
 
     async def scenario_run(self, id: str, request_id: str | None = None) -> RemovalView:
-        """Delete a scenario run that has ended; raises Conflict for one that runs, or is of a job."""
+        """Delete a scenario run that has ended; raises Conflict if it runs, or belongs to a job."""
 
         async def ask() -> RemovalView:
             run = await self._runs.get(id)
@@ -113,23 +113,23 @@ class Removals:
         return await self._once(request_id, ask)
 
     async def job_size(self, id: str) -> RemovalView:
-        """What would go with a job."""
+        """Return what deleting a job would remove."""
         job = await self._jobs.get(id)
         trials = await self._count("trials", id)
         view = await self._view("job", id, job.name, job.benchmark_run_ids)
         return view.model_copy(update={"n_trials": trials})
 
     async def benchmark_run_size(self, run: BenchmarkRun) -> RemovalView:
-        """What would go with a benchmark run."""
+        """Return what deleting a benchmark run would remove."""
         return await self._view("benchmark_run", run.id, run.name, [run.id])
 
     async def scenario_run_size(self, run: ScenarioRun) -> RemovalView:
-        """What would go with a scenario run."""
+        """Return what deleting a scenario run would remove."""
         size = await self._sizes([run])
         return RemovalView(id=run.id, kind="scenario_run", name=run.name, n_scenario_runs=1, **size)
 
     async def _once(self, request_id: str | None, ask: Callable[[], Awaitable[RemovalView]]) -> RemovalView:
-        """Do it; the same request again, whose first answer may have been lost, is told the same."""
+        """Delete once; the same request again, after a lost answer, gets the same answer."""
         known = self._answers.get(request_id or "")
         if known is not None:
             return known
@@ -139,7 +139,7 @@ class Removals:
             self._answers[request_id] = view
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
-        # What takes longer goes on without whoever asked.
+        # A long deletion goes on after the request has been answered.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HOLD_SECONDS):
                 await self._tools.work.settle(_key(view.id))
@@ -168,7 +168,7 @@ class Removals:
         )
 
     async def _begin(self, removal: Removal, table: str | None) -> None:
-        """Note what goes; the row of what was asked for goes in the same transaction."""
+        """Note what is to be deleted; the row of the requested job or run goes in the same transaction."""
 
         def work(connection: Connection) -> None:
             self.records.rows.adding([removal])(connection)
@@ -194,7 +194,7 @@ class Removals:
             await self._deletions.sweep(removal.scenario_ids)
             await retry_store(partial(self._forget, removal.id))
         except (BenchyardError, OSError) as error:
-            # Its record stays: the next pass, or the next server, goes on with it.
+            # The record stays: the next pass, or the next server, resumes it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
 
     async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
@@ -205,7 +205,7 @@ class Removals:
             await self._remove_devbox(run.devbox_id)
 
     async def _remove_devbox(self, devbox_id: str) -> None:
-        """Remove the devbox of a run that is over: its services, its outputs, its log and its record."""
+        """Remove the devbox of an ended run: its services, its outputs, its log and its record."""
         await self._runs.end_devbox(devbox_id)
         await self._tools.work.settle(devbox_key(devbox_id))
         for each in (devbox_id, *await asyncio.to_thread(self._tools.host.folders, f"{devbox_id}-")):
@@ -215,7 +215,7 @@ class Removals:
             await retry_store(partial(self._tools.live_devboxes.records.delete, devbox_id))
 
     async def _remove_images(self, run_ids: set[str]) -> None:
-        """Remove final states, and what a scoring froze."""
+        """Remove final states, and the images frozen for scoring."""
         for image in await self._tools.images.list():
             if image.kind in (FINAL_KIND, SCORING_KIND) and image.id.partition("-")[0] in run_ids:
                 with contextlib.suppress(NotFound):

@@ -1,4 +1,4 @@
-"""Signed tokens: short texts that let their bearer at one thing for a while, checked without a table."""
+"""Signed tokens: short texts that give access to one thing for a while, checked without a table."""
 
 import base64
 import hmac
@@ -11,14 +11,14 @@ _SIGNATURE_BYTES = 24
 
 
 def make_token(vault: Vault, purpose: str, subject: str, seconds: int) -> str:
-    """A pass to `subject` for this purpose, good for so long."""
+    """Return a token for `subject` and this purpose, valid for this many seconds."""
     claim = f"{int(time.time()) + seconds}:{subject}"
     signature = vault.derive(purpose, claim)[:_SIGNATURE_BYTES]
     return f"{_text(claim.encode())}.{_text(signature)}"
 
 
 def check_token(vault: Vault, purpose: str, given: str) -> str:
-    """The subject of a pass; raises Unauthorized if it is forged, for something else, or too old."""
+    """Return the subject of a token; raises Unauthorized if it is forged, expired or for another purpose."""
     try:
         claim_text, signature_text = given.split(".")
         claim, signature = _bytes(claim_text).decode(), _bytes(signature_text)

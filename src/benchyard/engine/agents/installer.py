@@ -1,8 +1,8 @@
-"""Installs an agent: in a devbox of its own, since packages run what they like, then kept as a folder.
+"""Installs an agent: in a devbox of its own, since packages run arbitrary code, then kept as a folder.
 
-The folder lies in the devbox where it will be shown later, so that what is written in it about its own place
-stays true. It is packed there and unpacked here as files, folders and links, with no rights but to be read
-and run. What an install leaves elsewhere in its devbox is gone with it.
+The folder has the same path in that devbox as in those that show it later, so that absolute paths in its
+files stay valid. It is packed there and unpacked here as files, folders and links, with rights only to read
+and execute. Files that an install leaves elsewhere in its devbox are lost with it.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ _UNKNOWN = ("code ETARGET", "code E404", "there is no version of", "No matching 
 
 @dataclass(frozen=True)
 class InstallStep:
-    """One command of an install."""
+    """Command of an install."""
 
     title: str
     command: str
@@ -85,7 +85,7 @@ class InstallStep:
 
 
 def install_steps(source: AgentSource, version: str | None) -> list[InstallStep]:
-    """What is run for a package or a repository; objects are put in place by the host."""
+    """Return the commands that install a package or a repository; the host puts objects in place."""
     if source.npm:
         return [_npm_steps(source.npm, version)]
     if source.pip:
@@ -94,7 +94,7 @@ def install_steps(source: AgentSource, version: str | None) -> list[InstallStep]
 
 
 def package_steps(package: Package) -> list[InstallStep]:
-    """What is run for a public agent: nothing of its own, since what we take of it needs no scripts."""
+    """Return the commands that install a public agent; package scripts are off, since none are needed."""
     env = {"BY_SPEC": package.spec, "BY_MORE": " ".join(package.more)}
     env |= {"npm_config_ignore_scripts": "true", "npm_config_omit": "optional"}
     script = _PIP if package.type == "pip" else _NPM
@@ -103,7 +103,7 @@ def package_steps(package: Package) -> list[InstallStep]:
 
 
 def is_unknown_version(said: str) -> bool:
-    """Whether what npm or pip said is that there is no such version."""
+    """Tell whether this output of npm or pip says that there is no such version."""
     return any(each in said for each in _UNKNOWN)
 
 
@@ -129,13 +129,13 @@ def _git_steps(source: GitSource, version: str | None) -> list[InstallStep]:
             InstallStep(f"git checkout {source.ref}", _CHECKOUT, {"BY_REF": source.ref}, takes_token=True)
         )
     elif version:
-        # A version may be a tag or a branch, or just what its user calls it.
+        # A version may be a tag, a branch, or merely a user's label.
         found.append(InstallStep(f"git checkout {version}", _CHECKOUT_IF_THERE, {"BY_WANTED": version}))
     return found
 
 
 def use_loader(program: Path, loader: str) -> None:
-    """Let a program name this loader (blocks); one that names none stays as it is. Raises InstallFailed."""
+    """Set the loader of a program (blocks); one without a loader stays as it is. Raises InstallFailed."""
     if program.is_symlink() or not program.is_file():
         raise InstallFailed(f"its package has no program {program.name!r} where it was expected")
     with program.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
@@ -152,10 +152,10 @@ def use_loader(program: Path, loader: str) -> None:
 
 
 AGENTS_FOLDER = "/opt/benchyard/agents"
-"""Where agents are shown in devboxes, each in a folder of its own."""
+"""Folder in devboxes that holds the agents, each in a folder of its own."""
 MOST_BYTES = 8 * 1024**3
 MOST_ENTRIES = 500_000
-"""Of one agent."""
+"""Most files, folders and links of one agent."""
 
 _LAYOUT = 1
 _ROOT = "root"
@@ -167,7 +167,7 @@ _FOLDER_BINS = ("bin", "node_modules/.bin", ".venv/bin")
 
 
 class Installer:
-    """Makes the folders of agents; so many at the same time as builds."""
+    """Makes the folders of agents, as many at a time as builds."""
 
     def __init__(self, tools: EngineContext, kits: KitFolders) -> None:
         self._tools = tools
@@ -175,7 +175,7 @@ class Installer:
         self._turns = asyncio.Semaphore(tools.settings.builds_at_once)
 
     async def install(self, record: RegisteredAgent, token: str | None = None) -> InstalledAgent:
-        """Where an agent lies; made if it is not there. Raises InstallFailed with its last lines."""
+        """Return an agent's place, installing it if necessary. Raises InstallFailed with the last output."""
         assert record.source is not None
         runtime = await runtime_of(record.source.type, self._kits)
         target = f"{AGENTS_FOLDER}/{record.id}"
@@ -190,7 +190,7 @@ class Installer:
         return InstalledAgent((Kit(folder, target), *runtime.kits), bins)
 
     async def is_installed(self, record: RegisteredAgent) -> bool:
-        """Whether its folder is there; nothing is made to find that out."""
+        """Tell whether an agent's folder is there; does not install it."""
         assert record.source is not None
         known = self._kits.known()
         runtime = await runtime_of(record.source.type, known)
@@ -210,14 +210,14 @@ class Installer:
 
 
 def _installation_key(record: RegisteredAgent, runtime: Runtime) -> str:
-    # What it runs with is part of it: its links lead there.
+    # The runtime is part of the key: the agent's links lead there.
     key = f"agent {_LAYOUT} {record.id} {' '.join(kit.target for kit in runtime.kits)}"
     package = public.package_of(record)
     return f"{key} {package}" if package else key
 
 
 def _is_folder(folder: Path, name: str) -> bool:
-    """Whether the tree has this folder itself: no link is followed in what others made."""
+    """Tell whether the tree has this folder without following links, since its content is untrusted."""
     at = folder
     for part in name.split("/"):
         at /= part
@@ -228,7 +228,7 @@ def _is_folder(folder: Path, name: str) -> bool:
 
 @dataclass
 class _Installation:
-    """One install, in one devbox."""
+    """Install of an agent in one devbox."""
 
     tools: EngineContext
     record: RegisteredAgent
@@ -239,14 +239,14 @@ class _Installation:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def failed(self, reason: str) -> InstallFailed:
-        """Why it could not be installed, without the token."""
+        """Return the error for this reason, without the token."""
         version = f"@{self.record.version}" if self.record.version else ""
         hidden = reason.replace(self.token, "***") if self.token else reason
         return InstallFailed(f"agent {self.record.name}{version} could not be installed: {hidden}")
 
     async def run(self, folder: Path) -> None:
-        """Install into a devbox and keep what came of it in a new folder; the devbox ends in any case."""
-        # Never one that an earlier server began with: that one is being cleared away.
+        """Install in a devbox and keep the result in a new folder; the devbox ends in any case."""
+        # A new id each time: the devbox of an earlier server is being removed.
         self.devbox_id = f"{self.record.id}-{secrets.token_hex(4)}"
         self.env = {**await runtimes.registry_variables(), **dict(self.runtime.env)}
         try:
@@ -260,7 +260,7 @@ class _Installation:
             await run_to_end(erase_devbox(self.tools, self.devbox_id))
 
     def _finish(self, folder: Path) -> None:
-        """Make the programs of a public agent start in any image, and note which one it is (blocks)."""
+        """Make the programs of a public agent start in any image, and note which agent it is (blocks)."""
         package = public.package_of(self.record)
         for program in package.programs if package else ():
             try:
@@ -314,7 +314,7 @@ class _Installation:
             await self._shell(step.title, step.command, {**self.env, **step.env}, secret)
 
     async def _unpack(self, object_id: str) -> None:
-        """Put a stored object in place: an archive unpacked, anything else as a program of its name."""
+        """Put a stored object in place: an archive unpacked, any other file as a program under its name."""
         stored = await self.tools.objects.get(object_id)
         path = self.target
         if stored.content_type not in _ARCHIVES:
@@ -339,14 +339,14 @@ class _Installation:
     async def _shell(
         self, title: str, command: str, env: Mapping[str, str], secret: Mapping[str, str]
     ) -> None:
-        """Run a command in the agent's folder. A secret comes by its input: in files it would last."""
+        """Run a command in the agent's folder. A secret comes by standard input: files would keep it."""
         prelude = "exec 2>&1\n" + ('eval "$(cat)"\nexec </dev/null\n' if secret else "")
         request = ExecRequest(
             id=f"step-{secrets.token_hex(4)}",
             command=f"{prelude}cd -- {self.target} || exit 1\n{command}",
             env=dict(env),
             attach_stdin=bool(secret),
-            # What goes on in the background could change the folder while it is packed.
+            # A background process could change the folder while it is packed.
             strict=True,
         )
         given = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in secret.items())
@@ -364,14 +364,14 @@ class _Installation:
         return state
 
     def _explain(self, said: str) -> str:
-        """In our own words where a version is not there, which is the mistake that people make."""
+        """Return a hint if there is no such version, the most common mistake."""
         package = public.package_of(self.record)
         if package is None or not is_unknown_version(said):
             return ""
         return f"the registry has no version {package.version} of {package.name}; "
 
     async def _error_text(self, state: ExecutionState) -> str:
-        """What to do about it, and the last lines of what was said."""
+        """Return advice and the last lines of output of a failed execution."""
         hint = state.hint or ""
         if hint == executions.NO_NETWORK:
             hint = "installs have no network here: start the server with --build-network host"
@@ -383,7 +383,7 @@ class _Installation:
         return (f" ({hint})" if hint else "") + (f":\n{said}" if said else "")
 
     async def _keep(self, folder: Path) -> None:
-        """Take the agent's folder out of the devbox, with nothing in it that could do harm here."""
+        """Take the agent's folder out of the devbox, without anything that could do harm here."""
         request = ExecRequest(
             id="pack", argv=("tar", "-cf", "-", "-C", self.target, "."), cwd="/", user=_ROOT, strict=True
         )

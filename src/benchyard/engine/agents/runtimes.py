@@ -20,23 +20,23 @@ _OF_ADDONS = (
     *("libstdc++.so.6", "libgcc_s.so.1", "libatomic.so.1", "libz.so.1", "libresolv.so.2", "librt.so.1"),
     *("libdl.so.2", "libpthread.so.0", "libutil.so.1", "libnss_files.so.2", "libnss_dns.so.2"),
 )
-"""Libraries that compiled packages expect of every system, and that resolve names."""
+"""Libraries that compiled packages expect on every system, and those that resolve names."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """What an agent's packages run with, and what they are installed with."""
+    """Kits that an agent's packages run with, and those they are installed with."""
 
     kits: tuple[Kit, ...] = ()
-    """Shown wherever the agent is."""
+    """Shown in every devbox with the agent."""
     env: tuple[tuple[str, str], ...] = ()
-    """For the commands that install it."""
+    """Variables of the commands that install it."""
     installers: tuple[Kit, ...] = ()
-    """Shown only while it is installed."""
+    """Shown only during the install."""
 
 
 async def runtime_of(type: SourceType, kits: Kits) -> Runtime:
-    """What a source of this type needs beside itself; raises InstallFailed with what to do."""
+    """Return the runtime for a source of this type; raises InstallFailed with advice."""
     try:
         if type == "npm":
             node = await _program_runtime("node", kits)
@@ -91,16 +91,16 @@ _CERTIFICATES = (
     "REQUESTS_CA_BUNDLE",
 )
 _IN_VIEW = ("/etc/ssl/", "/etc/pki/", "/usr/")
-"""Where certificates lie that the default image has too."""
+"""Folders of certificates that the default image has too."""
 _INDEXES = {
     "UV_DEFAULT_INDEX": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
     "UV_INDEX": ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
 }
-"""What is told -> where it is looked for, first found first."""
+"""Variable in the devbox -> variables of this machine that may set it, first found first."""
 
 
 async def registry_variables(machine: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables with which npm, pip and uv in a devbox find the registries of this machine."""
+    """Return the variables with which npm, pip and uv in a devbox find the registries of this machine."""
     told = {name: machine[name] for low in _PROXIES for name in (low, low.upper()) if machine.get(name)}
     told |= {name: machine[name] for name in _CERTIFICATES if machine.get(name, "").startswith(_IN_VIEW)}
     told |= await asyncio.to_thread(_python_variables, machine)
@@ -125,7 +125,7 @@ def _python_variables(machine: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pip_settings(machine: Mapping[str, str]) -> dict[str, str]:
-    """The indexes in pip's own files, later ones over earlier ones."""
+    """Return the indexes from pip's own files, later files over earlier ones."""
     home = Path(machine.get("HOME") or "/")
     own = Path(machine.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
     files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", own, Path(machine.get("PIP_CONFIG_FILE") or own)]
@@ -133,14 +133,14 @@ def _pip_settings(machine: Mapping[str, str]) -> dict[str, str]:
     try:
         parser.read(files)
     except (configparser.Error, UnicodeDecodeError):
-        # pip itself would say so; here the default index is as good.
+        # pip itself would report this error; here the default index will do.
         return {}
     names = {"UV_DEFAULT_INDEX": "index-url", "UV_INDEX": "extra-index-url"}
     return {name: parser.get("global", option, fallback="") for name, option in names.items()}
 
 
 def _npm_registry(machine: Mapping[str, str]) -> str:
-    """What npm takes for its registry on this machine, wherever that is set."""
+    """Return the registry that npm uses on this machine."""
     npm = shutil.which("npm")
     if npm is None:
         return ""

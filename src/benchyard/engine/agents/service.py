@@ -1,4 +1,4 @@
-"""Agents as the API sees them and as jobs use them: registered, found by name, installed once, shown."""
+"""Agents for the API and for jobs: register, find by name, install once, show in devboxes."""
 
 import asyncio
 import posixpath
@@ -50,7 +50,7 @@ from benchyard.store.collection import Collection
 
 AGENT_PREFIX = "agt_"
 LATEST = "latest"
-"""The version that means the newest one."""
+"""The version that stands for the newest one."""
 OWN = {"status": "own"}
 PUBLIC = {"status": "public"}
 
@@ -58,7 +58,7 @@ _MOST_LISTED = 20
 
 
 class AgentRecords:
-    """All agents that can be named: those that come with us are public, the others are somebody's own."""
+    """Records of all agents: public ones come with Benchyard, the others were registered by users."""
 
     def __init__(self, records: Collection[RegisteredAgent], objects: Objects) -> None:
         self.records = records
@@ -66,7 +66,7 @@ class AgentRecords:
         self._making = asyncio.Lock()
 
     async def publish(self) -> None:
-        """Let those that come with us be listed, and no others that once did."""
+        """List the agents that come with this release, and no others that an earlier one had."""
         wanted = {f"{public.PREFIX}{name}": name for name in catalog.names()}
         known = await self.records.ids(PUBLIC)
         for id in known - set(wanted):
@@ -76,7 +76,7 @@ class AgentRecords:
             await self.records.insert_once(record)
 
     async def create(self, asked: Caller, request: AgentRequest) -> RegisteredAgent:
-        """Keep a new one; the very same again is what there is. Raises Conflict where only the name is."""
+        """Register an agent, or return an identical one. Raises Conflict if only the name is equal."""
         await self._check(request)
         record = RegisteredAgent(
             id=asked.id,
@@ -114,17 +114,17 @@ class AgentRecords:
             raise UsageError(f"{{{FOLDER_NAME}}} needs a source to be installed", field="source")
 
     async def get(self, id: str) -> RegisteredAgent:
-        """The agent of that id; raises NotFound."""
+        """Return the agent with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def delete(self, id: str) -> None:
-        """Forget one; devboxes that show it go on. Raises Forbidden for those that come with us."""
+        """Delete an agent; devboxes that show it go on. Raises Forbidden for public agents."""
         if (await self.records.get(id)).is_public:
             raise Forbidden(f"agent {id} comes with the server and stays")
         await self.records.delete(id)
 
     async def page(self, query: Query, version: str | None) -> Page[RegisteredAgent]:
-        """One page, newest first; of a version, or with `latest` only the newest of what fits."""
+        """Return a page, newest first; of one version, or with `latest` only the newest match."""
         if version == LATEST:
             found = await self.records.page(replace(query, limit=1, starting_after=None))
             return Page(found.items, has_more=False, total_count=len(found.items))
@@ -132,7 +132,7 @@ class AgentRecords:
         return await self.records.page(replace(query, where=where))
 
     async def named(self, name: str | None, id: str | None) -> RegisteredAgent:
-        """The agent of that id, else the newest of that name; raises UsageError with what to do."""
+        """Return the agent with this id, else the newest with this name; raises UsageError with advice."""
         if id:
             try:
                 return await self.records.get(id)
@@ -146,7 +146,7 @@ class AgentRecords:
     async def resolve(
         self, name: str, agent_id: str | None, version: str | None, kwargs: Mapping[str, str]
     ) -> AgentChoice:
-        """What a job shall run; raises UsageError with the agents, versions or kwargs there are."""
+        """Return a job's choice of agent; raises UsageError with the known agents, versions or kwargs."""
         if agent_id is None and name in catalog.names():
             return _public_choice(name, version, kwargs)
         found = await (self.named(name, agent_id) if agent_id else self.version_of(name, version))
@@ -164,7 +164,7 @@ class AgentRecords:
         return AgentChoice(name=found.name, version=found.version, agent_id=found.id, kwargs=dict(kwargs))
 
     async def version_of(self, name: str, version: str | None) -> RegisteredAgent:
-        """A version of an agent, the newest unless one is said; raises UsageError with those there are."""
+        """Return a version of an agent, by default the newest; raises UsageError with the known versions."""
         found = await self._versions(name, None)
         if not found:
             return await self._unknown(name)
@@ -181,7 +181,7 @@ class AgentRecords:
         )
 
     async def _versions(self, name: str, version: str | None) -> list[RegisteredAgent]:
-        """Those of a name, newest first."""
+        """Return the agents with this name, newest first."""
         return await self.records.all({"name": name, **({"parent": version} if version else {})})
 
     async def _unknown(self, name: str) -> RegisteredAgent:
@@ -203,7 +203,7 @@ def _content(record: RegisteredAgent) -> tuple[object, ...]:
 
 
 class Agents:
-    """All agents of this server, those that come with it and those that were registered."""
+    """All agents of this server, public and registered."""
 
     def __init__(self, tools: EngineContext, records: Collection[RegisteredAgent], kits: KitFolders) -> None:
         self.known = AgentRecords(records, tools.objects)
@@ -213,21 +213,21 @@ class Agents:
         self._under_way: dict[str, asyncio.Future[InstalledAgent]] = {}
 
     async def open(self) -> None:
-        """Remove what a stop left half-made, and let the agents that come with us be listed."""
+        """Remove half-made folders of an earlier server, and list the public agents."""
         await self._kits.sweep()
         await self.known.publish()
 
     async def resolve(
         self, name: str, agent_id: str | None, version: str | None, kwargs: Mapping[str, str]
     ) -> AgentChoice:
-        """What a job shall run; raises UsageError with the agents, versions or kwargs there are."""
+        """Return a job's choice of agent; raises UsageError with the known agents, versions or kwargs."""
         return await self.known.resolve(name, agent_id, version, kwargs)
 
     async def check(self, choice: AgentChoice, model: str | None) -> Agent[Any] | None:
-        """The agent, if it comes with us; raises UsageError where it cannot be run with this model.
+        """Return a public agent, else None; raises UsageError if it cannot run with this model.
 
-        Nothing is installed for it. Of the models of one that asks through the gateway nothing is said: whose
-        they are depends on the upstreams of the server.
+        No agent is installed for this check. The model of an agent that calls the gateway is not checked: its
+        provider depends on the server's upstreams.
         """
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
@@ -244,7 +244,7 @@ class Agents:
         return None
 
     async def views(self, records: Sequence[RegisteredAgent]) -> list[AgentView]:
-        """Agents as the wire shows them."""
+        """Return agents as the API shows them."""
         versions = await asyncio.to_thread(public.installed_versions, self._tools.settings.data / "kits")
         keyless = self._tools.settings.keyless_upstreams
         return [
@@ -253,7 +253,7 @@ class Agents:
         ]
 
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[HostFolder, ...]]:
-        """The agent, installed, and what its devbox must show; raises an error that says what went wrong."""
+        """Return the agent, installed, and the folders its devbox must show; raises if that is impossible."""
         if choice.agent_id is None:
             agent = catalog.make(choice.name, choice.kwargs)
             if isinstance(agent, PublicAgent) and (made := public.record(choice)):
@@ -267,7 +267,7 @@ class Agents:
         return OwnAgent(config, installed), self._shown_kits(installed.kits)
 
     async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
-        """The agent that has to be installed before this choice can be used; None if it is there."""
+        """Return the agent that must be installed before this choice can be used; None if it is there."""
         if choice.agent_id is None:
             found = registry.load("agents", choice.name)
             record = public.record(choice) if issubclass(found, PublicAgent) else None
@@ -302,14 +302,14 @@ class Agents:
         )
 
     async def installed(self, record: RegisteredAgent, token: str | None = None) -> InstalledAgent:
-        """Where an agent lies, installed if it is not yet: once for all who ask at the same time."""
+        """Return where an agent lies, installing it if necessary, once for all callers at the same time."""
         if record.source is None:
             return InstalledAgent(())
         self._require_mounts()
         future = self._under_way.get(record.id)
         if future is None:
             future = self._under_way[record.id] = asyncio.get_running_loop().create_future()
-            # Not cut short by a caller who goes away: others wait for it, or will.
+            # Not cancelled with its caller: others may wait for it too.
             self._tools.work.start(f"agent/{record.id}", partial(self._install, record, token, future))
         return await asyncio.shield(future)
 
@@ -320,7 +320,7 @@ class Agents:
             future.set_result(await self._installer.install(record, token))
         except BenchyardError as error:
             future.set_exception(error)
-            # Who asked may be gone: then nobody is told, and the next one tries again.
+            # The caller may be gone: then the error is dropped, and the next caller tries again.
             future.exception()
         except OSError as error:
             future.set_exception(from_os(error))
@@ -330,13 +330,13 @@ class Agents:
             raise
         finally:
             if not future.done():
-                # A bug of ours, told in the log: whoever waits must not seem to have been cancelled.
+                # A bug, reported in the log: waiting callers must not seem to have been cancelled.
                 future.set_exception(InstallFailed("the server made a mistake; its log tells which"))
                 future.exception()
             self._under_way.pop(record.id, None)
 
     def counts(self) -> AgentDevboxCountsView:
-        """How many live devboxes show which agent."""
+        """Return how many live devboxes show each agent."""
         found = Counter(
             name
             for devbox in self._tools.live_devboxes.live()
@@ -345,7 +345,7 @@ class Agents:
         return AgentDevboxCountsView(counts=dict(sorted(found.items())), total_count=found.total())
 
     async def mount_of(self, mount: AgentMount) -> MountedAgent:
-        """What a new devbox notes of an agent to show; raises UsageError for what cannot be."""
+        """Return an agent as a new devbox notes it; raises UsageError if it cannot be shown."""
         record = await self.known.named(mount.agent_name, mount.agent_id)
         if record.source is None:
             raise UsageError(f"agent {record.name!r} has no source, so there is nothing to mount")
@@ -363,7 +363,7 @@ class Agents:
         )
 
     async def provide(self, devbox: Devbox) -> Devbox:
-        """The record of a devbox once its agents are installed and it says where they lie."""
+        """Install the agents of a devbox, and return its record with their places."""
         if all(agent.shown for agent in devbox.agents):
             return devbox
         agents = [agent if agent.shown else await self._provide_one(agent) for agent in devbox.agents]
@@ -385,18 +385,19 @@ class Agents:
 
     def _lacks(self, record: RegisteredAgent) -> list[str] | None:
         if record.is_public and record.source is None and record.name in catalog.names():
-            # As it is listed; what it is made of is known of its versions only.
+            # The record as it is listed has no source; the record of a version has one.
             record = public.record(AgentChoice(name=record.name)) or record
         return [each.name for each in self._missing(record)] or None
 
     def _missing(self, record: RegisteredAgent) -> list[Dependency]:
-        """What this server lacks to install and run an agent."""
+        """Return the programs that this server lacks to install and run an agent."""
         needed: tuple[Dependency, ...] = ()
         if record.source and record.source.type == "pip":
             needed = (dependencies.UV,)
         elif record.source and record.source.type == "npm":
             capabilities, _ = self._tools.host.report()
-            # Another default image than this machine's own files has its own npm.
+            # Where devboxes show this machine's own files, npm must be among them; other default images have
+            # it.
             needed = (
                 dependencies.NODE,
                 *((dependencies.NPM,) if Capability.HOST_VIEW in capabilities else ()),
@@ -421,7 +422,7 @@ class Agents:
 
 
 def check_mount(mount: AgentMount) -> None:
-    """Refuse a place or a token that cannot be passed on."""
+    """Refuse a path or a token that cannot be passed on."""
     path = mount.agent_path
     if path is not None and ("\0" in path or not path.startswith("/") or posixpath.normpath(path) != path):
         raise UsageError(f"agent_path must be a plain absolute path, not {path[:200]!r}", field="agent_path")

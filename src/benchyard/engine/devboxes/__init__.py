@@ -1,1 +1,1 @@
-"""Devboxes as the API sees them: made, filled, used, watched and ended."""
+"""Devboxes for the API: create, fill, use, watch and end."""

@@ -43,12 +43,12 @@ _ROOT = "root"
 
 
 def usual_home(user: str) -> str:
-    """Where a user's home is unless somebody says otherwise."""
+    """Return the home directory that a user has by default."""
     return "/root" if user in (_ROOT, "0") else f"/home/{user}"
 
 
 async def home_of(tools: EngineContext, devbox_id: str, user: str) -> str:
-    """The home of a user of a running devbox, as its /etc/passwd tells."""
+    """Return the home directory of a user of a running devbox according to its /etc/passwd."""
     try:
         descriptor = await tools.host.open_read(devbox_id, "/etc/passwd", _ROOT)
         data = await read_all(descriptor, "/etc/passwd", _MAX_PASSWD_BYTES)
@@ -65,7 +65,7 @@ STEP_SETUP_SECONDS = 600.0
 
 
 async def prepare_step(tools: EngineContext, devbox: Devbox, number: int, step: StepSetup) -> str | None:
-    """Make a devbox ready for a step; returns why that failed, or None. Done before, it is not done again."""
+    """Make a devbox ready for a step; returns why that failed, or None. A finished step is not repeated."""
     try:
         return await _prepare_files(tools, devbox, f"setup-step-{number}", step)
     except BenchyardError as error:
@@ -93,7 +93,7 @@ async def _prepare_files(tools: EngineContext, devbox: Devbox, id: str, step: St
 
 
 async def _is_known(tools: EngineContext, devbox: Devbox, id: str) -> bool:
-    """Whether an earlier server unpacked it: what it unpacked from is gone."""
+    """Tell whether an earlier server has run this execution successfully: its input may be gone now."""
     try:
         return (await tools.host.execution(devbox.id, id)).exit_status == 0
     except NotFound:
@@ -120,11 +120,11 @@ for folder in "$@"; do
     done
 done
 """
-"""Not links: what a command runs with lies beside it, and comes before what the image has."""
+"""Scripts instead of links: programs beside the command come first in its PATH, before the image's own."""
 
 
 async def link_agent_commands(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
-    """Make the commands of a devbox's agents known to its shells; returns why that failed, or None."""
+    """Make the commands of a devbox's agents available in its shells; returns why that failed, or None."""
     folders = [next(iter(agent.shown)) for agent in devbox.agents if agent.is_package]
     if not folders or devbox.boot:
         return None
@@ -141,15 +141,15 @@ async def link_agent_commands(tools: EngineContext, devbox: Devbox, request: Sta
 
 DEFAULT_USER = "user"
 SCORING_KIND = "scoring"
-"""The kind of images that serve a scoring and are in no list."""
+"""Kind of images that serve a scoring; they are in no list."""
 FINAL_KIND = "final"
-"""The kind of images that keep what a run left; they are in no list either."""
+"""Kind of images that keep the final state of a run; they are in no list either."""
 PRISTINE = "-pristine"
-"""What the id of the image ends with that a devbox looked like when it began to run."""
+"""Suffix of the id of the image of a devbox's disk as it was when the devbox began to run."""
 
 
 async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisites) -> Move:
-    """Bring a devbox up, from wherever an earlier attempt left it; returns the move that ends the boot."""
+    """Boot a devbox from whatever state an earlier attempt left; returns the move that ends the boot."""
     devbox = await tools.live_devboxes.get(devbox_id)
     try:
         devbox = await prerequisites.provide(devbox)
@@ -167,7 +167,7 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
     try:
         failure = await _prepare(tools, devbox, request)
     except (StoreError, OSError) as error:
-        # What was to be prepared is not to blame for a disk that is full.
+        # A full disk is not the fault of the prepared files and commands.
         told = from_os(error).message if isinstance(error, OSError) else error.message
         return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=told)
     except BenchyardError as error:
@@ -179,7 +179,7 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
 
 
 def after_boot(devbox: Devbox, move: Move) -> Devbox:
-    """The record after a boot; one that had nothing to prepare passes through `initializing` on the way."""
+    """Return the record after a boot; a devbox without preparation still passes through `initializing`."""
     if devbox.status is DevboxStatus.RUNNING:
         return devbox
     if move.status is DevboxStatus.RUNNING and devbox.status is not DevboxStatus.INITIALIZING:
@@ -192,7 +192,7 @@ def _move_to(devbox: Devbox, step: Move) -> Devbox:
 
 
 async def start_request(tools: EngineContext, devbox: Devbox) -> StartRequest:
-    """What the host is asked for; secret values go to the devbox and nowhere else."""
+    """Return the host's start request; secret values go to the devbox and nowhere else."""
     launch = devbox.launch_parameters
     secrets = {name: await tools.secrets.value(secret) for name, secret in devbox.secrets.items()}
     user = launch.user_parameters
@@ -219,7 +219,7 @@ def _limits(tools: EngineContext, devbox: Devbox) -> DevboxLimits:
 
 
 def shown_mounts(devbox: Devbox) -> tuple[HostFolder, ...]:
-    """What a devbox shows of the host: for the scorers of its scenario, and its agents."""
+    """Return the host folders that a devbox shows: for the scorers of its scenario, and its agents."""
     shown = dict(devbox.purpose.shown) if devbox.purpose else {}
     for agent in devbox.agents:
         shown |= agent.shown
@@ -248,7 +248,7 @@ async def _prepare(tools: EngineContext, devbox: Devbox, request: StartRequest) 
 
 
 async def _doors(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
-    """Open its ways to HTTP APIs, before any command that may use them."""
+    """Open its doors to HTTP APIs, before any command that may use them."""
     if not devbox.doors:
         return None
     try:
@@ -260,7 +260,7 @@ async def _doors(tools: EngineContext, devbox: Devbox, request: StartRequest) ->
 
 
 async def _working_directory(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
-    """Make the directory a scenario is worked on in, where it is not there, as its user's own."""
+    """Create the working directory of a scenario if it is missing, owned by the devbox's user."""
     path = devbox.purpose.working_directory if devbox.purpose else None
     if path is None or devbox.boot:
         return None
@@ -272,7 +272,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
     step = ExecRequest(
         id=f"setup-{devbox.boot}-directory",
         command="",
-        # Relative: where a devbox is a folder without walls, its root is not the machine's.
+        # Relative: without a root of its own, a devbox is a folder of the machine.
         argv=("/bin/sh", "-c", script, "sh", path.lstrip("/"), owner),
         cwd="/",
         user="root" if owner else None,
@@ -282,7 +282,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
 
 
 async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> None:
-    """Keep what a scenario's devbox looks like before anybody works in it."""
+    """Record the state of a scenario's devbox before any work in it."""
     if devbox.purpose is None or devbox.boot or tools.host.pretends:
         return
     purpose = devbox.purpose.model_copy(update={"home": await home_of(tools, devbox.id, user)})
@@ -307,7 +307,7 @@ async def _launch(tools: EngineContext, devbox: Devbox, request: StartRequest) -
 
 
 async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> bool:
-    """Do what a launch command does that writes a file and nothing else; False where it has to be run."""
+    """Write the file of a launch command that does only that; returns False if the command must be run."""
     file = scenario_draft.starting_file_of(command, None)
     if file is None or not posixpath.isabs(file.path):
         return False
@@ -325,7 +325,7 @@ async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> boo
 
 
 async def _first_step(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
-    """Make it ready for the first step of its scenario, if that needs anything."""
+    """Prepare the first step of its scenario, if the step needs that."""
     step = devbox.purpose.first_step if devbox.purpose else None
     if step is None or devbox.boot:
         return None
@@ -334,7 +334,7 @@ async def _first_step(tools: EngineContext, devbox: Devbox, request: StartReques
 
 
 def _failure_of_boot(tools: EngineContext, devbox: Devbox, failure: str | None) -> str | None:
-    """A failure as it is on the first boot; later it is noted only: to end the devbox would cost its disk."""
+    """Return a failure of the first boot; only log a later one, since the end would cost the disk."""
     if failure and devbox.boot:
         tools.note(devbox.id, "setup_commands", failure, level="error")
         return None
@@ -342,6 +342,6 @@ def _failure_of_boot(tools: EngineContext, devbox: Devbox, failure: str | None) 
 
 
 def shown_folders(tools: EngineContext) -> set[Path]:
-    """Those that devboxes show which run, rest or come up, ours too that are in no list."""
+    """Return the host folders shown in any devbox, also in those that come up and those in no list."""
     coming = {each.source for devbox in tools.live_devboxes.live() for each in shown_mounts(devbox)}
     return coming | tools.host.rooms.shown_folders()

@@ -1,4 +1,4 @@
-"""Commands the engine itself runs in a devbox, as executions whose ids tell what they are for."""
+"""Commands that the engine itself runs in a devbox, as executions whose ids tell their purpose."""
 
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.secrets import scrubber_of
@@ -7,30 +7,30 @@ from benchyard.models.devboxes import Devbox
 from benchyard.models.executions import LogSource
 
 PTY_PREFIX = "pty-"
-"""What the ids of terminals' executions begin with."""
+"""Prefix of the ids of terminals' executions."""
 SSH_PREFIX = "ssh-"
-"""What the ids of executions begin with that live as long as an ssh connection."""
+"""Prefix of the ids of executions that live as long as an ssh connection."""
 
 _HOUR = 3600.0
 
 
 def launch_id(devbox: Devbox, index: int) -> str:
-    """The id of a launch command's execution in this boot."""
+    """Return the id of a launch command's execution in this boot."""
     return f"setup-{devbox.boot}-{index}"
 
 
 def suspend_id(devbox: Devbox, index: int) -> str:
-    """The id of a suspend hook's execution in this boot."""
+    """Return the id of a suspend hook's execution in this boot."""
     return f"setup-{devbox.boot}-suspend-{index}"
 
 
 def entrypoint_id(devbox: Devbox) -> str:
-    """The id of the entrypoint's execution in this boot."""
+    """Return the id of the entrypoint's execution in this boot."""
     return f"entrypoint-{devbox.boot}"
 
 
 def log_source_of(execution_id: str) -> LogSource:
-    """Where a log line of an execution belongs."""
+    """Return the source under which log lines of an execution are shown."""
     if execution_id.startswith("setup-"):
         return "setup_commands"
     return "entrypoint" if execution_id.startswith("entrypoint-") else "exec"
@@ -43,7 +43,7 @@ async def run_step(tools: EngineContext, devbox_id: str, request: ExecRequest) -
     if state.exit_status == 0:
         return None
     error, _ = await tools.host.tail(devbox_id, state.id, "stderr", 5)
-    # Before it is cut: half of a secret is one too.
+    # Redact before cutting: half a secret would not be recognised.
     error = (await scrubber_of(tools, devbox_id)).text(error)
     said = f": {error.strip()[-500:]}" if error.strip() else ""
     hint = f" ({state.hint})" if state.hint else ""
@@ -51,7 +51,7 @@ async def run_step(tools: EngineContext, devbox_id: str, request: ExecRequest) -
 
 
 async def wait_for_completion(tools: EngineContext, state: ExecutionState) -> ExecutionState:
-    """The state of an execution once it has completed."""
+    """Return the state of an execution once it has completed."""
     while state.status != "completed":
         state = await tools.host.wait(state.devbox_id, state.id, _HOUR)
     return state

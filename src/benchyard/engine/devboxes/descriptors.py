@@ -15,7 +15,7 @@ Pieces = AsyncIterator[bytes] | Iterator[bytes]
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Turn what the kernel says about a devbox's file into our own errors."""
+    """Turn the kernel's errors about a devbox's file into errors of Benchyard."""
     try:
         yield
     except OSError as error:
@@ -46,11 +46,11 @@ async def write_pieces(descriptor: int, path: str, pieces: Pieces) -> int:
 
 
 async def write_content(descriptor: int, path: str, content: bytes) -> None:
-    """Write what is in memory already to a devbox's file, and close it."""
+    """Write a devbox's file from memory, and close it."""
     try:
         with file_errors(path):
             if len(content) <= _SMALL_BYTES and stat.S_ISREG(os.fstat(descriptor).st_mode):
-                # Into the page cache: that takes less than the way to a thread and back.
+                # Directly into the page cache, which is faster than the switch to a thread and back.
                 write_all(descriptor, content)
             else:
                 await asyncio.to_thread(write_all, descriptor, content)
@@ -68,7 +68,7 @@ async def read_all(descriptor: int, path: str, limit: int) -> bytes:
 
 
 async def read_pieces(descriptor: int, path: str, limit: int) -> AsyncIterator[bytes]:
-    """Read so much of a file in pieces, fewer where it ends before; the descriptor stays open."""
+    """Read up to this many bytes of a file in pieces; the descriptor stays open."""
     own = os.dup(descriptor)
     try:
         with file_errors(path):

@@ -1,4 +1,4 @@
-"""Executions as the API sees them: commands started, awaited, fed, killed; their output as text."""
+"""Executions for the API: start, await, feed and kill commands; their output as text."""
 
 import codecs
 import hashlib
@@ -28,14 +28,14 @@ CHUNK_BYTES = 64 * 1024
 
 
 class TextDecoder:
-    """Turns bytes into text and knows the byte offset at the end of what it has given out."""
+    """Decodes bytes to text, and tracks the byte offset at the end of the text it has returned."""
 
     def __init__(self, offset: int) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._read = offset
 
     def feed(self, data: bytes, *, final: bool = False) -> OutputChunk | None:
-        """The next piece of text, or None while only the start of a character is there."""
+        """Return the next piece of text, or None while only the start of a character is there."""
         text = self._decoder.decode(data, final)
         self._read += len(data)
         if not text:
@@ -44,7 +44,7 @@ class TextDecoder:
 
 
 async def text_chunks(output: AsyncIterator[bytes], offset: int) -> AsyncIterator[OutputChunk]:
-    """The text of an output stream, in bounded pieces."""
+    """Yield the text of an output stream, in bounded pieces."""
     cutter = TextDecoder(offset)
     async for data in output:
         for start in range(0, len(data), CHUNK_BYTES):
@@ -61,7 +61,7 @@ KILL_SECONDS = 5.0
 DEFAULT_LINES = 100
 MAX_LINES = 100_000
 MAX_RESULT_BYTES = 16 * 1024**2
-"""Of each stream in the answer of a command that is waited for."""
+"""Most bytes of each output stream in the answer of a command that is waited for."""
 
 
 class Executions:
@@ -78,7 +78,7 @@ class Executions:
         return await self._view(state, DEFAULT_LINES)
 
     async def run(self, devbox_id: str, asked: Caller, request: ExecuteRequest) -> ExecutionResultView:
-        """Run a command to its end, however long that takes."""
+        """Run a command to its end, however long it takes."""
         if request.attach_stdin:
             raise UsageError("attach_stdin is not possible here; use execute_async")
         state = await self._start(devbox_id, _exec_request(asked, request))
@@ -98,7 +98,7 @@ class Executions:
     async def run_with_id(
         self, devbox_id: str, request: ExecuteWithIdRequest, last_n: str | None
     ) -> ExecutionView:
-        """Run a command under the caller's id and wait for it a while; the same id never runs twice."""
+        """Run a command under the caller's id and wait a while for its end; the same id never runs twice."""
         lines = line_count(last_n)
         state = await self._start(
             devbox_id,
@@ -113,14 +113,14 @@ class Executions:
         return await self._view(await self._wait(state, seconds), lines)
 
     async def get(self, devbox_id: str, execution_id: str, last_n: str | None) -> ExecutionView:
-        """An execution as it is; raises NotFound."""
+        """Return an execution as it is; raises NotFound."""
         lines = line_count(last_n)
         return await self._view(await self._state(devbox_id, execution_id), lines)
 
     async def wait(
         self, devbox_id: str, execution_id: str, request: ExecutionWaitRequest, last_n: str | None
     ) -> ExecutionView:
-        """An execution once it has one of the statuses; raises StillWaiting when the time is over."""
+        """Return an execution once it has one of the statuses; raises StillWaiting when the time is over."""
         lines = line_count(last_n)
         asked = request.timeout_seconds
         seconds = HOLD_SECONDS if asked is None else min(asked, HOLD_SECONDS)
@@ -156,7 +156,7 @@ class Executions:
     async def stream(
         self, devbox_id: str, execution_id: str, stream: StreamName, offset: str | None
     ) -> AsyncIterator[OutputChunk]:
-        """The text of an output from a byte offset, until the execution has completed."""
+        """Return the text of an output from a byte offset, until the execution has completed."""
         start = byte_offset(offset)
         await self._state(devbox_id, execution_id)
         return text_chunks(self._host.output(devbox_id, execution_id, stream, start), start)
@@ -164,7 +164,7 @@ class Executions:
     async def raw(
         self, devbox_id: str, execution_id: str, stream: StreamName, offset: str | None, *, follow: bool
     ) -> AsyncIterator[bytes]:
-        """The bytes of an output from an offset, as they are."""
+        """Return the bytes of an output from an offset."""
         start = byte_offset(offset)
         await self._state(devbox_id, execution_id)
         return self._host.output(devbox_id, execution_id, stream, start, follow=follow)
@@ -215,7 +215,7 @@ class Executions:
 
 
 def line_count(last_n: str | None) -> int:
-    """How many lines to show; raises UsageError unless it is a sensible number."""
+    """Return the number of lines to show; raises UsageError for an invalid number."""
     if last_n is None:
         return DEFAULT_LINES
     if not (last_n.isascii() and last_n.isdigit() and len(last_n) < 10 and int(last_n) <= MAX_LINES):
@@ -224,7 +224,7 @@ def line_count(last_n: str | None) -> int:
 
 
 def byte_offset(offset: str | None) -> int:
-    """Where to start in a stream; raises UsageError unless it is a byte offset."""
+    """Return the byte offset at which to start in a stream; raises UsageError for an invalid one."""
     if not offset:
         return 0
     if not (offset.isascii() and offset.isdigit() and len(offset) < 16):

@@ -1,4 +1,4 @@
-"""Files of devboxes as the API sees them: text and bytes, in and out."""
+"""Files of devboxes for the API: text and bytes, in and out."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ MAX_TEXT_BYTES = 100 * 1000**2
 
 @dataclass(frozen=True)
 class ReadableFile:
-    """A file of a devbox, open for reading; whoever holds it closes the descriptor."""
+    """A file of a devbox, open for reading; its holder closes the descriptor."""
 
     descriptor: int
     path: str
@@ -33,7 +33,7 @@ class Files:
         self._devboxes = devboxes
 
     async def read_text(self, devbox_id: str, path: str) -> bytes:
-        """The bytes of a text; raises UsageError if it is not UTF-8, TooLarge above 100 MB."""
+        """Return the bytes of a text file; raises UsageError if it is not UTF-8, TooLarge above 100 MB."""
         await self._check(devbox_id, path)
         descriptor = await self._tools.host.open_read(devbox_id, path)
         data = await read_all(descriptor, path, MAX_TEXT_BYTES)
@@ -49,11 +49,11 @@ class Files:
         return ExecutionResultView(devbox_id=devbox_id, exit_status=0)
 
     async def upload(self, devbox_id: str, path: str, content: BinaryIO) -> None:
-        """Write what a local file holds to a file of the devbox."""
+        """Write the content of a local file to a file of the devbox."""
         await self._write(devbox_id, path, _pieces(content))
 
     async def open(self, devbox_id: str, path: str) -> ReadableFile:
-        """A file to be read piece by piece."""
+        """Open a file to be read in pieces."""
         await self._check(devbox_id, path)
         descriptor = await self._tools.host.open_read(devbox_id, path)
         status = os.fstat(descriptor)

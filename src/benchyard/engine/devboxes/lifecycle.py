@@ -1,4 +1,4 @@
-"""How a devbox comes up, rests, wakes and ends: each verb is one store write and one background job."""
+"""Boot, suspension, resumption and end of devboxes: each verb is one store write and one background job."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ class Lifecycle:
         return devbox
 
     def release(self, devbox_id: str) -> None:
-        """Stop what is left of a devbox and remove its disk, in the background."""
+        """Stop the remaining processes of a devbox and remove its disk, in the background."""
         self._tools.work.start(devbox_key(devbox_id), partial(self._release, devbox_id), finish=True)
 
     async def suspend(self, devbox_id: str) -> Devbox:
@@ -69,10 +69,10 @@ class Lifecycle:
         return devbox
 
     async def retire(self, devbox_id: str) -> None:
-        """End the processes of a devbox in which nobody will work again; its disk stays until its shutdown.
+        """End the processes of a devbox that will not be used again; its disk stays until its shutdown.
 
-        Its record is as if it were suspended, but its hooks do not run, and its doors stay until then, so
-        that what was refused there can be looked up. Returns when that is done.
+        Its record says `suspended`, but its suspend hooks do not run, and its doors stay until the shutdown,
+        so that refused requests can be looked up. Returns when the processes have ended.
         """
 
         def rule(record: Devbox) -> Devbox:
@@ -88,7 +88,7 @@ class Lifecycle:
         await self._tools.work.settle(devbox_key(devbox_id))
 
     def rest(self, devbox_id: str) -> None:
-        """Carry a devbox from `suspending` to `suspended` in the background."""
+        """Bring a devbox from `suspending` to `suspended` in the background."""
         self._tools.work.start(devbox_key(devbox_id), partial(self._rest, devbox_id))
 
     async def resume(self, devbox_id: str) -> Devbox:
@@ -111,14 +111,14 @@ class Lifecycle:
         try:
             move = await boot(self._tools, devbox_id, self._prerequisites)
         except Exception:  # noqa: BLE001
-            # A mistake of ours must not leave a devbox that comes up for ever.
+            # A bug must not leave a devbox coming up for ever.
             _log.exception("devbox %s could not be brought up", devbox_id)
             told = "the server made a mistake; its log tells which"
             move = Move(_S.FAILURE, failure="health_check_failed", detail=told)
         if move.status is not _S.RUNNING:
             await retry_store(partial(self.end, devbox_id, move))
             return
-        # Whoever ended it while it came up, which is a conflict, cleans up too.
+        # A conflict: the devbox was ended while it came up, and its end cleans up.
         with contextlib.suppress(Conflict):
             await self._note(devbox_id, lambda record: after_boot(record, move))
 
@@ -134,7 +134,7 @@ class Lifecycle:
             await self._tools.host.stop(devbox_id, keep_disk=True, is_synced=not is_over)
             if not is_over:
                 await egress.close_door(self._tools, devbox_id)
-                # Whoever serves them would keep a network that is gone; a resume opens them anew.
+                # An open door would keep a network that is gone; a resume opens the doors anew.
                 await self._tools.doors.close(devbox_id)
         except BenchyardError as error:
             failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)

@@ -1,4 +1,4 @@
-"""A devbox's own log: lines of what the engine did to it, in a small file."""
+"""A devbox's own log: lines about the engine's actions on it, in a small file."""
 
 from pathlib import Path
 
@@ -32,14 +32,14 @@ class DevboxLog:
             self._halve(file)
 
     def lines(self, devbox_id: str) -> list[LogLine]:
-        """All lines, oldest first."""
+        """Return all lines, oldest first."""
         file = self._file(devbox_id)
         if not file.exists():
             return []
         return [line for text in file.read_text(encoding="utf-8").splitlines() if (line := _line(text))]
 
     def forget(self, devbox_id: str) -> None:
-        """Remove what there is of a devbox."""
+        """Remove the log of a devbox."""
         self._file(devbox_id).unlink(missing_ok=True)
 
     def _file(self, devbox_id: str) -> Path:

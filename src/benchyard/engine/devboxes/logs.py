@@ -1,4 +1,4 @@
-"""Logs as the API sees them: notes of the engine and output of executions, in order and bounded."""
+"""Logs for the API: notes of the engine and output of executions, in order and bounded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class Logs:
         self._tools = tools
 
     async def lines(self, devbox_id: str, execution_id: str | None, shell_name: str | None) -> list[LogLine]:
-        """The log, oldest first: the newest lines of the newest executions."""
+        """Return the log, oldest first: the newest lines of the newest executions."""
         await self._tools.live_devboxes.get(devbox_id)
         states = await self._states(devbox_id)
         if execution_id is not None:
@@ -45,7 +45,7 @@ class Logs:
         return sorted(found, key=lambda line: line.timestamp_ms)
 
     async def follow(self, devbox_id: str) -> AsyncIterator[LogLine]:
-        """Lines as they come, from now on, until the devbox has ended."""
+        """Yield new lines from now on, until the devbox has ended."""
         await self._tools.live_devboxes.get(devbox_id)
         follower = _Follower(self._tools, devbox_id)
         await follower.skip()
@@ -55,7 +55,7 @@ class Logs:
         try:
             return await self._tools.host.executions(devbox_id)
         except NotFound:
-            # It ended before the host knew it.
+            # The devbox ended before the host knew it.
             return []
 
     async def _lines_of(self, state: ExecutionState, limit: int) -> list[LogLine]:
@@ -75,7 +75,7 @@ class _Place:
 
 
 class _Follower:
-    """Where a reader of a growing log is."""
+    """Position of a reader in a growing log."""
 
     def __init__(self, tools: EngineContext, devbox_id: str) -> None:
         self._tools = tools
@@ -84,14 +84,14 @@ class _Follower:
         self._noted = 0
 
     async def skip(self) -> None:
-        """Go past what is there."""
+        """Skip all present lines."""
         self._noted = len(self._tools.journal.lines(self._devbox_id))
         for state in await self._tools.host.executions(self._devbox_id):
             offsets = {"stdout": state.stdout_bytes, "stderr": state.stderr_bytes}
             self._places[state.id] = _Place(offsets, is_ended=state.status == "completed")
 
     async def lines(self) -> AsyncIterator[LogLine]:
-        """What is new, again and again, until the devbox has ended."""
+        """Yield new lines until the devbox has ended."""
         while True:
             devbox = await self._tools.live_devboxes.get(self._devbox_id)
             for line in await self._new():
@@ -165,7 +165,7 @@ def _end(state: ExecutionState) -> LogLine:
 
 
 def _output(state: ExecutionState, text: str, level: str) -> LogLine:
-    # Lines carry no times of their own; those of a command stand between its begin and its end.
+    # Output lines carry no times: those of a command are placed between its begin and its end.
     return LogLine(
         level=level,
         source=log_source_of(state.id),

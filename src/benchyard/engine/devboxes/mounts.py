@@ -19,7 +19,7 @@ _UNPACK = {
     "gzip": _EXPAND + 'mkdir -p -- "$(dirname -- "$BY_PATH")" && gzip -dc < "$BY_ARCHIVE" > "$BY_PATH"',
 }
 CREDENTIALS = "!f() { echo username=x-access-token; echo password=$BY_TOKEN; }; f"
-"""What git is told to ask for a name and a password: they come from `BY_TOKEN`."""
+"""Credential helper for git: name and password come from `BY_TOKEN`."""
 _CLONE = (
     f"git -c credential.helper= -c credential.helper={shlex.quote(CREDENTIALS)} "
     'clone --quiet -- "$BY_URL" "$HOME/$BY_NAME"'
@@ -28,7 +28,7 @@ _CHECKOUT = ' && git -C "$HOME/$BY_NAME" checkout --quiet "$BY_REF" --'
 
 
 async def put_mount(tools: EngineContext, devbox: Devbox, index: int, mount: Mount) -> str | None:
-    """Put one mount into a devbox; returns why it failed, or None. Raises what the host raises."""
+    """Put one mount into a devbox; returns why it failed, or None. Errors of the host pass through."""
     step = f"setup-{devbox.boot}-mount-{index}"
     if isinstance(mount, FileMount):
         await _put_file(tools, devbox, mount)
@@ -50,7 +50,7 @@ async def _open(tools: EngineContext, devbox_id: str, path: str) -> int:
     try:
         return await tools.host.open_write(devbox_id, path)
     except UsageError:
-        # A place such as /etc belongs to root, and a mount is the owner's wish.
+        # Folders such as /etc belong to root, and the owner asked for this mount.
         return await tools.host.open_write(devbox_id, path, "root")
 
 
@@ -80,7 +80,7 @@ async def _put_code(tools: EngineContext, devbox: Devbox, mount: CodeMount, step
 
 
 def code_requests(tools: EngineContext, mount: CodeMount, step: str) -> list[ExecRequest]:
-    """The commands that clone a repository and install what it needs; `BY_TOKEN` in them is a secret."""
+    """Return the commands that clone a repository and install its needs; their `BY_TOKEN` is a secret."""
     url = f"{tools.settings.git_url.rstrip('/')}/{mount.repo_owner}/{mount.repo_name}.git"
     env = {"BY_URL": url, "BY_NAME": mount.repo_name, "GIT_TERMINAL_PROMPT": "0"}
     if mount.token:

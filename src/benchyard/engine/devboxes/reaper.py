@@ -1,4 +1,4 @@
-"""Ends devboxes that expired, are idle or died; sets records and machine right after a restart."""
+"""Ends devboxes that expired, are idle or died; reconciles records and machine after a restart."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from benchyard.models.devboxes import Devbox, DevboxStatus, FailureReason
 
 TICK_SECONDS = 1.0
 KEEP_SECONDS = 7 * 24 * 3600
-"""How long logs and outputs of ended devboxes can be read."""
+"""Seconds for which logs and outputs of ended devboxes can be read."""
 _FIRST_CLEAR_SECONDS = 30.0
 CLEAR_SECONDS = 600.0
 
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 class Reaper:
-    """One timer and one reader of events; both only look at what is, so a missed beat loses nothing."""
+    """Timer and reader of events; both act on the present state, so a missed event loses nothing."""
 
     def __init__(self, tools: EngineContext, lifecycle: Lifecycle) -> None:
         self._tools = tools
         self._lifecycle = lifecycle
         self._last_use_ms: dict[str, int] = {}
         self._deadlines: dict[str, tuple[int, float]] = {}
-        """When the clock of a devbox's lifetime was started, and when it runs out by one that is steady."""
+        """Start of a devbox's lifetime by the wall clock, and its end by the monotonic clock."""
         self._has_looked = False
 
     def touch(self, devbox_id: str) -> None:
@@ -46,7 +46,7 @@ class Reaper:
         self._last_use_ms[devbox_id] = now_ms()
 
     async def reconcile(self) -> None:
-        """Set records and machine right after a start: go on with what runs or came up, end what is gone."""
+        """Reconcile records and machine after a start: resume running and booting devboxes, end lost ones."""
         running = self._tools.host.running()
         for devbox in self._tools.live_devboxes.live():
             if devbox.status in BOOTING:
@@ -57,18 +57,18 @@ class Reaper:
                 detail = "the devbox was gone when the server started again"
                 await self._lifecycle.end(devbox.id, _failure("health_check_failed", detail))
             elif devbox.status is _S.RUNNING and devbox.egress is not None:
-                # Who serves it may have been started anew, too.
+                # Its proxy may have been restarted too.
                 reopen = partial(egress.reopen_door, self._tools, devbox.id)
                 self._tools.work.start(f"egress/{devbox.id}", reopen)
         left = running | self._tools.host.with_disk()
-        # A devbox whose record cannot be read is kept: who repairs the record finds it as it was.
+        # Devboxes with an unreadable record stay, so that the record can be repaired.
         live = await self._tools.live_devboxes.records.ids({"status": LIVE})
         for devbox_id in left - live:
             if services.main_of(devbox_id) not in live:
                 self._lifecycle.release(devbox_id)
 
     async def watch(self) -> None:
-        """Look at every live devbox again and again."""
+        """Check every live devbox again and again."""
         while True:
             for devbox in self._tools.live_devboxes.live():
                 await self._look(devbox)
@@ -81,8 +81,8 @@ class Reaper:
             await asyncio.sleep(TICK_SECONDS)
 
     async def clear(self) -> None:
-        """Forget the logs and outputs of devboxes that ended long ago, again and again."""
-        # A server that starts has better to do than to look through all that ever was.
+        """Delete the logs and outputs of devboxes that ended long ago, again and again."""
+        # Not at once: a starting server has more urgent work than searching all old devboxes.
         await asyncio.sleep(_FIRST_CLEAR_SECONDS)
         while True:
             try:
@@ -93,7 +93,7 @@ class Reaper:
             await asyncio.sleep(CLEAR_SECONDS)
 
     async def listen(self) -> None:
-        """Act on what the host tells, as it tells it."""
+        """Act on the host's events as they come."""
         async for event in self._tools.host.events():
             try:
                 await retry_store(partial(self._on_event, event))
@@ -120,13 +120,13 @@ class Reaper:
             elif is_idle(devbox, self._last_use_ms.get(devbox.id, 0), now_ms()):
                 await self._on_idle(devbox)
         except (BenchyardError, OSError) as error:
-            # Tried again at the next beat.
+            # The next pass tries again.
             _log.warning("could not look after %s: %s", devbox.id, error)
 
     def _is_expired(self, devbox: Devbox) -> bool:
-        """Whether its keep-alive time is over, by a clock that does not jump once this server has seen it."""
+        """Tell whether the keep-alive time is over, by the monotonic clock once its start has been seen."""
         begun = alive_since_ms(devbox)
-        # What an earlier server began is told by the time on the wire; what was not there a beat ago is new.
+        # At first, lifetimes are read from the wall clock; one seen later has just begun.
         left = seconds_left(devbox, begun if self._has_looked else now_ms())
         if left is None:
             return False

@@ -1,4 +1,4 @@
-"""Checks of a create call: what cannot be served is refused before anything starts."""
+"""Checks of a create call: requests that cannot be served are refused before any work starts."""
 
 import platform
 import re
@@ -20,7 +20,7 @@ MOST_PATH = 4096
 MAX_FILE_MOUNT_BYTES = 16 * 1024**2
 MAX_TOKEN_CHARACTERS = 4096
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
-"""Of a name, an equals sign and a value together: no program starts with a longer one."""
+"""Most bytes of a name, an equals sign and a value together: no program starts with a longer variable."""
 MAX_VARIABLES_BYTES = 1024**2
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,14 +28,14 @@ _ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
 
 def check_request(request: DevboxRequest) -> None:
-    """Refuse what cannot be served; raises UsageError, or NotYet naming the feature."""
+    """Refuse requests that cannot be served; raises UsageError, or NotYet naming the feature."""
     _check_features(request)
     sources = [request.blueprint_id, request.blueprint_name, request.snapshot_id]
     if sum(source is not None for source in sources) > 1:
         raise UsageError("give at most one of blueprint_id, blueprint_name and snapshot_id")
     launch = request.launch_parameters or LaunchParameters()
     if request.blueprint_id is None and request.blueprint_name is None:
-        # A blueprint may give the rest of a size; then both are looked at together.
+        # A blueprint may set the rest of a size; then both are checked together.
         resources(launch)
     check_launch(launch)
     check_variables(request.environment_variables or {})
@@ -47,7 +47,7 @@ def check_request(request: DevboxRequest) -> None:
 
 
 def all_mounts(request: DevboxRequest) -> list[Mount]:
-    """Every mount of a request, from the old fields too; raises NotYet for kinds that are not served."""
+    """Return all mounts of a request, also from the old fields; raises NotYet for unsupported kinds."""
     given = (request.file_mounts or {}).items()
     if any(not 0 < len(target) <= MOST_PATH for target, _ in given):
         raise UsageError(f"a file mount needs a path of 1 to {MOST_PATH} characters", field="file_mounts")
@@ -70,7 +70,7 @@ def all_mounts(request: DevboxRequest) -> list[Mount]:
 
 
 def network_from_metadata(metadata: Mapping[str, str], default: Network) -> Network:
-    """What a devbox with this metadata may reach; raises UsageError for a network that is not one."""
+    """Return the network that this metadata asks for; raises UsageError for an unknown one."""
     wanted = metadata.get(NETWORK_KEY, default.value)
     if wanted not in NETWORKS:
         raise UsageError(f"metadata {NETWORK_KEY} must be one of {', '.join(NETWORKS)}")
@@ -78,7 +78,7 @@ def network_from_metadata(metadata: Mapping[str, str], default: Network) -> Netw
 
 
 def host_architecture() -> str:
-    """This machine's architecture as the wire names it."""
+    """Return this machine's architecture by its name in the API."""
     machine = platform.machine().lower()
     return _ARCHITECTURES.get(machine, machine)
 
@@ -109,7 +109,7 @@ def check_code(mount: CodeMount) -> None:
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
-    """Refuse what no program could have in its environment."""
+    """Refuse variables that no program could have in its environment."""
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name):
             raise UsageError(f"not a name of an environment variable: {name[:100]!r}")

@@ -1,4 +1,4 @@
-"""Secrets a devbox was given, kept with it so that they can be taken out of its output."""
+"""Secrets given to a devbox, stored with it so that they can be removed from its output."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -13,19 +13,19 @@ from benchyard.store.vault import Vault
 
 
 def seal_values(vault: Vault, values: Iterable[str]) -> str | None:
-    """Values as a devbox keeps them; None where there are none."""
+    """Seal values for a devbox's record; returns None if there are none."""
     kept = sorted(set(values))
     return vault.seal(json.dumps(kept)) if kept else None
 
 
 def values_of_devbox(vault: Vault, devbox: Devbox) -> list[str]:
-    """The values of the secrets that a devbox was started with, also of those that are other ones by now."""
+    """Return the values of the secrets that a devbox was started with, also if they have changed since."""
     values: list[str] = json.loads(vault.open(devbox.given)) if devbox.given else []
     return values
 
 
 async def note_given_values(tools: EngineContext, devbox: Devbox, values: Sequence[str]) -> None:
-    """Keep with a devbox that it is being given these values."""
+    """Record that a devbox is being given these values."""
 
     def apply(record: Devbox) -> Devbox:
         known = values_of_devbox(tools.vault, record)
@@ -38,11 +38,11 @@ async def note_given_values(tools: EngineContext, devbox: Devbox, values: Sequen
 
 
 async def scrubber_of(tools: EngineContext, devbox_id: str, more: Iterable[str] = ()) -> Scrubber:
-    """What knows the secrets of a devbox, its tokens and the keys behind them; `more` are names or ids."""
+    """Return a scrubber for a devbox's secrets, tokens and the keys behind them; `more` are names or ids."""
     try:
         devbox = await retry_store(partial(tools.live_devboxes.get, devbox_id))
     except NotFound:
-        # A devbox that is in no list: one to score in, or to build in.
+        # A devbox in no list, for scoring or building.
         return Scrubber(await _current_values(tools, more))
     tokens = [tools.vault.open(each.token) for each in devbox.doors if each.token]
     behind = [each.secret_id for each in devbox.doors]
@@ -52,13 +52,13 @@ async def scrubber_of(tools: EngineContext, devbox_id: str, more: Iterable[str] 
 
 
 async def _current_values(tools: EngineContext, names: Iterable[str]) -> list[str]:
-    """The values that secrets have now; one that is gone is not known any more."""
+    """Return the present values of secrets; deleted ones are left out."""
     found = []
     for name in dict.fromkeys(names):
         try:
             secret = await retry_store(partial(tools.secrets.find, name))
         except NotFound:
             continue
-        # Not asked again for ever: one that another key has sealed stays so.
+        # Not retried: a secret sealed with another key stays unreadable.
         found.append(tools.vault.open(secret.sealed))
     return found

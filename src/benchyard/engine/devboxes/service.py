@@ -1,4 +1,4 @@
-"""Devboxes as the API sees them: made, used, changed, suspended and ended."""
+"""Devboxes for the API: create, use, change, suspend and end."""
 
 from types import TracebackType
 from typing import Self
@@ -77,11 +77,11 @@ class Devboxes:
         await self._tools.work.close()
 
     async def create(self, asked: Caller, request: DevboxRequest) -> Devbox:
-        """Record a devbox and bring it up in the background; the same request again returns what it made."""
+        """Record a devbox and start it in the background; the same request again returns the same devbox."""
         try:
             devbox = await self._plan(asked, request)
         except UsageError:
-            # What it was made from may be gone by the time the same request comes again.
+            # Its blueprint or snapshot may be gone when the same request comes again.
             existing = await self.records.find(asked.id)
             if existing is None or existing.request_hash != asked.request_hash:
                 raise
@@ -92,13 +92,13 @@ class Devboxes:
         return devbox
 
     async def get(self, devbox_id: str) -> Devbox:
-        """The devbox of that id; raises NotFound."""
+        """Return the devbox with this id; raises NotFound."""
         return await self._tools.live_devboxes.get(devbox_id)
 
     async def running(self, devbox_id: str) -> Devbox:
-        """A devbox that can be worked in, noted as used.
+        """Return a devbox that is ready for work, and note that it is used.
 
-        Raises NotFound, StillWaiting while it comes up, and Conflict when it rests or has ended.
+        Raises NotFound, StillWaiting while it comes up, and Conflict if it is suspended or has ended.
         """
         devbox = await self._tools.live_devboxes.get(devbox_id)
         if devbox.status in BOOTING:
@@ -115,19 +115,19 @@ class Devboxes:
         self._keeper.touch(devbox_id)
 
     async def wait_until_booted(self, devbox_id: str) -> Devbox:
-        """The devbox once it no longer comes up, or as it is after a while."""
+        """Return the devbox once it has booted, or as it is after a while."""
         return await self._tools.live_devboxes.wait(
             devbox_id, lambda record: record.status not in BOOTING, HOLD_CREATE_SECONDS
         )
 
     async def wait_until_resumed(self, devbox_id: str) -> Devbox:
-        """The devbox once it no longer comes up, or as it is after a second."""
+        """Return the devbox once it has resumed, or as it is after a second."""
         return await self._tools.live_devboxes.wait(
             devbox_id, lambda record: record.status not in BOOTING, HOLD_RESUME_SECONDS
         )
 
     async def wait(self, devbox_id: str, request: WaitRequest) -> Devbox:
-        """The devbox once it has one of the statuses; raises StillWaiting when the time is over."""
+        """Return the devbox once it has one of the statuses; raises StillWaiting when the time is over."""
         seconds = HOLD_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
         devbox = await self._tools.live_devboxes.wait(
             devbox_id, lambda record: record.status in request.statuses, min(seconds, HOLD_WAIT_SECONDS)
@@ -162,7 +162,7 @@ class Devboxes:
         return await self._lifecycle.suspend(devbox_id)
 
     async def retire(self, devbox_id: str) -> None:
-        """End the processes of a devbox in which nobody will work again, and wait for that."""
+        """End the processes of a devbox that will not be used again, and wait for that."""
         await self._lifecycle.retire(devbox_id)
 
     async def resume(self, devbox_id: str) -> Devbox:
@@ -170,11 +170,11 @@ class Devboxes:
         return await self._lifecycle.resume(devbox_id)
 
     async def keep_alive(self, devbox_id: str) -> None:
-        """Start the idle clock anew."""
+        """Restart the idle clock."""
         await self.running(devbox_id)
 
     async def usage(self, devbox_id: str) -> DevboxUsageView:
-        """What a devbox has used since it was made."""
+        """Return a devbox's use of cpu, memory and disk since it was created."""
         return devbox_usage(await self._tools.live_devboxes.get(devbox_id), now_ms())
 
     async def _plan(self, asked: Caller, request: DevboxRequest) -> Devbox:
@@ -234,7 +234,7 @@ class Devboxes:
         check_gateways(wanted, {**(request.environment_variables or {}), **(request.secrets or {})})
         doors = await self._gateways.doors(asked.id, wanted)
         for door in doors:
-            # What cannot be sent is refused now, not when the devbox comes up.
+            # Refuse invalid headers and secrets now, not when the devbox comes up.
             await self._tools.opener.upstream(door)
         return doors
 

@@ -1,4 +1,4 @@
-"""Services beside a devbox: each is a devbox of its own that shares the other one's network."""
+"""Services beside a devbox: each is a devbox of its own that shares the main devbox's network."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ _MOST_RETRIES = 1000
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """How to tell that a service is ready."""
+    """Command that tells whether a service is ready, and its timing."""
 
     command: str | None = None
     interval: float = 1.0
@@ -34,13 +34,13 @@ class HealthCheck:
 
     @property
     def patience(self) -> float:
-        """How long a service may take to be ready."""
+        """Most seconds that a service may take to be ready."""
         return self.start_period + self.retries * self.interval
 
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """What a service's options ask for."""
+    """Parsed options of a service."""
 
     health: HealthCheck = field(default_factory=HealthCheck)
     env: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class ServiceOptions:
 
 
 def parse_options(text: str, service: str) -> ServiceOptions:
-    """Read the options of a service; raises UsageError for one that means nothing here."""
+    """Parse the options of a service; raises UsageError for an unsupported one."""
     options = ServiceOptions()
     for name, value in _pairs(text, service):
         options = _with(options, name, value, service)
@@ -125,12 +125,12 @@ _TAIL_LINES = 10
 
 @dataclass(frozen=True)
 class _Side:
-    """One service of a devbox, on its way up."""
+    """Service of a devbox that is coming up."""
 
     devbox: Devbox
     index: int
     request: StartRequest
-    """That of the devbox itself: a service gets the same network and limits."""
+    """Start request of the devbox itself: a service gets the same network and limits."""
 
     @property
     def service(self) -> Service:
@@ -142,25 +142,25 @@ class _Side:
 
     @property
     def run_id(self) -> str:
-        """The execution of its program, in this boot."""
+        """Return the id of the execution of its program in this boot."""
         return f"service-{self.devbox.boot}"
 
 
 def main_of(devbox_id: str) -> str | None:
-    """The devbox beside which this one runs; None for one that stands for itself."""
+    """Return the devbox beside which this service runs; None for a devbox that is no service."""
     found = _SIDE.fullmatch(devbox_id)
     return found["main"] if found else None
 
 
 def require_services(tools: EngineContext) -> None:
-    """Raise NotSupported where nothing can run beside a devbox."""
+    """Raise NotSupported if this driver cannot run services beside a devbox."""
     capabilities, _ = tools.host.report()
     if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= capabilities:
         raise NotSupported("this server's driver cannot run services; use `native` or `container`")
 
 
 async def start(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
-    """Bring up all services of a devbox that runs, one after another; returns why one failed, or None."""
+    """Start all services of a running devbox, one after another; returns why one failed, or None."""
     for index in range(len(devbox.services)):
         side = _Side(devbox, index, request)
         if failure := await _start_one(tools, side):
@@ -170,15 +170,15 @@ async def start(tools: EngineContext, devbox: Devbox, request: StartRequest) -> 
 
 
 async def stop(tools: EngineContext, devbox_id: str, *, keep_disk: bool) -> None:
-    """End all services of a devbox, whether it is known or not."""
-    # One that runs has its disk here.
+    """End all services of a devbox, also if the devbox itself is unknown."""
+    # Every running service has a disk here.
     held = tools.host.with_disk()
     for side in sorted(each for each in held if each.startswith(devbox_id) and main_of(each) == devbox_id):
         await tools.host.stop(side, keep_disk=keep_disk)
 
 
 def note_end(tools: EngineContext, devbox_id: str, detail: str) -> None:
-    """Write into the log of the devbox beside which it ran that a service has ended."""
+    """Write into the log of a service's devbox that the service has ended."""
     main = main_of(devbox_id)
     if main is not None:
         tools.note(main, "setup_commands", f"a service has ended: {detail}", level="error")
@@ -208,7 +208,7 @@ async def _start_one(tools: EngineContext, side: _Side) -> str | None:
 
 
 async def _image(tools: EngineContext, reference: str) -> Image:
-    """The image that stands in for a reference, the one of that name, or that of its registry."""
+    """Return the stand-in for a reference, else the image with that name, else pull it from its registry."""
     named = Aliases(tools.settings.data / "images").find(reference) or reference
     try:
         return await tools.images.get(named)
@@ -217,7 +217,7 @@ async def _image(tools: EngineContext, reference: str) -> Image:
 
 
 def _silent(_line: str) -> None:
-    """What an engine says while it pulls is of use only when it fails, and then it is in the error."""
+    """Ignore the output of an engine's pull: an error has the relevant part."""
 
 
 def _request(side: _Side, image: Image, options: ServiceOptions) -> StartRequest:
@@ -237,7 +237,7 @@ def _command(image: Image, options: ServiceOptions) -> str | None:
     if not words:
         return None
     path = image.env.get("PATH")
-    # A login shell sets a path of its own, which need not have the program of an image in it.
+    # A login shell sets its own PATH, which may lack the image's programs.
     steps = [f"export PATH={shlex.quote(path)}"] if path else []
     steps.append(f"cd {shlex.quote(options.workdir or image.working_directory or '/')}")
     return " && ".join([*steps, f"exec {shlex.join(words)}"])

@@ -1,4 +1,4 @@
-"""How big a devbox is: the table of sizes and the rules of a custom one."""
+"""Sizes of devboxes: the table of named sizes and the rules of a custom one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class Resources:
-    """What one devbox may use."""
+    """Most cpu, memory and disk that one devbox may use."""
 
     cpus: float
     memory_gb: int
     disk_gb: int
 
     def limits(self) -> DevboxLimits:
-        """The same for a driver."""
+        """Return the same limits in the form of drivers."""
         return DevboxLimits(cpus=self.cpus, memory_bytes=self.memory_gb * GIB, disk_bytes=self.disk_gb * GIB)
 
 
@@ -36,7 +36,7 @@ DEFAULT_CUSTOM_DISK_GB = 16
 
 
 def resources(launch: LaunchParameters) -> Resources:
-    """The resources these launch parameters ask for; raises UsageError naming the rule they break."""
+    """Return the resources that these launch parameters ask for; raises UsageError naming the broken rule."""
     size = launch.resource_size_request or DEFAULT
     custom = (launch.custom_cpu_cores, launch.custom_gb_memory, launch.custom_disk_size)
     if size is not Size.CUSTOM_SIZE:

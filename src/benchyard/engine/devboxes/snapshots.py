@@ -1,4 +1,4 @@
-"""Disk snapshots as the API sees them."""
+"""Snapshots of devboxes' disks for the API."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ class Snapshots:
         self._deleted = asyncio.Event()
 
     async def open(self) -> None:
-        """Mark what a stop cut short, and remove what waits for it."""
+        """Settle snapshots that a stop interrupted, and start the removal of deleted ones."""
         for snapshot in await self.records.all({"status": _S.IN_PROGRESS.value}):
             await self._settle(snapshot)
         self._tools.work.start("snapshots/collect", self._collect_for_ever)
@@ -74,10 +74,10 @@ class Snapshots:
         work: Callable[[], Awaitable[dict[str, object]]],
         detached: asyncio.Event | None = None,
     ) -> Snapshot:
-        """Make a snapshot by other work than taking one, and wait for it; the work returns what to note.
+        """Make a snapshot by this work instead of taking one, and wait; the work returns fields to note.
 
-        Raises ImageError where that failed, and leaves no record of it then. Cancelled, it stops the work.
-        With `detached` it waits for that only: the work goes on, and the record tells how it went.
+        Raises ImageError if the work failed, and then leaves no record. Cancellation stops the work. With
+        `detached` it waits only for that event: the work goes on, and the record tells its result.
         """
         while True:
             snapshot, is_new = await self.records.insert_once(record)
@@ -91,7 +91,7 @@ class Snapshots:
                     await run_to_end(self._abandon(key, snapshot.id))
                 raise
             made = await self.records.find(snapshot.id)
-            # Whoever asked first may have left and stopped it.
+            # The first caller may have been cancelled and have stopped the work.
             if made is not None or is_new:
                 break
         if detached is not None and made is not None and made.status is _S.IN_PROGRESS:
@@ -112,7 +112,7 @@ class Snapshots:
                 wait.cancel()
 
     async def _abandon(self, key: str, snapshot_id: str) -> None:
-        """Stop the work on a snapshot that nobody waits for, and forget it."""
+        """Stop the work on a snapshot whose caller has gone, and delete its record."""
         await self._tools.work.cancel(key)
         with contextlib.suppress(NotFound):
             if (await self.records.get(snapshot_id)).status is not _S.COMPLETE:
@@ -142,7 +142,7 @@ class Snapshots:
     async def delete(self, snapshot_id: str) -> Snapshot:
         """Delete a snapshot; raises Conflict while it is taken or devboxes are being made from it.
 
-        Devboxes that run or rest on it keep its layers until they have ended.
+        Running and suspended devboxes based on it keep its layers until they have ended.
         """
 
         def apply(snapshot: Snapshot) -> Snapshot:
@@ -156,12 +156,12 @@ class Snapshots:
             if devbox.snapshot_id == snapshot_id and devbox.status in BOOTING:
                 raise Conflict(f"devbox {devbox.id} is being made from snapshot {snapshot_id}; wait for it")
         snapshot = await self.records.change(snapshot_id, apply)
-        # Gigabytes take their time to go; who deletes them does not wait for it.
+        # The caller does not wait: removing gigabytes takes time.
         self._deleted.set()
         return snapshot
 
     async def collect(self) -> None:
-        """Remove the images of deleted snapshots that nothing stands on any more."""
+        """Remove the images of deleted snapshots that no devbox or other image is based on any more."""
         used = {devbox.image for devbox in self._tools.live_devboxes.live()}
         for snapshot in await self.records.all({"status": _S.DELETED.value}):
             if snapshot.has_image and snapshot.id not in used:
@@ -200,7 +200,7 @@ class Snapshots:
         await self._change(snapshot_id, status=_S.COMPLETE, has_image=True, **found)
 
     async def _settle(self, snapshot: Snapshot) -> None:
-        """Take up what a stop cut short: an image that was made is there whole."""
+        """Settle a snapshot that a stop interrupted: if its image exists, it is complete."""
         image = next((each for each in await self._tools.images.list() if each.id == snapshot.id), None)
         if image is None or not snapshot.source_devbox_id:
             await self._fail(snapshot.id, "the server stopped while the snapshot was being made")

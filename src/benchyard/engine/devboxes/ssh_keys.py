@@ -1,4 +1,4 @@
-"""Keys that open a devbox by ssh: made here, their public halves kept with the devbox."""
+"""Keys that open a devbox by ssh: made here, their public halves stored with the devbox."""
 
 import signal
 from contextlib import suppress
@@ -25,7 +25,7 @@ class SshKeys:
         self._host = tools.host
 
     async def open(self) -> None:
-        """Hang up on commands whose connection an earlier server held: nobody can come back to them."""
+        """Hang up on commands whose ssh connections ended with an earlier server."""
         for devbox in self._live_devboxes.live():
             if devbox.status is DevboxStatus.RUNNING:
                 for state in self._host.under_way(devbox.id):
@@ -33,14 +33,14 @@ class SshKeys:
                         await self.hang_up(devbox.id, state.id)
 
     async def hang_up(self, devbox_id: str, execution_id: str) -> None:
-        """Tell a command that its client has gone; what does not care goes on."""
+        """Tell a command that its client has gone; a command that ignores this goes on."""
         with suppress(BenchyardError):
-            # It may have ended just now, and its devbox with it.
+            # The command may have ended just now, and its devbox with it.
             await self._host.control(devbox_id, execution_id, Stdin(close=True))
             await self._host.control(devbox_id, execution_id, Signal(signal.SIGHUP))
 
     async def create(self, devbox_id: str) -> tuple[str, str]:
-        """A new key of a devbox, in PEM, and the user it opens it for; raises UsageError, TooMany."""
+        """Create a key of a devbox; returns it in PEM with its user's name. Raises UsageError, TooMany."""
         private = Ed25519PrivateKey.generate()
         public = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
@@ -56,11 +56,11 @@ class SshKeys:
         return pem, user_of(devbox)
 
     def find_by_key(self, public: str) -> Devbox | None:
-        """The devbox that the owner of this public key may enter, if there is one."""
+        """Return the devbox that the owner of this public key may enter, or None."""
         return next((devbox for devbox in self._live_devboxes.live() if public in devbox.ssh_keys), None)
 
 
 def user_of(devbox: Devbox) -> str:
-    """Who works in a devbox."""
+    """Return the name of a devbox's user."""
     named = devbox.launch_parameters.user_parameters
     return named.username if named else DEFAULT_USER

@@ -1,4 +1,4 @@
-"""Start image of a devbox: a blueprint, an image, a snapshot or the default; built first where it is not."""
+"""Start image of a devbox: a blueprint, an image, a snapshot or the default; built first if necessary."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,32 +20,32 @@ _CUSTOM = ("custom_cpu_cores", "custom_gb_memory", "custom_disk_size")
 
 @dataclass(frozen=True)
 class StartImage:
-    """An image, and what comes with it."""
+    """An image to start from, and its settings."""
 
     image: str
     blueprint_id: str | None = None
     launch: LaunchParameters = field(default_factory=LaunchParameters)
-    """What holds unless the devbox says otherwise."""
+    """Launch parameters for all that the devbox's own ones leave open."""
     services: tuple[Service, ...] = ()
-    """What can run beside a devbox."""
+    """Services that can run beside the devbox."""
 
 
 @dataclass(frozen=True)
 class ImageResolver:
-    """Finds what a request names."""
+    """Finds the start image that a request names."""
 
     tools: EngineContext
     snapshots: Collection[Snapshot]
     blueprints: Collection[Blueprint]
 
     async def find(self, request: DevboxRequest) -> StartImage:
-        """What the devbox of a request starts from; raises NotFound, or UsageError if it is not ready."""
+        """Return the start image of a request; raises NotFound, or UsageError if it is not ready."""
         if request.snapshot_id is not None:
             return await self._snapshot(request.snapshot_id)
         if request.blueprint_id is not None:
             blueprint = await self.blueprints.find(request.blueprint_id)
         elif request.blueprint_name is not None:
-            # An id is taken too: people name an image by either.
+            # Ids are accepted too: people use either.
             blueprint = await newest_build(self.blueprints, request.blueprint_name)
             blueprint = blueprint or await self.blueprints.find(request.blueprint_name)
         else:
@@ -82,7 +82,7 @@ def require_image_support(tools: EngineContext) -> None:
 
 
 async def newest_build(blueprints: Collection[Blueprint], name: str) -> Blueprint | None:
-    """The newest good build of a name, else the newest one that is not good yet, else None."""
+    """Return the newest complete build of a name, else its newest other build, else None."""
     created = {"name": name, "state": "created"}
     for where in ({**created, "status": BlueprintStatus.BUILD_COMPLETE.value}, created):
         page = await blueprints.page(Query(limit=1, where=where, include_total_count=False))
@@ -92,7 +92,7 @@ async def newest_build(blueprints: Collection[Blueprint], name: str) -> Blueprin
 
 
 def check_is_built(blueprint: Blueprint) -> None:
-    """Refuse a blueprint that nothing can start from: raises NotFound if deleted, else UsageError."""
+    """Refuse a blueprint without a usable image: raises NotFound if deleted, else UsageError."""
     if blueprint.state == "deleted":
         raise NotFound(f"blueprint {blueprint.id} was deleted; see `benchyard blueprint list`")
     if blueprint.parameters.on_demand:
@@ -110,7 +110,7 @@ def check_is_built(blueprint: Blueprint) -> None:
 
 
 def merge_launch(defaults: LaunchParameters, own: LaunchParameters | None) -> LaunchParameters:
-    """A devbox's own launch parameters over those of what it starts from."""
+    """Return a devbox's own launch parameters, completed from those of its start image."""
     if own is None:
         return defaults
     if defaults == LaunchParameters():
@@ -128,7 +128,7 @@ def merge_launch(defaults: LaunchParameters, own: LaunchParameters | None) -> La
 
 
 def choose_services(launch: LaunchParameters, known: tuple[Service, ...]) -> list[Service]:
-    """The services a devbox asks for; raises UsageError for one that its blueprint does not have."""
+    """Return the services that a devbox asks for; raises UsageError for one that its blueprint lacks."""
     by_name = {service.name: service for service in known}
     for name in launch.required_services or []:
         if name not in by_name:
@@ -155,53 +155,53 @@ def _plain(launch: LaunchParameters) -> dict[str, Any]:
 
 
 class ImageBuilds(Protocol):
-    """Where images come from that are built on demand."""
+    """Source of images that are built on demand."""
 
     async def ready(self, blueprint_id: str) -> None:
-        """See to it that a blueprint which is built on demand is built; raises BuildFailed."""
+        """Build a blueprint that is built on demand, if necessary; raises BuildFailed."""
 
     async def unbuilt(self, blueprint_id: str) -> str | None:
-        """What would be done to make one that is built on demand, in words; None if it is there."""
+        """Describe the build that a blueprint still needs; None if its image is there."""
 
 
 class AgentFolders(Protocol):
-    """Where devboxes get the agents that they show."""
+    """Source of the agents that devboxes show."""
 
     async def provide(self, devbox: Devbox) -> Devbox:
-        """The record, once all its agents are installed and it says where; raises InstallFailed."""
+        """Install all agents of a devbox, and return its record with their places; raises InstallFailed."""
 
     async def mount_of(self, mount: AgentMount) -> MountedAgent:
-        """The agent that a devbox is to show; raises NotFound or UsageError."""
+        """Return the agent that a devbox is to show; raises NotFound or UsageError."""
 
 
 class Prerequisites:
-    """Sees to it that all of it is there."""
+    """Builds images and installs agents before devboxes need them."""
 
     def __init__(self, builds: ImageBuilds, agents: AgentFolders) -> None:
         self.builds = builds
         self.agents = agents
 
     async def built(self, scenario: Scenario) -> None:
-        """See to it that what a scenario's devboxes start from is built; raises BuildFailed."""
+        """Build the images that a scenario's devboxes start from, if necessary; raises BuildFailed."""
         environment = scenario.environment
         for blueprint_id in (environment and environment.blueprint_id, scenario.scoring_blueprint_id):
             if blueprint_id:
                 await self.builds.ready(blueprint_id)
 
     async def unbuilt(self, scenario: Scenario) -> list[str]:
-        """What has to be done for the images of a scenario, in words: empty if they are there."""
+        """Describe the builds that a scenario's images still need; empty if they are there."""
         environment = scenario.environment
         ids = (environment.blueprint_id if environment else None, scenario.scoring_blueprint_id)
         names = [await self.builds.unbuilt(each) for each in dict.fromkeys(ids) if each]
         return [name for name in names if name]
 
     async def build_scoring_image(self, scenario: Scenario) -> None:
-        """See to it that what a scenario is graded in is built; raises BuildFailed."""
+        """Build the image that a scenario is graded in, if necessary; raises BuildFailed."""
         if scenario.scoring_blueprint_id:
             await self.builds.ready(scenario.scoring_blueprint_id)
 
     async def provide(self, devbox: Devbox) -> Devbox:
-        """The record, once everything is there; raises BuildFailed or InstallFailed."""
+        """Provide a devbox's image and agents, and return its record; raises BuildFailed or InstallFailed."""
         if devbox.blueprint_id:
             await self.builds.ready(devbox.blueprint_id)
         return await self.agents.provide(devbox)

@@ -1,4 +1,4 @@
-"""Pure rules of a devbox's life: which status follows, when its time is over, what it has used."""
+"""Pure rules of a devbox's life: the next status, the end of its time, its use of resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Move:
 
 
 def record_after_move(devbox: Devbox, move: Move, now_ms: int) -> Devbox:
-    """The record after a move; raises Conflict when the table does not allow it."""
+    """Return the record after a move; raises Conflict if the table does not allow it."""
     if move.status not in NEXT[devbox.status]:
         raise Conflict(f"devbox {devbox.id} is {devbox.status} and cannot become {move.status}")
     transition = StateTransition(
@@ -71,22 +71,22 @@ _CLOCK_STARTS = frozenset({DevboxStatus.PROVISIONING, DevboxStatus.RESUMING, Dev
 
 
 def alive_since_ms(devbox: Devbox) -> int:
-    """When the clock of its lifetime was last started: made, resumed, or running."""
+    """Return when the clock of its lifetime was last started: at creation, resumption, or running."""
     times = [each.transition_time_ms for each in devbox.state_transitions if each.status in _CLOCK_STARTS]
     return max(times, default=devbox.create_time_ms)
 
 
 def seconds_left(devbox: Devbox, now_ms: int) -> float | None:
-    """What is left of its keep-alive time; None where an idle policy takes the place of it, once it runs."""
+    """Return the seconds left of its keep-alive time; None if an idle policy applies, or no time counts."""
     launch = devbox.launch_parameters
     counts = devbox.status in BOOTING or (devbox.status is DevboxStatus.RUNNING and not launch.idle_policy)
     seconds = launch.keep_alive_time_seconds or KEEP_ALIVE_DEFAULT_SECONDS
-    # Never more than all of it, though the clock may have been set back since it began.
+    # At most the whole time, even if the clock has been set back since.
     return seconds - max(0, now_ms - alive_since_ms(devbox)) / 1000 if counts else None
 
 
 def is_idle(devbox: Devbox, last_use_ms: int, now_ms: int) -> bool:
-    """Whether it has an idle policy whose time has passed since it was last used."""
+    """Tell whether its idle policy's time has passed since its last use."""
     policy = devbox.launch_parameters.idle_policy
     if policy is None or devbox.status is not DevboxStatus.RUNNING:
         return False
@@ -95,7 +95,7 @@ def is_idle(devbox: Devbox, last_use_ms: int, now_ms: int) -> bool:
 
 
 def active_ms(devbox: Devbox, now_ms: int) -> int:
-    """How long it held cpu and memory."""
+    """Return the milliseconds in which it held cpu and memory."""
     end = devbox.end_time_ms or now_ms
     total = 0
     for index, transition in enumerate(devbox.state_transitions):
@@ -107,7 +107,7 @@ def active_ms(devbox: Devbox, now_ms: int) -> int:
 
 
 def devbox_usage(devbox: Devbox, now_ms: int) -> DevboxUsageView:
-    """The usage view: cpu and memory for active time, disk for all of it."""
+    """Return the usage: cpu and memory for active time, disk for the whole time."""
     size = resources(devbox.launch_parameters)
     elapsed = max(0, (devbox.end_time_ms or now_ms) - devbox.create_time_ms) / 1000
     active = active_ms(devbox, now_ms) / 1000

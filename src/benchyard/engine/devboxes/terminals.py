@@ -1,7 +1,7 @@
-"""Terminals as the API sees them: named sessions, one client at a time, kept a while when it goes.
+"""Terminals for the API: named sessions with one client at a time, kept for a while without one.
 
-A session is an execution on a terminal. Its output file is the stream, so whoever comes back sees what was
-printed meanwhile; the id of the execution tells the session's name, so sessions outlive the server.
+A session is an execution on a terminal. Its output file is the stream, so a returning client sees all output
+printed meanwhile; the id of the execution is made from the session's name, so sessions outlive the server.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _INPUT_BYTES = 64 * 1024
 
 @dataclass
 class TerminalSession:
-    """One terminal and who is at it."""
+    """Terminal session, and whether a client is attached."""
 
     devbox_id: str
     name: str
@@ -54,19 +54,19 @@ class Terminals:
         self._making = asyncio.Lock()
 
     async def open(self) -> None:
-        """Take up the sessions that still run, and look after them from now on."""
+        """Load the sessions that still run, and start the sweep of abandoned ones."""
         for devbox in self._tools.live_devboxes.live():
             if devbox.status is DevboxStatus.RUNNING:
                 for state in self._host.under_way(devbox.id):
                     if state.id.startswith(PTY_PREFIX):
-                        # Its name is not known before somebody asks for it by that.
+                        # The name is unknown until a client asks for it.
                         self._sessions[devbox.id, state.id] = TerminalSession(devbox.id, state.id, state.id)
         self._tools.work.start("pty/sweep", self._sweep_for_ever)
 
     async def connect(
         self, devbox_id: str, name: str, size: tuple[int, int] | None
     ) -> tuple[TerminalSession, bool]:
-        """The session of that name, made if it is not there; and whether it is new."""
+        """Return the session with this name, made if it is missing, and whether it is new."""
         check_name(name)
         await self._devboxes.running(devbox_id)
         async with self._making:
@@ -79,7 +79,7 @@ class Terminals:
         return session, is_new
 
     async def control(self, devbox_id: str, name: str, request: PtyControlRequest) -> str:
-        """Resize, signal or close a session; returns what became of it."""
+        """Resize, signal or close a session; returns the result."""
         check_name(name)
         await self._devboxes.running(devbox_id)
         session = await self._find(devbox_id, name)
@@ -99,7 +99,7 @@ class Terminals:
 
     @asynccontextmanager
     async def attach(self, devbox_id: str, name: str) -> AsyncIterator[TerminalSession]:
-        """Be the one client of a session; raises Conflict if there is one already, NotFound."""
+        """Attach as the one client of a session; raises Conflict if there is one already, NotFound."""
         await self._devboxes.running(devbox_id)
         session = await self._find(devbox_id, name)
         if session is None:
@@ -114,7 +114,7 @@ class Terminals:
             session.left_ms = now_ms()
 
     async def output(self, session: TerminalSession) -> AsyncIterator[bytes]:
-        """What the terminal printed last, and then all it prints, until its shell has ended."""
+        """Yield the terminal's last output, then all new output until its shell has ended."""
         state = await self._host.execution(session.devbox_id, session.execution_id)
         offset = max(0, state.stdout_bytes - REPLAY_BYTES)
         async for data in self._host.output(session.devbox_id, session.execution_id, "stdout", offset):
@@ -130,7 +130,7 @@ class Terminals:
         return True
 
     async def exit_status(self, session: TerminalSession) -> int | None:
-        """How the shell ended, or None while it runs."""
+        """Return the exit status of the shell, or None while it runs."""
         return (await self._host.execution(session.devbox_id, session.execution_id)).exit_status
 
     async def _find(self, devbox_id: str, name: str) -> TerminalSession | None:
@@ -172,7 +172,7 @@ class Terminals:
         self._forget(session)
         await self._host.control(session.devbox_id, session.execution_id, Signal(signal.SIGHUP))
         await self._host.control(session.devbox_id, session.execution_id, Kill(tree=False))
-        # Until the shell has ended, it would be found again as a session of that name.
+        # Wait: until its end, the shell would be found again as a session with that name.
         await self._host.wait(session.devbox_id, session.execution_id, CLOSE_SECONDS)
 
     def _forget(self, session: TerminalSession) -> None:
@@ -192,18 +192,18 @@ class Terminals:
             elif now_ms() - session.left_ms > IDLE_TTL_SECONDS * 1000:
                 await self._close(session)
         except BenchyardError:
-            # The devbox rests or has ended, and its terminals with it.
+            # The devbox is suspended or has ended, and its terminals with it.
             self._forget(session)
 
 
 def check_name(name: str) -> None:
-    """Refuse what is not a session's name."""
+    """Refuse an invalid session name."""
     if not re.fullmatch(SESSION_NAME, name):
         raise UsageError("a terminal session's name has 1 to 256 letters, digits, '-' and '_'")
 
 
 def valid_size(columns: int | None, rows: int | None) -> tuple[int, int] | None:
-    """The size of a terminal, or None unless both are given and in range."""
+    """Return the size of a terminal, or None unless both are given and in range."""
     if columns is None or rows is None:
         return None
     return (columns, rows) if 1 <= columns <= MAX_SIZE and 1 <= rows <= MAX_SIZE else None

@@ -1,4 +1,4 @@
-"""Pure rules of tunnels: what one becomes when it is asked for."""
+"""Pure rules of tunnels: the tunnel that results from a request."""
 
 import secrets
 
@@ -6,11 +6,11 @@ from benchyard.models.devboxes import Tunnel, TunnelRequest
 from benchyard.models.launch import LaunchParameters
 
 _KEY_BYTES = 16
-"""As hexadecimal digits, with a port before them, it is one label of a host name."""
+"""Bytes of a tunnel's key: as hexadecimal digits, after a port, they fit into one label of a host name."""
 
 
 def new_tunnel(request: TunnelRequest, launch: LaunchParameters, now_ms: int) -> Tunnel:
-    """A tunnel under a key that nobody can guess."""
+    """Return a tunnel with a new random key."""
     return Tunnel(
         tunnel_key=secrets.token_hex(_KEY_BYTES),
         auth_mode=request.auth_mode or "open",
@@ -23,7 +23,7 @@ def new_tunnel(request: TunnelRequest, launch: LaunchParameters, now_ms: int) ->
 def enabled_tunnel(
     current: Tunnel | None, request: TunnelRequest, launch: LaunchParameters, now_ms: int
 ) -> Tunnel:
-    """The tunnel a devbox has from now on: the same one, unless there is none or who may enter changes."""
+    """Return a devbox's tunnel after a request: the same one, unless there is none or `auth_mode` changes."""
     if current is None or request.auth_mode not in (None, current.auth_mode):
         return new_tunnel(request, launch, now_ms)
     keep_alive = request.http_keep_alive
@@ -36,7 +36,7 @@ def enabled_tunnel(
 
 
 def _wakes(request: TunnelRequest, launch: LaunchParameters, *, is_so_far: bool) -> bool:
-    """What the launch parameters say counts for more than what the tunnel's request says."""
+    """Tell whether HTTP wakes the devbox: launch parameters count before the tunnel's request."""
     for said in (launch.wakes_on_http, request.wake_on_http):
         if said is not None:
             return said

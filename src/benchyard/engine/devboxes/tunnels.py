@@ -1,4 +1,4 @@
-"""Tunnels as the API sees them: made with a devbox or later, kept in its record, entered by their key."""
+"""Tunnels for the API: made with a devbox or later, stored in its record, entered by their key."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ from benchyard.errors import Conflict, NotFound, TooMany, Unauthorized, UsageErr
 from benchyard.models.devboxes import Devbox, DevboxStatus, DevboxView, Tunnel, TunnelRequest, TunnelView
 
 WAKE_SECONDS = 5
-"""When to ask again of a devbox that comes up."""
+"""Seconds until a client asks again for a devbox that comes up."""
 MOST_PER_TUNNEL = 128
 MOST_TOGETHER = 2048
 _REMEMBERED = 4096
@@ -24,7 +24,7 @@ _TOKEN_BYTES = 24
 
 
 class NotRunning(Conflict):
-    """The devbox behind a tunnel does not run; `details` say how long to wait, if that helps."""
+    """The devbox behind a tunnel is not running; `details` say how long to wait, if that helps."""
 
     code = "not_running"
     http_status = 503
@@ -32,14 +32,14 @@ class NotRunning(Conflict):
 
 @dataclass(eq=False)
 class TunnelConnection:
-    """One connection through a tunnel."""
+    """Connection through a tunnel."""
 
     devbox_id: str
     tunnel: Tunnel
     token: str = ""
-    """What let the client in; empty where the tunnel is open."""
+    """Token that the client entered with; empty if the tunnel is open."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the tunnel is taken away."""
+    """Set when the tunnel is removed."""
 
 
 class Tunnels:
@@ -53,7 +53,7 @@ class Tunnels:
         self._passages: dict[str, set[TunnelConnection]] = {}
 
     async def enable(self, devbox_id: str, request: TunnelRequest) -> TunnelView:
-        """Give a devbox its tunnel; once more returns the same one, unless `auth_mode` is another."""
+        """Give a devbox its tunnel; a second call returns the same one, unless `auth_mode` differs."""
 
         def rule(devbox: Devbox) -> Devbox:
             if devbox.status in ENDED:
@@ -69,7 +69,7 @@ class Tunnels:
         return self._view(tunnel)
 
     async def remove(self, devbox_id: str) -> None:
-        """Take a devbox's tunnel away, with everybody who is in it; nothing happens if there is none."""
+        """Remove a devbox's tunnel and close its connections; without a tunnel this does nothing."""
         before = (await self._live_devboxes.get(devbox_id)).tunnel
         if before is not None:
             await self._live_devboxes.change(
@@ -78,15 +78,15 @@ class Tunnels:
             self._close(before)
 
     def view(self, devbox: Devbox) -> DevboxView:
-        """A devbox as the wire shows it, with its tunnel's token."""
+        """Return a devbox as the API shows it, with its tunnel's token."""
         view = devbox.view()
         return view.model_copy(update={"tunnel": self._view(devbox.tunnel)}) if devbox.tunnel else view
 
     @contextmanager
     def entered(self, key: str, tokens: Sequence[str]) -> Iterator[TunnelConnection]:
-        """Be in the tunnel of that key, by one of these tokens where it needs one.
+        """Open a connection in the tunnel with this key, by one of these tokens if it needs one.
 
-        Raises NotFound, Unauthorized, and TooMany when it is crowded.
+        Raises NotFound, Unauthorized, and TooMany if it has too many connections.
         """
         devbox = self._find(key)
         tunnel = devbox.tunnel if devbox else None
@@ -112,7 +112,7 @@ class Tunnels:
                 del self._passages[key]
 
     async def awake(self, passage: TunnelConnection) -> None:
-        """Return if the devbox runs; else raise NotRunning, having woken it where that is wanted."""
+        """Return if the devbox runs; else wake it if its tunnel says so, and raise NotRunning."""
         devbox = await self._live_devboxes.get(passage.devbox_id)
         if devbox.status is DevboxStatus.RUNNING:
             self.used(passage)
@@ -123,14 +123,14 @@ class Tunnels:
         is_coming = devbox.status not in (DevboxStatus.SUSPENDED, DevboxStatus.SUSPENDING)
         if wakes and devbox.status is DevboxStatus.SUSPENDED:
             with suppress(UsageError):
-                # Somebody else may have ended or woken it just now.
+                # Another request may have ended or woken the devbox just now.
                 await self._devboxes.resume(devbox.id)
         if is_coming or wakes:
             raise NotRunning("the devbox is coming up; ask again in a moment", retry_after=WAKE_SECONDS)
         raise NotRunning(f"the devbox is {devbox.status}; resume it first")
 
     def used(self, passage: TunnelConnection) -> None:
-        """Note that bytes pass, which is use of the devbox unless its tunnel says otherwise."""
+        """Note that bytes pass, which counts as use of the devbox unless its tunnel says otherwise."""
         if passage.tunnel.http_keep_alive:
             self._devboxes.touch(passage.devbox_id)
 

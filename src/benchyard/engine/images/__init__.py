@@ -1,1 +1,1 @@
-"""What devboxes start from: images, blueprints and how they are built."""
+"""Bases of devboxes: images, blueprints and their builds."""

@@ -1,4 +1,4 @@
-"""Blueprints as the API sees them: checked, made, built in the background, looked at, deleted."""
+"""Blueprints for the API: check, create, build in the background, read, delete."""
 
 import asyncio
 import logging
@@ -63,7 +63,7 @@ _HIGHEST_PORT = 65_535
 
 
 def check_blueprint(request: BlueprintRequest) -> None:
-    """Refuse what cannot be built, whatever there is on this server; raises UsageError, or NotYet."""
+    """Refuse requests that no server could build; raises UsageError, or NotYet."""
     if request.base_blueprint_id is not None and request.base_blueprint_name is not None:
         raise UsageError("give at most one of base_blueprint_id and base_blueprint_name")
     _check_texts(request)
@@ -148,14 +148,14 @@ def _check_launch(request: BlueprintRequest) -> None:
 
 @dataclass(frozen=True)
 class BlueprintPlans:
-    """Looks up what builds need."""
+    """Finds the base, the secrets and the network of builds."""
 
     tools: EngineContext
     records: Collection[Blueprint]
     policies: NetworkPolicies
 
     async def plan(self, asked: Caller, request: BlueprintRequest) -> Blueprint:
-        """The record of a new blueprint; raises UsageError for all that can be known to be wrong."""
+        """Return the record of a new blueprint; raises UsageError for mistakes that show before the build."""
         check_blueprint(request)
         require_image_support(self.tools)
         base = await self.base(request)
@@ -175,9 +175,9 @@ class BlueprintPlans:
         )
 
     async def base(self, request: BlueprintRequest, made: Blueprint | None = None) -> Blueprint | None:
-        """The base blueprint of a request, or the one found when a blueprint was made; raises NotFound."""
+        """Return a request's base blueprint, or the one recorded in `made`; raises NotFound."""
         if made is not None:
-            # It may have been deleted meanwhile: its layers are kept for this build.
+            # The base may have been deleted meanwhile: its layers are kept for this build.
             return await self.records.get(made.base_blueprint_id) if made.base_blueprint_id else None
         named = request.base_blueprint_id or request.base_blueprint_name
         if named is None:
@@ -192,7 +192,7 @@ class BlueprintPlans:
         return base
 
     async def secrets(self, request: BlueprintRequest) -> dict[str, str]:
-        """Environment variable -> value; raises UsageError if a secret is not there."""
+        """Return the build's variables with their values; raises UsageError if a secret is missing."""
         found = {}
         for variable, secret in (request.secrets or {}).items():
             try:
@@ -202,13 +202,13 @@ class BlueprintPlans:
         return found
 
     def hidden(self, blueprint: Blueprint, secrets: Mapping[str, str]) -> list[str]:
-        """All values that must not be in a build's log."""
+        """Return all values that must not appear in a build's log."""
         mounts = blueprint.parameters.code_mounts or []
         tokens = [self.tools.vault.open(mount.token) for mount in mounts if mount.token]
         return [*secrets.values(), *tokens]
 
     async def _egress(self, request: BlueprintRequest) -> Egress | None:
-        """What the build may reach by its policy; raises NotSupported where that cannot be kept."""
+        """Return the egress that the build's policy allows; raises NotSupported if it cannot be enforced."""
         egress = await self.policies.egress(request.network_policy_id, "network_policy_id")
         if egress is None:
             return None
@@ -251,18 +251,19 @@ class BlueprintPlans:
 
 
 MOST_ATTEMPTS = 2
-"""A build that was cut by the server's end is begun once more; one that may be the cause is not for ever."""
+"""Most attempts at a build that ends with its server: the build itself may be the cause."""
 UPLOAD_SECONDS = 24 * 3600
 FIRST_LOOK_SECONDS = 0.2
 LATER_LOOKS_SECONDS = 10.0
 COLLECT_SECONDS = 60.0
 AGAIN_SECONDS = 600.0
-"""After that long a failed build that is needed is tried again: what it could not reach may be there.
+"""Seconds after which a failed build that is needed again is retried: its sources may be reachable again.
 
-At once where somebody brought an image or an alias since, which is what the failure may have asked for."""
+It is retried at once if an image or an alias has been added since, which the build may have lacked.
+"""
 
 _MOST_WAITS = 3
-"""Who comes while a build is given up waits for the next one."""
+"""Most builds that a request waits for: it may join a build that is just being given up."""
 _S = BlueprintStatus
 _log = logging.getLogger(__name__)
 
@@ -287,7 +288,7 @@ class Blueprints:
         self._waiting: Counter[str] = Counter()
 
     async def open(self) -> None:
-        """Go on with what a stop cut short, and remove what waits for it."""
+        """Resume interrupted builds, and start the removal of deleted blueprints."""
         self._logs.open()
         await self._queue_lost()
         unfinished = await self.records.all({"status": UNFINISHED})
@@ -301,24 +302,24 @@ class Blueprints:
         self._tools.work.start("blueprints/collect", self._collect_for_ever)
 
     async def _queue_lost(self) -> None:
-        """Have those built again whose images are gone: a backup has none of them."""
+        """Queue the builds of lost images again: a backup contains no images."""
         here = {image.id for image in await self._tools.images.list()}
         for blueprint in await self.records.all({"image_state": "present"}):
             if blueprint.id not in here:
                 await self._set(blueprint.id, status=_S.QUEUED, image_state="none", attempts=0)
 
     async def _release(self, blueprint: Blueprint) -> None:
-        """Leave one that is built on demand as if nobody had begun: whoever needs it asks again."""
+        """Reset an on-demand build as if it had not begun: the next request for it starts it again."""
         if blueprint.status in (_S.PROVISIONING, _S.BUILDING):
             await self._clear_attempts(blueprint, blueprint.attempts)
             await self._set(blueprint.id, status=_S.QUEUED)
 
     async def create(self, asked: Caller, request: BlueprintRequest) -> Blueprint:
-        """Record a blueprint and build it in the background; the same request again returns what it made."""
+        """Record a blueprint and build it in the background; the same request again returns the same one."""
         try:
             blueprint = await self._plans.plan(asked, request)
         except UsageError:
-            # What it is made from may be gone by the time the same request comes again.
+            # Its base or secrets may be gone when the same request comes again.
             existing = await self.records.find(asked.id)
             if existing is None or existing.request_hash != asked.request_hash:
                 raise
@@ -329,7 +330,7 @@ class Blueprints:
         return blueprint
 
     async def ready(self, blueprint_id: str) -> None:
-        """See to it that one which is built on demand is built; raises BuildFailed with what to do."""
+        """Build a blueprint that is built on demand, if necessary; raises BuildFailed with advice."""
         blueprint = await retry_store(partial(self.records.find, blueprint_id))
         if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
             return
@@ -352,7 +353,7 @@ class Blueprints:
             )
 
     async def unbuilt(self, blueprint_id: str) -> str | None:
-        """What would be done to make one that is built on demand, in words; None if it is there."""
+        """Describe the build that an on-demand blueprint still needs; None if its image is there."""
         blueprint = await retry_store(partial(self.records.find, blueprint_id))
         if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
             return None
@@ -362,7 +363,7 @@ class Blueprints:
         return f"building {blueprint.name} from {base}" if base else f"building {blueprint.name}"
 
     async def _wait(self, blueprint_id: str) -> None:
-        """Wait for the end of a build, which is begun if it is not; the last who gives up ends it."""
+        """Wait for the end of a build, starting it if necessary; the last caller to give up ends it."""
         if blueprint_id not in self._ended:
             self._start(blueprint_id)
         self._waiting[blueprint_id] += 1
@@ -377,7 +378,7 @@ class Blueprints:
             self._waiting[blueprint_id] -= 1
 
     async def _give_up(self, blueprint_id: str) -> None:
-        """End a build on demand that nobody waits for any more: who needs it later begins it anew."""
+        """End an on-demand build that has no waiting callers; a later request starts it again."""
         if self._waiting[blueprint_id] > 0:
             return
         del self._waiting[blueprint_id]
@@ -387,12 +388,12 @@ class Blueprints:
             await self._release(blueprint)
 
     async def preview(self, request: BlueprintRequest) -> str:
-        """A Dockerfile that describes what would be built; nothing is."""
+        """Return a Dockerfile that describes the build, without building."""
         check_blueprint(request)
         return dockerfile_preview(request, await self._plans.base(request))
 
     async def delete(self, blueprint_id: str) -> Blueprint:
-        """Delete a blueprint, ending its build; devboxes and blueprints that stand on it keep its layers."""
+        """Delete a blueprint and end its build; devboxes and blueprints based on it keep its layers."""
         await self.records.get(blueprint_id)
         await self._tools.work.cancel(_key(blueprint_id))
         self._end(blueprint_id)
@@ -401,12 +402,12 @@ class Blueprints:
         return blueprint
 
     async def logs(self, blueprint_id: str) -> list[BuildLogLine]:
-        """The log of its build so far, oldest line first."""
+        """Return the log of a build so far, oldest line first."""
         await self.records.get(blueprint_id)
         return await asyncio.to_thread(self._logs.lines, blueprint_id)
 
     async def follow(self, blueprint_id: str, offset: int) -> AsyncIterator[BuildLogUpdate]:
-        """The log of its build from a byte offset on, until the build has ended."""
+        """Yield the log of a build from a byte offset on, until the build has ended."""
         await self.records.get(blueprint_id)
         ended = self._ended.get(blueprint_id)
         if ended is None:
@@ -415,7 +416,7 @@ class Blueprints:
         return self._logs.follow(blueprint_id, offset, ended)
 
     async def collect(self) -> None:
-        """Remove images and logs of deleted blueprints that nothing stands on any more."""
+        """Remove images and logs of deleted blueprints that no devbox or other image is based on any more."""
         used = {devbox.image for devbox in self._tools.live_devboxes.live()}
         unfinished = await self.records.all({"status": UNFINISHED})
         used |= {each.base_blueprint_id for each in unfinished if each.base_blueprint_id}
@@ -439,7 +440,7 @@ class Blueprints:
         self._tools.work.start(_key(blueprint_id), partial(self._run, blueprint_id))
 
     async def _run(self, blueprint_id: str) -> None:
-        """The boundary of a build: every failure is recorded here, once."""
+        """Run a build; the boundary of builds: each failure is recorded here, once."""
         try:
             await self._wait_for_upload(blueprint_id)
             await self._with_base(blueprint_id)
@@ -453,12 +454,12 @@ class Blueprints:
             self._end(blueprint_id)
 
     def _end(self, blueprint_id: str) -> None:
-        """Tell everybody who follows its log that there will be no more."""
+        """Tell the followers of a build's log that it has ended."""
         if ended := self._ended.pop(blueprint_id, None):
             ended.set()
 
     async def _wait_for_upload(self, blueprint_id: str) -> None:
-        """Wait until the object of the context was uploaded."""
+        """Wait until the object with the build context has been uploaded."""
         blueprint = await retry_store(partial(self.records.get, blueprint_id))
         context = blueprint.parameters.build_context
         if blueprint.status is not _S.AWAITING_UPLOAD or context is None:
@@ -477,9 +478,9 @@ class Blueprints:
         await self._change(blueprint_id, status=_S.QUEUED)
 
     async def _with_base(self, blueprint_id: str) -> None:
-        """Have its base built, where that is built on demand; before its turn, since that needs one too.
+        """Build its base if that is built on demand; done before its turn, since the base needs a turn too.
 
-        Others were built before, but for those that are built again.
+        Other bases are complete already, unless they are being rebuilt.
         """
         blueprint = await retry_store(partial(self.records.get, blueprint_id))
         if base := blueprint.base_blueprint_id:
@@ -490,12 +491,12 @@ class Blueprints:
     async def _attempt(self, blueprint_id: str) -> None:
         blueprint = await retry_store(partial(self.records.change, blueprint_id, _to_provisioning))
         if blueprint.status is not _S.PROVISIONING:
-            # Whoever asked for it had not seen that it was complete, or deleted.
+            # The build is already complete or deleted; the caller had not seen that.
             return
         try:
             await self._make(blueprint)
         except asyncio.CancelledError:
-            # Told to stop: that is no fault of this build, and does not count as an attempt.
+            # Cancelled by the server, which is no fault of this build and does not count as an attempt.
             await run_to_end(self._give_back(blueprint_id))
             raise
         done = {"status": _S.BUILD_COMPLETE, "image_state": "present", "build_finish_time_ms": now_ms()}
@@ -503,11 +504,11 @@ class Blueprints:
         try:
             await self._upkeep.keep_within_limit()
         except (BenchyardError, OSError) as error:
-            # The build is as good as it is; the next one tries again.
+            # The build itself is complete; the next one collects again.
             _log.warning("images could not be kept within their limit: %s", error)
 
     async def _make(self, blueprint: Blueprint) -> None:
-        """See to it that the blueprint's image is there, whatever earlier attempts left."""
+        """Make the blueprint's image, whatever earlier attempts left."""
         blueprint_id = blueprint.id
         await self._clear_attempts(blueprint, blueprint.attempts - 1)
         if blueprint.attempts > MOST_ATTEMPTS:
@@ -528,7 +529,7 @@ class Blueprints:
             await self._change(blueprint_id, substituted_bases={**known, **bases})
 
     async def _clear_attempts(self, blueprint: Blueprint, until: int) -> None:
-        """Remove what the first attempts left that a stop cut short."""
+        """Remove the remains of the first attempts, up to this number."""
         for number in range(1, until + 1):
             earlier = build_devbox_id(blueprint.model_copy(update={"attempts": number}))
             await self._tools.work.settle(devbox_key(earlier))
@@ -567,7 +568,7 @@ class Blueprints:
             with self._logs.writer(blueprint_id) as log:
                 log.note(f"build failed: {error.message.partition(chr(10))[0]}", "error")
         except (BenchyardError, OSError) as another:
-            # That it has failed is recorded all the same.
+            # The failure is recorded all the same.
             _log.warning("the failed build of %s was not cleared away: %s", blueprint_id, another)
         failed = {"status": _S.FAILED, "failure_reason": _reason(error), "error_message": error.message}
         await self._change(blueprint_id, **failed, build_finish_time_ms=now_ms())
@@ -587,7 +588,7 @@ class Blueprints:
 
 
 def _key(blueprint_id: str) -> str:
-    # With an end: keys are asked for by how they begin.
+    # With a slash at the end, since keys are searched by prefix.
     return f"blueprint/{blueprint_id}/"
 
 
@@ -598,7 +599,7 @@ def _to_provisioning(blueprint: Blueprint) -> Blueprint:
 
 
 def _to_queued_again(blueprint: Blueprint, since: int) -> Blueprint:
-    """One whose build failed before that, so that it is tried again."""
+    """Queue a blueprint again if its build failed before that time."""
     fields = {"status": _S.QUEUED, "attempts": 0, "failure_reason": None, "error_message": None}
     return blueprint.model_copy(update=fields) if _has_failed_before(blueprint, since) else blueprint
 
@@ -627,5 +628,5 @@ def _reason(error: BenchyardError) -> BuildFailure:
 
 
 def _failure(log: BuildLog, error: BenchyardError) -> BuildFailed:
-    """The same failure in words that anybody may read."""
+    """Return the failure with secrets masked."""
     return BuildFailed(log.mask.hide(error.message), _reason(error))

@@ -1,4 +1,4 @@
-"""One build of a blueprint: its Dockerfile, then files and setup commands in a build devbox."""
+"""Build of a blueprint: its Dockerfile, then files and setup commands in a build devbox."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ _SHOWN_FILE_CHARACTERS = 120
 
 
 def dockerfile_with_base(dockerfile: str, base: Blueprint | None) -> str:
-    """The Dockerfile itself; one without FROM continues its base blueprint."""
+    """Return the Dockerfile; one without FROM continues its base blueprint."""
     if base is None or _FROM.search(dockerfile):
         return dockerfile
     lines = dockerfile.splitlines(keepends=True)
@@ -55,7 +55,7 @@ def dockerfile_with_base(dockerfile: str, base: Blueprint | None) -> str:
 
 
 def dockerfile_preview(request: BlueprintRequest, base: Blueprint | None) -> str:
-    """A Dockerfile that describes the whole build: what the engine itself does is written as RUN and COPY."""
+    """Return a Dockerfile for the whole build: the engine's own steps are written as RUN and COPY."""
     lines = [_beginning(request, base).rstrip("\n")]
     if request.secrets:
         lines.append(f"# In the environment of the commands below, in no layer: {', '.join(request.secrets)}")
@@ -114,50 +114,50 @@ _DOCKERFILE = "Dockerfile"
 
 @dataclass(frozen=True)
 class Build:
-    """One attempt at a blueprint and all it works with."""
+    """Attempt to build a blueprint, with all its inputs."""
 
     tools: EngineContext
     blueprint: Blueprint
     base: Blueprint | None
     log: BuildLog
     begin: Callable[[], Awaitable[None]]
-    """Told when everything is at hand and the build itself begins."""
+    """Called when all inputs are ready and the build itself begins."""
     substitute: Callable[[Mapping[str, str]], Awaitable[None]]
-    """Told which images stand in for what the Dockerfile names."""
+    """Called with the images that replace those named in the Dockerfile."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variable -> value."""
 
     @property
     def devbox_id(self) -> str:
-        """The devbox of this attempt: no other attempt's, whose end may still be under way."""
+        """Return the id of this attempt's devbox: that of an earlier attempt may still be ending."""
         return build_devbox_id(self.blueprint)
 
     @property
     def limits(self) -> BuildLimits:
-        """What it may use."""
+        """Return the limits of the build's time, disk and memory."""
         settings = self.tools.settings
         return BuildLimits(settings.build_seconds, settings.build_disk_bytes, settings.build_memory_bytes)
 
     @property
     def network(self) -> NetworkPlan:
-        """What its commands can reach: as its policy says, else as is usual on this server."""
+        """Return the network of the build's commands: by its policy, else by the server's default."""
         if self.blueprint.build_egress is None:
             return NetworkPlan(Network(self.tools.settings.build_network))
         return plan_of(self.blueprint.build_egress)
 
 
 def build_devbox_id(blueprint: Blueprint) -> str:
-    """The id of the devbox of a blueprint's present attempt."""
+    """Return the id of the devbox of a blueprint's present attempt."""
     return f"{blueprint.id}-{blueprint.attempts}"
 
 
 def foundation_id(blueprint: Blueprint) -> str:
-    """The id of what a Dockerfile made, as long as the build takes."""
+    """Return the id of the image that a Dockerfile made; it exists only during the build."""
     return blueprint.id + FOUNDATION
 
 
 async def make_foundation(build: Build) -> Image:
-    """The image that the steps of a build start from; made from a Dockerfile if there is one."""
+    """Return the image that the build's steps start from; made from a Dockerfile if there is one."""
     parameters = build.blueprint.parameters
     if parameters.prebuilt_image and (found := await _prebuilt_image(build, parameters.prebuilt_image)):
         return found
@@ -188,7 +188,7 @@ async def make_foundation(build: Build) -> Image:
 
 
 def door_ids(devbox_id: str) -> tuple[str, str]:
-    """Under which ids the gateway serves a build: its devbox, and its Dockerfile before that."""
+    """Return the ids under which the gateway serves a build: its devbox, and its Dockerfile."""
     return devbox_id, devbox_id + _DOCKERFILE_DOOR
 
 
@@ -212,7 +212,7 @@ def _door(build: Build) -> BuildDoor | None:
 
 
 async def _prebuilt_image(build: Build, reference: str) -> Image | None:
-    """The image that was built elsewhere; None where it cannot be had and there is a Dockerfile instead."""
+    """Return the prebuilt image; None if it is not available and there is a Dockerfile instead."""
     made = foundation_id(build.blueprint)
     await build.begin()
     if stand_in := await _stand_in(build, reference):
@@ -228,7 +228,7 @@ async def _prebuilt_image(build: Build, reference: str) -> Image | None:
 
 
 async def _stand_in(build: Build, reference: str) -> Image | None:
-    """The image that an alias puts in the place of a reference; None where there is none, or no more."""
+    """Return the image that an alias names for a reference; None if there is no alias, or no such image."""
     alias = Aliases(build.tools.settings.data / "images").find(reference)
     if alias is None:
         return None
@@ -275,7 +275,7 @@ async def _read_dockerfile(context: Path | None) -> str:
 
 
 def _read(path: Path) -> bytes:
-    # The context is anybody's: no link is followed, and a pipe is not waited for.
+    # The context is untrusted: do not follow links, and do not wait for pipes.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -291,7 +291,7 @@ def _read(path: Path) -> bytes:
 
 BUILD_KIND = "blueprint"
 MAX_OUTPUT_BYTES = 2 * MAX_BYTES
-"""Of one command: the log keeps no more."""
+"""Most bytes of one command's output: the log keeps no more."""
 _ATTEMPTS = 5
 _PAUSE_SECONDS = 1.0
 _STDERR_LINES = 100
@@ -301,12 +301,12 @@ _log = logging.getLogger(__name__)
 
 
 def has_steps(parameters: BlueprintRequest) -> bool:
-    """Whether anything is to be done in a devbox."""
+    """Tell whether the blueprint has steps that run in a devbox."""
     return bool(parameters.file_mounts or parameters.code_mounts or parameters.system_setup_commands)
 
 
 async def run_steps(build: Build, image: Image) -> None:
-    """Do everything in a devbox of that image and keep what it changed; the devbox ends whatever happens."""
+    """Run all steps in a devbox of that image and keep its changes; the devbox ends in any case."""
     host = build.tools.host
     try:
         await host.start(_start_request(build, image))
@@ -320,7 +320,7 @@ async def run_steps(build: Build, image: Image) -> None:
 
 
 async def keep_unchanged(build: Build, image: Image) -> None:
-    """Make the blueprint's image of that one, with a layer that changes nothing."""
+    """Make the blueprint's image from this one, with an empty layer."""
     async with build.tools.images.scratch() as scratch:
         nothing = scratch / "nothing"
         nothing.mkdir()
@@ -329,7 +329,7 @@ async def keep_unchanged(build: Build, image: Image) -> None:
 
 
 async def erase_devbox(tools: EngineContext, devbox_id: str) -> None:
-    """End a build devbox and remove every trace, its output too; what resists is left to the next start."""
+    """End a build devbox and remove all its remains; failures are left to the next start."""
     for _ in range(_ATTEMPTS):
         try:
             for door_id in door_ids(devbox_id):
@@ -365,7 +365,7 @@ def _start_request(build: Build, image: Image) -> StartRequest:
 
 
 class _Steps:
-    """What is done in one build devbox, in order."""
+    """Steps in one build devbox, in order."""
 
     def __init__(self, build: Build) -> None:
         self._build = build
@@ -397,11 +397,11 @@ class _Steps:
         lines = OutputLines(self._log)
         async for piece in self._tools.host.output(self._build.devbox_id, request.id, "stdout"):
             lines.feed(piece)
-            # Much output may be there at once: others have their turn in between.
+            # Let other tasks run: there may be much output at once.
             await asyncio.sleep(0)
         lines.finish()
         state = await wait_for_completion(self._tools, state)
-        # Only what a shell says before it runs the command.
+        # Only output of the shell itself before it runs the command.
         early, _ = await self._tools.host.tail(state.devbox_id, state.id, "stderr", _STDERR_LINES)
         for line in early.splitlines():
             self._log.line(line)
@@ -409,7 +409,7 @@ class _Steps:
             raise self._failure(title, state)
 
     async def _start_command(self, request: ExecRequest, secrets: Mapping[str, str]) -> ExecutionState:
-        """Start a command. Secrets come over its standard input: in files of the host they would last."""
+        """Start a command. Secrets come by standard input: files of the host would keep them."""
         env = {name: value for name, value in request.env.items() if name not in secrets}
         prelude = "exec 2>&1\n" + ('eval "$(cat)"\n' if secrets else "")
         changed = replace(

@@ -1,4 +1,4 @@
-"""The log of a build: lines in a file, with secrets masked, that can be read again from any line on."""
+"""Log of a build: lines in a file, with secrets masked, readable from any line on."""
 
 import asyncio
 import logging
@@ -19,10 +19,10 @@ from benchyard.models.blueprints import HIDDEN, BuildLogLine, BuildLogUpdate
 MAX_BYTES = 16 * 1024**2
 MAX_LINE = 8192
 MAX_LINES = 20_000
-"""Of one answer."""
+"""Most lines in one answer."""
 LAST_LINES = 5
 _RESERVED_BYTES = 64 * 1024
-"""Kept free for what the engine itself has to say at the end."""
+"""Bytes kept free for the engine's own lines at the end."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ class BuildLogs:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def writer(self, blueprint_id: str, hidden: Iterable[str] = ()) -> "BuildLog":
-        """What a build writes to; goes on where an earlier one ended, and shows none of the hidden values."""
+        """Return a log to write to; it continues an earlier one, and masks the hidden values."""
         return BuildLog(self._file(blueprint_id), LogMask(hidden))
 
     def lines(self, blueprint_id: str) -> list[BuildLogLine]:
-        """The newest lines, oldest first; blocks. The others can be followed."""
+        """Return the newest lines, oldest first; blocks. Earlier lines can be followed."""
         file = self._file(blueprint_id)
         if not file.exists():
             return []
@@ -52,7 +52,7 @@ class BuildLogs:
     async def follow(
         self, blueprint_id: str, offset: int, ended: asyncio.Event
     ) -> AsyncIterator[BuildLogUpdate]:
-        """Lines from a byte offset on, until the build has ended and all of them were read."""
+        """Yield lines from a byte offset on, until the build has ended and all of them were read."""
         left = b""
         async for data in output.follow(self._file(blueprint_id), offset, ended):
             *whole, left = (left + data).split(b"\n")
@@ -70,7 +70,7 @@ class BuildLogs:
 
 
 class LogMask:
-    """Takes values that nobody may read out of a text; of a value of several lines, each line."""
+    """Removes secret values from texts; of a value with several lines, each line."""
 
     def __init__(self, hidden: Iterable[str]) -> None:
         parts = {part for value in hidden for part in (value, *value.splitlines()) if part.strip()}
@@ -79,12 +79,12 @@ class LogMask:
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def hide(self, text: str) -> str:
-        """The text without them."""
+        """Return the text with the values masked."""
         return self._pattern.sub(HIDDEN, text) if self._pattern else text
 
 
 class BuildLog:
-    """One build's log being written. Use as a context manager; `line` and `note` are called from the loop."""
+    """Log of a build for writing. Use as a context manager; `line` and `note` run in the event loop."""
 
     def __init__(self, file: Path, mask: LogMask) -> None:
         self.mask = mask
@@ -99,7 +99,7 @@ class BuildLog:
         if self._size:
             self._file.seek(-1, os.SEEK_END)
             if self._file.read(1) != b"\n":
-                # A server that was killed left half a line.
+                # A killed server left half a line.
                 self._write(b"\n")
         return self
 
@@ -109,10 +109,10 @@ class BuildLog:
         self._file.close()
 
     def line(self, text: str, *, is_cut: bool = False) -> None:
-        """Add a line of output; once the log is full it is thrown away."""
+        """Add a line of output; a full log drops it."""
         shown = self.mask.hide(text)
         if is_cut:
-            # Its end may be the first half of something hidden.
+            # The end of the text may be the first part of a hidden value.
             shown = shown[: max(0, len(shown) - self.mask.longest)]
         shown = shown[:MAX_LINE]
         self.last.append(shown)
@@ -123,12 +123,12 @@ class BuildLog:
                 self._add("warning", f"the log is full ({MAX_BYTES} bytes); what follows is not kept")
 
     def note(self, text: str, level: str = "info") -> None:
-        """Add what the engine itself has to say."""
+        """Add a line of the engine's own."""
         if self._size < MAX_BYTES:
             self._add(level, self.mask.hide(text)[:MAX_LINE])
 
     def _add(self, level: str, message: str) -> None:
-        # Half of a surrogate pair, which JSON can carry and UTF-8 cannot, must not end the build.
+        # JSON can carry half a surrogate pair, UTF-8 cannot; that must not end the build.
         message = message.encode(errors="replace").decode()
         line = BuildLogLine(level=level, message=message, timestamp_ms=now_ms())
         self._write(line.model_dump_json().encode() + b"\n")
@@ -137,12 +137,12 @@ class BuildLog:
         try:
             self._size += self._file.write(data)
         except OSError as error:
-            # What it tells of has happened: that its line is missing must not undo it.
+            # Losing a log line must not fail the action it describes.
             _log.warning("a line of the log %s is lost: %s", self._path.name, error)
 
 
 class OutputLines:
-    """Cuts a command's bytes into lines of a log; of an endless line only the beginning is kept."""
+    """Splits a command's output into log lines; of an endless line only the beginning is kept."""
 
     def __init__(self, log: BuildLog) -> None:
         self._log = log
@@ -161,7 +161,7 @@ class OutputLines:
         self._add(left)
 
     def finish(self) -> None:
-        """The output has ended."""
+        """Add the rest after the end of the output."""
         if self._left:
             self._emit()
 
@@ -183,5 +183,5 @@ def _line(text: bytes) -> BuildLogLine | None:
     try:
         return BuildLogLine.model_validate_json(text)
     except ValidationError:
-        # Half a line, where a server was killed or an offset fell into the middle of one.
+        # Half a line: a server was killed, or an offset points into a line.
         return None

@@ -1,4 +1,4 @@
-"""Images as the API sees them: listed, imported, aliased, pinned, deleted, and kept within a size."""
+"""Images for the API: list, import, alias, pin, delete, and keep within a size."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ from benchyard.store.collection import Collection
 
 
 class ImageUpkeep:
-    """What stays, what stands in for what, and what goes when there is too much."""
+    """Aliases and pins of images, and the removal of images beyond the size limit."""
 
     def __init__(self, tools: EngineContext, blueprints: Collection[Blueprint]) -> None:
         self._tools = tools
@@ -43,29 +43,29 @@ class ImageUpkeep:
         self.collector = Collector(tools.images, folder, tools.trees, tools.builder)
         self.collector.protect(self._live)
         self.changed_ms = now_ms()
-        """Since when there is what was not to be had before: an image, an alias, or a server begun anew."""
+        """Time of the last new image or alias, or of the server's start: older failed builds are retried."""
 
     def aliases(self) -> list[AliasView]:
-        """Every alias."""
+        """Return all aliases."""
         table = self.collector.aliases.all()
         return [AliasView(reference=reference, image=image) for reference, image in table.items()]
 
     async def set_alias(self, asked: AliasView) -> AliasView:
-        """Let an image, or a blueprint's, stand in for a reference; raises NotFound if there is none."""
+        """Let an image, or a blueprint's image, replace a reference; raises NotFound if there is none."""
         image = await self._image(asked.image)
         if image.host_dirs or image.fingerprint is not None:
             raise UsageError(
                 f"{image.name!r} shows this machine's own system and cannot stand in for another image: "
                 "import one, or make one with `benchyard image debian`"
             )
-        # A name stays one: it means the newest image that has it.
+        # Keep a name as a name: it stands for the newest image with it.
         kept = asked.image if image.name == asked.image else image.id
         reference = self.collector.aliases.set(asked.reference, kept)
         self.changed_ms = now_ms()
         return AliasView(reference=reference, image=kept)
 
     async def _image(self, name: str) -> Image:
-        """The image of that id or name, else that of the newest good build of the blueprint of that name."""
+        """Return the image with this id or name, else of the newest good build of the blueprint with it."""
         try:
             return await self._tools.images.get(name)
         except NotFound as error:
@@ -79,11 +79,11 @@ class ImageUpkeep:
         return await self._tools.images.get(blueprint.id)
 
     def remove_alias(self, reference: str) -> None:
-        """Forget an alias; raises NotFound."""
+        """Remove an alias; raises NotFound."""
         self.collector.aliases.remove(reference)
 
     async def set_pinned(self, id_or_name: str, *, pinned: bool) -> str:
-        """Keep an image from being collected, or no longer; returns its id."""
+        """Protect an image from collection, or no longer; returns its id."""
         image = await self._tools.images.get(id_or_name)
         if pinned:
             self.collector.pins.set(image.id)
@@ -92,7 +92,7 @@ class ImageUpkeep:
         return image.id
 
     async def collect(self, most_bytes: int | None = None) -> CollectionView:
-        """Remove what was not used for longest until below this, or below the server's own limit."""
+        """Remove the least recently used images until the rest is below this size, or the server's limit."""
         limit = most_bytes if most_bytes is not None else self._tools.settings.images_max_bytes
         if limit is None:
             raise UsageError(
@@ -109,12 +109,12 @@ class ImageUpkeep:
         )
 
     async def note_import(self) -> None:
-        """Called after somebody brought an image."""
+        """Note that a user has brought an image."""
         self.changed_ms = now_ms()
         await self.keep_within_limit()
 
     async def keep_within_limit(self) -> None:
-        """Collect, where the server has a limit; called after an image was made."""
+        """Collect if the server has a limit; called after an image was made."""
         if self._tools.settings.images_max_bytes is not None:
             await self.collect()
 
@@ -123,12 +123,12 @@ class ImageUpkeep:
 
 
 IMPORTING = "importing"
-"""The kind that an image is shown with until it is there."""
+"""Kind shown for an image while it is being imported."""
 _REMEMBERED_FAILURES = 100
 
 
 class ImageImports:
-    """What is being imported, by the id it will have."""
+    """Imports under way, by the ids of their images."""
 
     def __init__(self) -> None:
         self.active: dict[str, Label] = {}
@@ -148,17 +148,17 @@ class ImageImports:
             self._begun_ms.pop(label.id, None)
 
     def note_failure(self, label: Label, reason: str) -> None:
-        """Remember why an import failed."""
+        """Store the reason of a failed import."""
         self._failed[label.id] = (label.name, reason)
         while len(self._failed) > _REMEMBERED_FAILURES:
             self._failed.popitem(last=False)
 
     def views(self) -> list[ImageView]:
-        """Everything under way, newest first."""
+        """Return all imports under way, newest first."""
         return [self._view(label) for label in reversed(self.active.values())]
 
     def find(self, id_or_name: str) -> ImageView:
-        """The import of that id or name; raises ImageError if it failed, and NotFound if there is none."""
+        """Return the import with this id or name; raises ImageError if it failed, NotFound if unknown."""
         for label in self.active.values():
             if id_or_name in (label.id, label.name):
                 return self._view(label)
@@ -194,21 +194,21 @@ class ImageLibrary:
         self.upkeep = ImageUpkeep(tools, blueprints)
 
     async def list(self) -> "list[ImageView]":
-        """All images but those of snapshots, blueprints and runs, newest first; imports first."""
+        """Return all images but those of snapshots, blueprints and runs, newest first; imports first."""
         images = [image for image in await self._tools.images.list() if not _has_owner(image)]
         return [*self._imports.views(), *(self._view(image) for image in images)]
 
     async def get(self, id_or_name: str) -> ImageView:
-        """The image of that id or name, also one that is being imported; raises NotFound."""
+        """Return the image with this id or name, even if it is still being imported; raises NotFound."""
         try:
             return self._view(await self._tools.images.get(id_or_name))
         except NotFound:
             return self._imports.find(id_or_name)
 
     async def import_image(self, request: ImageImportRequest, asked: Caller) -> ImageView:
-        """Import a root filesystem; raises ImageError for what is none. One at a time.
+        """Import a root filesystem, one at a time; raises ImageError for an archive of another kind.
 
-        What can be refused is refused before its turn. Cancelled, the import ends, unless it is detached.
+        Invalid requests are refused before their turn. Cancellation ends the import, unless it is detached.
         """
         label = Label(request.name, asked.id, asked.request_hash)
         self._check_same(label)
@@ -230,7 +230,7 @@ class ImageLibrary:
         return view
 
     async def _begin(self, request: ImageImportRequest, label: Label) -> ImageView:
-        """Import in the background; returns once the archive is at hand, or the import has failed."""
+        """Import in the background; returns once the archive is read, or the import has failed."""
         key = f"image/{label.id}"
         at_hand = asyncio.Event()
 
@@ -251,13 +251,13 @@ class ImageLibrary:
         return await self.get(label.id)
 
     def _check_same(self, label: Label) -> None:
-        """Raise UsageError if another request of the same id is under way."""
+        """Raise UsageError if a different request with the same id is under way."""
         known = self._imports.active.get(label.id)
         if known is not None and known.request_hash != label.request_hash:
             raise UsageError(_ANOTHER_BODY)
 
     async def make_debian(self, request: DebianImageRequest, asked: Caller) -> ImageView:
-        """Make a Debian root filesystem an image; takes minutes. One at a time."""
+        """Make an image of a Debian root filesystem, one at a time; takes minutes."""
         label = Label(request.name or "debian", asked.id, asked.request_hash)
         async with self._importing:
             if made := await self._earlier_result(label):
@@ -267,7 +267,7 @@ class ImageLibrary:
             return view
 
     async def stand_in(self, request: StandInRequest, asked: Caller) -> ImageView:
-        """Make an image that stands in for one of a registry, and let it; takes minutes. One at a time."""
+        """Make an image and let it replace one of a registry, one at a time; takes minutes."""
         plan = stand_in_plan(request.reference)
         label = Label(request.name or f"stand-in-{plan.reference}", asked.id, asked.request_hash)
         check_name(label.name)
@@ -280,7 +280,7 @@ class ImageLibrary:
             return self._view(image)
 
     async def pull(self, request: ImagePullRequest, asked: Caller) -> ImageView:
-        """Get an image from its registry; raises BuildFailed where that cannot be."""
+        """Pull an image from its registry; raises BuildFailed if that is impossible."""
         label = Label(request.name or request.reference.partition("@")[0], asked.id, asked.request_hash)
         check_name(label.name)
         normal_reference(request.reference)
@@ -292,7 +292,7 @@ class ImageLibrary:
             return view
 
     async def _earlier_result(self, label: Label) -> ImageView | None:
-        """What an earlier request of the same id has made."""
+        """Return the image that an earlier request with the same id has made, or None."""
         for image in await self._tools.images.list():
             if image.id == label.id:
                 if image.request_hash != label.request_hash:
@@ -301,9 +301,9 @@ class ImageLibrary:
         return None
 
     async def delete(self, id_or_name: str, request_id: str | None = None) -> None:
-        """Delete an image; raises Conflict while devboxes or other images stand on it.
+        """Delete an image; raises Conflict while devboxes or other images are based on it.
 
-        The same request again, whose first answer may have been lost, waits for the first and ends as it did.
+        The same request again, after a lost answer, waits for the first one and ends as it did.
         """
         if request_id is None:
             await self._delete(id_or_name)
@@ -316,7 +316,7 @@ class ImageLibrary:
         try:
             await asyncio.shield(asked)
         except BenchyardError:
-            # Nothing was done: what stood in the way may be gone by the next time.
+            # A refusal is not remembered: its reason may be gone by the next request.
             self._deletions.pop(request_id, None)
             raise
 
@@ -358,4 +358,4 @@ def _has_owner(image: Image) -> bool:
 
 
 def _silent(_line: str) -> None:
-    """What an engine says while it pulls is of use only when it fails, and then it is in the error."""
+    """Ignore the output of an engine's pull: an error has the relevant part."""

@@ -1,4 +1,4 @@
-"""Makes stand-ins for images of a registry: a Debian, and in it a Python of this machine if asked."""
+"""Makes stand-ins for images of a registry: a Debian, with a Python of this machine if requested."""
 
 import asyncio
 import os
@@ -26,21 +26,21 @@ _MOST_TEXT_BYTES = 4 * 1024**2
 
 
 async def find_python(minor: str) -> Python | None:
-    """The newest Python of this version that can be moved; None if there is none.
+    """Return the newest Python of this version that can be moved; None if there is none.
 
-    One of the system's own packages cannot: it is changed to live where it is.
+    A Python from the system's own packages cannot be moved: it is patched for its place.
     """
     found = [each for each in await pythons.of_minor(minor) if _prefix(each) != _OF_THE_SYSTEM]
     return max(found, key=lambda each: Version(each.version), default=None)
 
 
 def write_python(python: Python, folder: Path) -> None:
-    """Write the tree (blocks)."""
+    """Write a Python's files (blocks)."""
     prefix, name = _prefix(python), python.modules.name
     ignore = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.copytree(python.modules, folder / "lib" / name, ignore=ignore, ignore_dangling_symlinks=True)
     (folder / "lib" / name / "site-packages").mkdir()
-    # Up to 3.7 the headers' folder has an `m` at its end.
+    # Up to Python 3.7 the headers' folder has an `m` at its end.
     for headers in (prefix / "include" / name, prefix / "include" / f"{name}m"):
         if headers.is_dir():
             shutil.copytree(headers, folder / "include" / headers.name)
@@ -61,7 +61,7 @@ def _prefix(python: Python) -> Path:
 
 
 def _tell_place(folder: Path, prefix: Path) -> None:
-    """Let what says where this Python lies say where it will."""
+    """Replace the old prefix in files that name the place of this Python (blocks)."""
     places = ("bin/*-config", "lib/*/_sysconfigdata*.py", "lib/*/config-*/*", "lib/*/build-details.json")
     for place in places:
         for path in folder.glob(place):
@@ -91,7 +91,7 @@ RUN rm -f /usr/lib/python3*/EXTERNALLY-MANAGED && ln -s /usr/bin/python3 /usr/lo
 
 @dataclass(frozen=True)
 class _Made:
-    """What a stand-in turned out to be made of."""
+    """A stand-in's plan, and the Debian and Python chosen for it."""
 
     plan: StandInPlan
     suite: DebianSuite
@@ -99,13 +99,13 @@ class _Made:
 
     @property
     def description(self) -> str:
-        """For people."""
+        """Return a text for people."""
         version = self.python.version if self.python else self.suite.python
         return f"Debian {self.suite.name}" + (f" with Python {version}" if self.plan.python else "")
 
 
 async def make(tools: EngineContext, plan: StandInPlan, label: Label, log: Log) -> Image:
-    """Make a stand-in; takes minutes. Raises ImageError or BuildFailed with what to do."""
+    """Make a stand-in; takes minutes. Raises ImageError or BuildFailed with advice."""
     made = await _choose(plan)
     base = await _debian(tools, made.suite)
     settings = tools.settings
@@ -140,14 +140,14 @@ async def _choose(plan: StandInPlan) -> _Made:
 
 
 def _libc() -> tuple[int, int]:
-    """The version of this machine's C library."""
+    """Return the version of this machine's C library."""
     told = os.confstr("CS_GNU_LIBC_VERSION") or ""
     major, _, minor = told.rpartition(" ")[2].partition(".")
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 async def _debian(tools: EngineContext, suite: DebianSuite) -> Image:
-    """The image of a suite: the one that is there, or a new one."""
+    """Return the image of a suite: an existing or a new one."""
     name = f"debian-{suite.name}"
     try:
         return await tools.images.get(name)
@@ -174,7 +174,7 @@ CMD ["bash"]
 
 
 def _write_context(context: Path, made: _Made, told: dict[str, str]) -> None:
-    """Write what a build copies (blocks)."""
+    """Write the build context (blocks)."""
     added = context / "files" / _CERTIFICATES.relative_to("/")
     added.mkdir(parents=True)
     certificates = sorted(_CERTIFICATES.glob("*.crt")) if _CERTIFICATES.is_dir() else []

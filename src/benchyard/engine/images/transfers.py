@@ -26,7 +26,7 @@ _ID_LENGTH = 128
 
 
 class Transfers:
-    """Takes archives in and gives them out; one at a time each, since each needs its own size of disk."""
+    """Imports and exports archives, one of each at a time, since each needs its own size of disk."""
 
     def __init__(self, tools: EngineContext, snapshots: Snapshots) -> None:
         self._tools = tools
@@ -36,7 +36,7 @@ class Transfers:
 
     @asynccontextmanager
     async def export_snapshot(self, snapshot_id: str) -> AsyncIterator[ImageArchive]:
-        """An archive of a snapshot; raises NotFound, and Conflict while there is nothing to export."""
+        """Yield an archive of a snapshot; raises NotFound, and Conflict while there is none to export."""
         snapshot = await self._snapshots.records.get(snapshot_id)
         if snapshot.status is not SnapshotStatus.COMPLETE:
             raise Conflict(
@@ -47,7 +47,7 @@ class Transfers:
 
     @asynccontextmanager
     async def export_image(self, id_or_name: str) -> AsyncIterator[ImageArchive]:
-        """An archive of an image; raises NotFound."""
+        """Yield an archive of an image; raises NotFound."""
         image = await self._tools.images.get(id_or_name)
         async with self._export(image, {f"{_PREFIX}name": image.name}) as archive:
             yield archive
@@ -58,7 +58,7 @@ class Transfers:
             yield archive
 
     async def import_snapshot(self, asked: Caller, request: SnapshotImportRequest) -> Snapshot:
-        """Make a snapshot of an archive; the same request again returns the same one."""
+        """Make a snapshot from an archive; the same request again returns the same one."""
         if await self._snapshots.records.find(asked.id) is None:
             await check_archive(self._tools, request.object_id, request.path)
         record = Snapshot(
@@ -78,7 +78,7 @@ class Transfers:
     async def _take_in(
         self, request: SnapshotImportRequest, snapshot_id: str, at_hand: asyncio.Event
     ) -> dict[str, object]:
-        """Import, and return what the snapshot's record shall say."""
+        """Import, and return the fields of the snapshot's record."""
         async with archive_in_turn(self._tools, request, self._importing, at_hand) as source:
             image, notes = await self._tools.images.import_snapshot(source, snapshot_id)
         noted = _fields_from_notes(notes)
@@ -87,7 +87,7 @@ class Transfers:
 
 
 async def check_archive(tools: EngineContext, object_id: str | None, path: str | None) -> None:
-    """Refuse at once what cannot be imported: raises UsageError, NotFound or ImageError."""
+    """Refuse an invalid source early: raises UsageError, NotFound or ImageError."""
     if (object_id is None) == (path is None):
         raise UsageError("give either object_id or path")
     if object_id is not None:
@@ -97,7 +97,7 @@ async def check_archive(tools: EngineContext, object_id: str | None, path: str |
 
 
 class ImportRequest(Protocol):
-    """What requests for images and for snapshots have in common."""
+    """Common fields of the requests to import images and snapshots."""
 
     object_id: str | None
     path: str | None
@@ -108,7 +108,7 @@ class ImportRequest(Protocol):
 async def archive_in_turn(
     tools: EngineContext, request: ImportRequest, turn: asyncio.Lock, at_hand: asyncio.Event
 ) -> AsyncIterator[Path]:
-    """An archive, when it is its turn; `at_hand` is set once whoever sent it is not needed any more."""
+    """Yield an archive in its turn; `at_hand` is set once its sender is not needed any more."""
     if request.detach:
         async with archive_of(tools, request.object_id, request.path) as source:
             at_hand.set()
@@ -122,13 +122,13 @@ async def archive_in_turn(
 def archive_of(
     tools: EngineContext, object_id: str | None, path: str | None
 ) -> AbstractAsyncContextManager[Path]:
-    """Where an archive lies that was given as an object or as a path of this machine."""
+    """Return the place of an archive that was given as an object or as a path of this machine."""
     return _of_object(tools, object_id) if object_id is not None else _of_path(tools.settings, path or "")
 
 
 @asynccontextmanager
 async def _of_path(settings: Settings, path: str) -> AsyncIterator[Path]:
-    """What lies at a path of this machine; it stays the same where somebody puts a link in its place."""
+    """Yield the archive at a path of this machine; a link that replaces it later has no effect."""
     source = await asyncio.to_thread(_allowed_path, settings, path)
     changed = UsageError(f"{path[:200]!r} was changed while it was imported; import it again")
     try:
@@ -136,11 +136,12 @@ async def _of_path(settings: Settings, path: str) -> AsyncIterator[Path]:
     except OSError as error:
         raise changed from error
     try:
-        # By the process's number: others read it too, on behalf of this one.
+        # By this process's number, since other processes read it too.
         held = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
         if held.readlink() != source:
             raise changed
-        # Without root's rights those others may not look there; nor is there more to read than who asks may.
+        # Without root's rights those processes cannot open that link; but then they read only the caller's
+        # files.
         yield held if os.geteuid() == 0 else source
         if held.readlink() != source:
             raise changed
@@ -149,7 +150,7 @@ async def _of_path(settings: Settings, path: str) -> AsyncIterator[Path]:
 
 
 def _allowed_path(settings: Settings, path: str) -> Path:
-    """A path of this machine without links in it, if the operator named a folder that it lies in."""
+    """Return a path of this machine without links in it, if it is in a folder that the operator named."""
     if not settings.import_folders:
         raise UsageError(
             "this server imports nothing by path: upload the archive as an object, as `benchyard image "
@@ -157,7 +158,7 @@ def _allowed_path(settings: Settings, path: str) -> Path:
         )
     if not path.startswith("/") or "\0" in path:
         raise UsageError(f"no absolute path of the server's machine: {path[:200]!r}; upload it instead")
-    # Told of all paths alike, so that it does not tell which there are.
+    # The same answer for all refused paths, so that it does not reveal which exist.
     refused = UsageError(
         f"{path[:200]!r} is nothing below a folder that this server imports from "
         f"(--import-from {' --import-from '.join(map(str, settings.import_folders))}); upload it instead"
@@ -185,7 +186,7 @@ async def _of_object(tools: EngineContext, object_id: str) -> AsyncIterator[Path
 
 
 def _notes(snapshot: Snapshot) -> dict[str, str]:
-    """What an archive tells about the snapshot in it."""
+    """Return what an archive notes about its snapshot."""
     told = {
         "name": snapshot.name,
         "commit_message": snapshot.commit_message,
@@ -198,7 +199,7 @@ def _notes(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _fields_from_notes(notes: Mapping[str, str]) -> dict[str, object]:
-    """The same of an archive that came from elsewhere; raises ImageError for what cannot be kept."""
+    """Return a record's fields from the notes of an archive; raises ImageError for invalid ones."""
     told = {name: notes.get(_PREFIX + name) for name in ("name", "commit_message")}
     try:
         metadata = json.loads(notes.get(f"{_PREFIX}metadata", "{}"))

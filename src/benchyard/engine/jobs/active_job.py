@@ -1,4 +1,4 @@
-"""A job that is not over, in memory: which trials wait, which run, and how the others ended."""
+"""An unfinished job in memory: its waiting, running and ended trials."""
 
 import heapq
 import random
@@ -15,7 +15,7 @@ _LONGEST_DELAY_SECONDS = 60.0
 
 
 class ActiveJob:
-    """The newest trial of every place of a job's plan."""
+    """The newest trial of each place in a job's plan."""
 
     def __init__(self, job: Job, trials: Iterable[Trial]) -> None:
         self.job = job
@@ -29,11 +29,11 @@ class ActiveJob:
             self._left[trial.agent] += not trial.has_ended
         self.running: set[Place] = set()
         self.last_start = 0.0
-        # One whose record cannot be read is not there: the others go on, and it is kept as it is.
+        # Trials with unreadable records are skipped: the others go on, and the records stay as they are.
         there = [place for place in places(job) if place in self.trials]
         begun = [place for place in there if self._is_begun(place)]
         fresh = [place for place in there if self._is_fresh(place)]
-        # What an earlier server began goes on first.
+        # Trials begun by an earlier server go first.
         self._ready = deque([*begun, *fresh])
         self._later: list[tuple[float, Place]] = []
 
@@ -47,19 +47,19 @@ class ActiveJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether every place has its result."""
+        """Tell whether every place has its result."""
         return not (self.running or self._ready or self._later)
 
     def is_agent_over(self, agent: int) -> bool:
-        """Whether all trials of one agent have ended."""
+        """Tell whether all trials of one agent have ended."""
         return not self._left[agent]
 
     def of_agent(self, agent: int) -> list[Trial]:
-        """The newest trials of one agent."""
+        """Return the newest trials of one agent."""
         return [trial for place, trial in self.trials.items() if place[0] == agent]
 
     def next(self) -> Trial | None:
-        """The trial that would be begun next; None if none may be now."""
+        """Return the trial that would begin next; None if none may begin now."""
         if len(self.running) >= self.job.orchestrator.concurrency:
             return None
         while self._later and self._later[0][0] <= time.monotonic():
@@ -67,27 +67,27 @@ class ActiveJob:
         return self.trials[self._ready[0]] if self._ready else None
 
     def begin(self, trial: Trial) -> None:
-        """The next trial begins."""
+        """Note that the next trial begins."""
         self._ready.popleft()
         self.running.add(trial.place)
         self.last_start = time.monotonic()
 
     def put(self, trial: Trial) -> None:
-        """A trial as it is now."""
+        """Replace the trial of a place."""
         self._left[trial.agent] += self.trials[trial.place].has_ended - trial.has_ended
         self.trials[trial.place] = trial
 
     def done(self, trial: Trial) -> None:
-        """A trial does not run any more."""
+        """Note that a trial does not run any more."""
         self.running.discard(trial.place)
 
     def again(self, trial: Trial) -> None:
-        """A trial takes the place of one that was lost, after a while: longer with every loss."""
+        """Queue the trial that replaces a lost one, after a delay that grows with each loss."""
         self.put(trial)
         delay = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** max(0, trial.n_lost - 1))
-        # Jitter, so that many that were lost together do not come back together.
+        # Jitter, so that trials lost together do not return together.
         heapq.heappush(self._later, (time.monotonic() + delay * random.uniform(0.5, 1.5), trial.place))  # noqa: S311
 
     def wait_seconds(self) -> float | None:
-        """How long until something may begin that may not now; None if that is nobody's time to tell."""
+        """Return the seconds until a delayed retry may start; None if there is none."""
         return max(0.0, self._later[0][0] - time.monotonic()) if self._later else None

@@ -1,4 +1,4 @@
-"""Harbor job files: what of them is run here; every other key is refused by its name."""
+"""Harbor job files: the supported part is run; every other key is refused by its name."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,26 +23,26 @@ SECRETS = (
     "keep it with `benchyard secret set`, and ask for the job with `benchyard job run --benchmark NAME "
     "--secrets VARIABLE=SECRET`"
 )
-"""What to do about values that must not stand in a file."""
+"""Advice for secret values, which do not belong in a file."""
 _CLIENT = "what a user says is part of a scenario here; remove it"
 
 HARMLESS: Mapping[str, frozenset[str]] = {
-    # Where Harbor writes and what it shows: results are the server's, and `job logs` fetches them.
+    # Harbor's output folder and display: results stay on the server, and `job logs` fetches them.
     "": frozenset({"debug", "jobs_dir", "skip_credential_checks"}),
     "environment": frozenset({"suppress_override_warnings"}),
     "datasets": frozenset({"overwrite", "download_dir"}),
 }
-"""Keys that change nothing here, whatever they say."""
+"""Keys without effect here, whatever their values."""
 
 ALLOWED: Mapping[tuple[str, Any], tuple[Any, ...]] = {
     ("environment", "type"): ("docker", "runloop"),
     ("environment", "delete"): (True,),
     ("orchestrator", "type"): ("local",),
 }
-"""Values of refused keys that ask for what is done anyway."""
+"""Values of refused keys that are accepted, since they ask for the behaviour here."""
 
 TRUE_UNLESS_SAID = frozenset({("environment", "delete")})
-"""Keys whose `false` asks for something."""
+"""Keys that are true by default, so that `false` asks for something."""
 
 REFUSED: Mapping[str, Mapping[Any, str]] = {
     "": {
@@ -124,7 +124,7 @@ REFUSED: Mapping[str, Mapping[Any, str]] = {
         "plugins": "nothing of a job file is loaded as code here; remove it",
     },
 }
-"""Part -> key -> what to do instead."""
+"""Part -> key -> advice on what to do instead."""
 
 
 MOST_BYTES = 256 * 1024
@@ -141,19 +141,19 @@ _Problem = tuple[KeyPath, str]
 
 
 class HarborDataset(Model):
-    """Scenarios of a benchmark that is known here by its name."""
+    """Scenarios of a benchmark with this name on this server."""
 
     benchmark: str
     version: str | None = None
     include: list[str] = Field(default_factory=list)
-    """Names of scenarios, with * and ?; empty is all."""
+    """Names of scenarios, with * and ?; empty means all."""
     exclude: list[str] = Field(default_factory=list)
     n_tasks: int | None = None
-    """At most so many, of those that are left."""
+    """Most scenarios, of those that are left."""
 
 
 class HarborAgent(Model):
-    """One agent of the job."""
+    """Agent of the job."""
 
     name: str
     model_name: str | None = None
@@ -163,7 +163,7 @@ class HarborAgent(Model):
 
 
 class HarborJob(Model):
-    """What a Harbor job file asks for."""
+    """Content of a Harbor job file."""
 
     name: str | None = None
     datasets: list[HarborDataset]
@@ -172,7 +172,7 @@ class HarborJob(Model):
     n_concurrent_trials: int = CONCURRENT_DEFAULT
     timeout_multiplier: float = 1.0
     max_retries: int | None = None
-    """None where the file does not say: as any other job."""
+    """None if the file does not say: then the default of all jobs."""
 
 
 def _check_name_characters(value: str) -> str:
@@ -194,7 +194,7 @@ def _check_no_acp(value: str) -> str:
 
 
 def _check_no_variable(value: str) -> str:
-    """A variable's value that says itself what it is."""
+    """Return a value; raises ValueError if it refers to an environment variable."""
     begin = value.find("${")
     if begin >= 0 and (end := value.find("}", begin)) >= 0:
         raise ValueError(
@@ -209,7 +209,7 @@ def _text_from_integer(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """What an agent is told, as text: a string as it is, anything else as JSON."""
+    """Return a value for an agent as text: a string as it is, other values as JSON."""
     if isinstance(value, str):
         return value
     if not _is_json(value):
@@ -263,7 +263,7 @@ class _Retry(FilePart):
 
 
 class _Orchestrator(FilePart):
-    """Where older files say it."""
+    """Part of older files with settings that newer ones have elsewhere."""
 
     n_concurrent_trials: Annotated[WireInt, Field(ge=1, le=10_000)] | None = None
     quiet: WireBool | None = None
@@ -271,7 +271,7 @@ class _Orchestrator(FilePart):
 
 
 class _Nothing(FilePart):
-    """A part of which nothing is run here."""
+    """Part of a file without supported keys."""
 
 
 class _Job(_Orchestrator):
@@ -301,7 +301,7 @@ _PARTS: dict[str, type[FilePart]] = {
 
 
 async def job_from_text(text: str, call: WorkerCall) -> HarborJob:
-    """The job that a file asks for, read in a worker; raises as `parse_job` does."""
+    """Return the job in a file, parsed in a worker; raises as `parse_job` does."""
     if len(text) > MOST_BYTES:
         raise _too_long()
     found = json.loads(await call(_READ, text.encode(errors="surrogatepass"), limits=_LIMITS))
@@ -311,7 +311,7 @@ async def job_from_text(text: str, call: WorkerCall) -> HarborJob:
 
 
 def read_job(content: BinaryIO) -> bytes:
-    """What `parse_job` makes of a file, for workers."""
+    """Return the result of `parse_job` as JSON, for workers."""
     try:
         job = parse_job(content.read().decode(errors="surrogatepass"))
     except UsageError as error:
@@ -324,7 +324,7 @@ def _too_long() -> UsageError:
 
 
 def parse_job(text: str) -> HarborJob:
-    """The job that a file asks for; raises UsageError, which names what cannot be run here and what to do."""
+    """Return the job in a file; raises UsageError that names each unsupported key, with advice."""
     if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
         raise _too_long()
     marked = read_yaml(_FILE, text)
@@ -344,7 +344,7 @@ def parse_job(text: str) -> HarborJob:
 
 
 def _sift(data: dict[Any, Any], part: str, place: KeyPath, problems: list[_Problem]) -> dict[Any, Any]:
-    """A part of a file without what changes nothing; what is refused is added to the problems."""
+    """Return a part of a file without harmless keys; add refused ones to the problems."""
     kept: dict[Any, Any] = {}
     for key, value in data.items():
         here = (*place, key)
@@ -380,7 +380,7 @@ def _problem(error: ErrorDetails) -> _Problem:
 
 
 def _strange_multipliers(wanted: _Job) -> Iterator[_Problem]:
-    """One multiplier counts for all that takes time here; another one for a stage could not be kept."""
+    """Yield problems of multipliers that differ by stage: a job here has a single one."""
     general = wanted.timeout_multiplier or 1.0
     for stage in ("agent", "verifier", "agent_setup", "environment_build"):
         name = f"{stage}_timeout_multiplier"
@@ -408,7 +408,7 @@ def _refusal(marked: LocatedData, problems: list[_Problem]) -> UsageError:
 
 
 def _path(place: KeyPath) -> str:
-    """As people write it: `agents[0].import_path`."""
+    """Return a key's path as people write it: `agents[0].import_path`."""
     parts = (f"[{each}]" if isinstance(each, int) else f".{str(each)[:100]}" for each in place)
     return "".join(parts).lstrip(".") or "the file"
 

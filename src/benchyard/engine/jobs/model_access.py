@@ -1,4 +1,4 @@
-"""A trial's access to its model: a door of its devbox, a token worth nothing elsewhere, a budget."""
+"""A trial's access to its model: a door of its devbox, a token valid only there, and a budget."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -20,15 +20,15 @@ from benchyard.models.jobs import Job
 from benchyard.models.model_access import Budget as AskedBudget
 from benchyard.models.trials import Trial
 
-TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)
 _SLACK_MS = 3_600_000
-"""How long a token is good for beyond the agent's time, should nobody be there to end it."""
+"""Validity of a token beyond the agent's time, in case no server is there to end it."""
 
 _log = logging.getLogger(__name__)
 
 
 class TrialModelAccess:
-    """Gives trials access to models, and takes it away again."""
+    """Gives trials access to models, and ends it."""
 
     def __init__(
         self, tools: EngineContext, spending: ModelSpending, keys: ModelKeys, scenarios: Scenarios
@@ -40,12 +40,12 @@ class TrialModelAccess:
         self.keys = keys
 
     def told(self, trial: Trial, devbox_id: str, route: ModelRoute) -> ModelAccess:
-        """What the agent is told: the same whenever it is asked for, whether the door is open or not."""
+        """Return the agent's model access: always the same, whether the door is open or not."""
         url = url_of(devbox_id, route.provider)
         return ModelAccess(url, self._token(trial), route.provider, route.model, route.variable)
 
     async def open(self, job: Job, trial: Trial, devbox_id: str, route: ModelRoute, seconds: float) -> None:
-        """Open the door for an agent that has so much time; again, it stays open."""
+        """Open the door for an agent with this much time; a second call keeps it open."""
         config, orchestrator = job.spec.agent_configs[trial.agent], job.orchestrator
         try:
             upstream = await retry_store(partial(self.keys.upstream, route, config))
@@ -64,31 +64,31 @@ class TrialModelAccess:
             logprobs=bool(config.logprobs),
         )
         devbox = await retry_store(partial(self.tools.live_devboxes.get, devbox_id))
-        # Known before it is there: whoever prints it finds that it is taken out of what is kept.
+        # Recorded before the token is used, so that it is removed from all stored output.
         await note_given_values(self.tools, devbox, [grant.token])
         await self.grants.open(grant)
 
     async def end(self, trial: Trial) -> None:
-        """The trial is over, however: its token dies with it."""
+        """End the token of a trial that is over."""
         if not self.grants.knows(trial.id):
             return
         try:
             await self.grants.close(trial.id)
         except BenchyardError as error:
-            # A gateway that does not answer lets nobody in either.
+            # A gateway that does not answer lets no calls through either.
             _log.warning("trial %s: its token could not be ended: %s", trial.id, error)
 
     async def clear(self, trials: Iterable[Trial], running: Collection[str]) -> None:
-        """End what an earlier server left open for other trials than these, or for devboxes that are gone."""
+        """End what an earlier server left open: grants of other trials, and doors of lost devboxes."""
         await self.grants.clear({trial.id for trial in trials if not trial.has_ended}, running)
 
     async def forget(self, trials: Iterable[Trial]) -> None:
-        """The job is over: its budget needs no records any more, and runs have their own copies of them."""
+        """Remove the gateway's records of an ended job: its budget is settled, and runs have copies."""
         for trial in trials:
             try:
                 await self.grants.forget(trial.id)
             except BenchyardError as error:
-                # The job must not wait for that.
+                # The end of the job must not wait for that.
                 _log.warning("trial %s: the record of its calls could not be removed: %s", trial.id, error)
 
     def _token(self, trial: Trial) -> str:
@@ -96,7 +96,7 @@ class TrialModelAccess:
 
 
 def _remaining_budget(budget: GrantBudget, spent: AskedBudget) -> GrantBudget:
-    """What is left of a job's budget; of dollars nobody can count, nothing is."""
+    """Return the rest of a job's budget; no dollars if the costs so far are unknown."""
     if spent == AskedBudget():
         return budget
     dollars = budget.usd
@@ -108,7 +108,7 @@ def _remaining_budget(budget: GrantBudget, spent: AskedBudget) -> GrantBudget:
 
 
 def budget_spent(trials: Iterable[Trial]) -> AskedBudget:
-    """What trials have used together, of which the gateway keeps no records any more."""
+    """Return the total spending of trials whose records at the gateway are gone."""
     trials = list(trials)
     used = [trial.usage for trial in trials if _requests(trial)]
     costs = [each.get("cost_usd") for each in used]
@@ -121,5 +121,5 @@ def budget_spent(trials: Iterable[Trial]) -> AskedBudget:
 
 
 def _requests(trial: Trial) -> int:
-    """How often a trial asked; one of an earlier server counted calls of models only."""
+    """Return the number of a trial's requests; earlier servers counted calls of models only."""
     return int(trial.usage.get("requests", trial.usage.get("model_calls", 0)))

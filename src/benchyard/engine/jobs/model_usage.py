@@ -1,4 +1,4 @@
-"""Model usage of a trial: how long its agent waited, what it spent and said, also when cut short."""
+"""Model usage of a trial: its agent's waits, spending and trajectory, also after an interruption."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def about_of(config: AgentConfig, trial: Trial, prompt: str) -> TrajectoryOwner:
-    """What a trajectory tells of a trial beside its calls."""
+    """Return the description of a trial for its trajectory."""
     return TrajectoryOwner(
         name=config.name,
         version=config.version or "unknown",
@@ -40,14 +40,14 @@ def about_of(config: AgentConfig, trial: Trial, prompt: str) -> TrajectoryOwner:
 
 
 async def settle_cut_short(access: TrialModelAccess, job: Job, trial: Trial) -> Trial:
-    """A trial that is cut short, with what it spent until now, and its trajectory kept; its token dies."""
+    """End the token of an interrupted trial, and store its spending and trajectory; returns the trial."""
     is_told = bool(trial.usage) or not access.grants.records.file(trial.id).exists()
     if is_told and not access.grants.knows(trial.id):
         return trial
     try:
         return trial.model_copy(update={"usage": usage_of(await _end_grant(access, job, trial))})
     except BenchyardError as error:
-        # A gateway that does not answer lets nobody in either.
+        # A gateway that does not answer lets no calls through either.
         _log.warning("trial %s: what it spent is not known: %s", trial.id, error)
         return trial
 
@@ -56,12 +56,12 @@ async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> GrantU
     run_id = str(trial.scenario_run_id)
     run = await retry_store(partial(access.spending.runs.find, run_id))
     if run is None:
-        # It was cut before its run was there, to which all of it would belong.
+        # Interrupted before the trial had a run that could keep all this.
         return await access.grants.close(trial.id)
     revision = job.scenario_revisions[trial.scenario]
     scenario = await retry_store(partial(access.scenarios.at, trial.scenario_id, revision))
     config = job.spec.agent_configs[trial.agent]
-    # The run's own number is that of the round that was scored last.
+    # The run's own number is that of the last scored round.
     number = min(scenario.n_rounds, run.round + (run.result_of(run.round) is not None))
     about = about_of(config, trial, prompt_of(of_round(scenario, number)))
     trajectory = TrajectoryContext(about, await _scrubber(access, config, trial), number=number)
@@ -69,7 +69,7 @@ async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> GrantU
 
 
 async def _scrubber(access: TrialModelAccess, config: AgentConfig, trial: Trial) -> Scrubber:
-    """What knows the secrets that the trial may have had, whichever of its keys it used."""
+    """Return a scrubber for all secrets that the trial may have had, whichever of its keys it used."""
     environment = config.agent_environment
     given = [*((environment and environment.secrets) or {}).values()]
     return await scrubber_of(access.tools, trial.devbox_id or "", [*given, *access.keys.usual_names()])
@@ -77,7 +77,7 @@ async def _scrubber(access: TrialModelAccess, config: AgentConfig, trial: Trial)
 
 @dataclass
 class AgentDeadline:
-    """Rings when the agent's time is over, which is later by what it had to wait for its provider."""
+    """Deadline of an agent: its time is extended by its waits for the provider."""
 
     rang: bool = False
 
@@ -86,9 +86,9 @@ class AgentDeadline:
 async def agent_deadline(
     context: TrialContext, seconds: float, state: ExecutionState
 ) -> AsyncIterator[AgentDeadline]:
-    """While this is open, the agent is ended when its time and its waits are over.
+    """Kill the agent, within this context, when its time and its waits are over.
 
-    The devbox itself would end it too, but only when all the waiting is over that could have been.
+    The devbox itself kills it too, but only after the longest possible waits.
     """
     deadline = AgentDeadline()
     if context.inputs.route is None:
@@ -98,7 +98,7 @@ async def agent_deadline(
         deadline.rang = await _was_ended_in_time(context, seconds, state)
         yield deadline
         return
-    # An agent that an earlier server began has what is left of its time.
+    # An agent begun under an earlier server has the rest of its time.
     ran = max(0.0, (now_ms() - state.start_ms) / 1000)
     ringer = asyncio.create_task(_end_in_time(context, seconds - ran, deadline))
     try:
@@ -122,14 +122,14 @@ async def _end_in_time(context: TrialContext, seconds: float, deadline: AgentDea
             context.the_devbox.id, context.in_round(AGENT_EXECUTION), Kill(tree=True)
         )
     except BenchyardError as error:
-        # It has ended meanwhile, or the devbox itself ends it in a while.
+        # The agent has ended meanwhile, or the devbox will kill it a little later.
         _log.info("trial %s: its agent could not be ended: %s", context.trial.id, error)
 
 
 async def _seconds_waited(context: TrialContext) -> float:
     try:
         waited_ms = (await context.services.access.grants.spent(context.trial.id)).rate_limited_ms
-        # Steps have a time each; what was waited for in others is theirs.
+        # Each step has its own time: leave out the waits of earlier ones.
         return (waited_ms if context.is_shared else waited_ms - context.waited_ms) / 1000
     except BenchyardError as error:
         _log.warning("trial %s: how long it waited is not known: %s", context.trial.id, error)
@@ -137,13 +137,13 @@ async def _seconds_waited(context: TrialContext) -> float:
 
 
 async def _was_ended_in_time(context: TrialContext, seconds: float, state: ExecutionState) -> bool:
-    """Whether an earlier server ended the agent because its time was over, and could not note it any more."""
+    """Tell whether an earlier server killed the agent at the end of its time without noting it."""
     ran = ((state.end_ms or 0) - state.start_ms) / 1000
     return state.signal == signal.SIGKILL and ran >= seconds + await _seconds_waited(context)
 
 
 async def settle_usage(context: TrialContext, printed: str = "") -> None:
-    """Take the agent's access away, and keep what it spent and said with the run."""
+    """End the agent's model access, and store its spending and trajectory with the run."""
     if context.inputs.route is None:
         return
     trial, task = context.trial, context.task()

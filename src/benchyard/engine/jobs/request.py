@@ -1,4 +1,4 @@
-"""Resolves a request into a job: scenarios, agents, networks; the impossible is refused at once."""
+"""Resolves a request into a job: scenarios, agents, networks; invalid requests are refused early."""
 
 import asyncio
 import datetime
@@ -41,13 +41,13 @@ from benchyard.workers.workers import WorkerCall, WorkerLimits
 
 
 class NetworkCheck:
-    """Looks at policies before anything is started."""
+    """Checks network policies before any trial starts."""
 
     def __init__(self, policies: NetworkPolicies) -> None:
         self._policies = policies
 
     async def check(self, scenarios: Iterable[Scenario], asking: Sequence[str]) -> None:
-        """Raise UsageError for a policy that is none, or that keeps one of these agents from its model."""
+        """Raise UsageError for an unknown policy, or one that blocks these agents from their model."""
         agents: dict[str, NetworkPolicy] = {}
         scorers: set[str] = set()
         for each in scenarios:
@@ -64,7 +64,7 @@ class NetworkCheck:
 
 
 def _of_agent(scenario: Scenario) -> str | None:
-    """The policy that its agent is under; one of its blueprint is known when the devbox is made."""
+    """Return the policy of a scenario's agent; a blueprint's policy is known only with the devbox."""
     launch = scenario.environment.launch_parameters if scenario.environment else None
     return scenario.agent_network_policy or (launch and launch.network_policy_id) or None
 
@@ -86,7 +86,7 @@ _FIELD = "spec.selection"
 async def select_scenarios(
     scenarios: list[Scenario], selection: Selection | None, call: WorkerCall
 ) -> list[Scenario]:
-    """The scenarios that are asked for, in their order; raises UsageError when none is left."""
+    """Return the selected scenarios, in their order; raises UsageError if none is left."""
     if selection is None or not scenarios:
         return scenarios
     if selection.scenario_ids is not None:
@@ -105,7 +105,7 @@ async def filter_scenarios(
     exclude: Sequence[str],
     call: WorkerCall,
 ) -> tuple[list[Scenario], str | None]:
-    """Those for which all of this holds, or why there are none."""
+    """Return the scenarios for which all of this holds, or a reason if there are none."""
     if not (wanted or include or exclude):
         return scenarios, None
     content = await asyncio.to_thread(question, scenarios, wanted, include, exclude)
@@ -118,12 +118,12 @@ async def filter_scenarios(
 
 
 _MOST_AT_ONCE = 10_000
-"""Ids in one query; Postgres takes 65,535."""
+"""Most ids in one query; Postgres allows 65,535."""
 
 
 @dataclass(frozen=True)
 class _ResolvedRequest:
-    """What a spec comes to, before its scenarios are chosen from."""
+    """Content of a spec, before scenarios are selected."""
 
     source: JobSource
     scenarios: list[Scenario]
@@ -134,7 +134,7 @@ class _ResolvedRequest:
 
 
 class JobRequestResolver:
-    """Makes jobs of requests."""
+    """Makes jobs from requests."""
 
     def __init__(
         self,
@@ -155,9 +155,9 @@ class JobRequestResolver:
     async def job(
         self, asked: Caller, request: JobRequest, pending_secrets: frozenset[str] = frozenset()
     ) -> Job:
-        """The job that is asked for; raises UsageError naming what is wrong with it.
+        """Return the job of a request; raises UsageError naming its mistakes.
 
-        Pending secrets are not looked for.
+        Pending secrets are not looked up.
         """
         wish = await self._wish(request)
         for config in wish.agents:
@@ -242,7 +242,7 @@ class JobRequestResolver:
         )
 
     async def _chosen(self, dataset: HarborDataset, scenarios: list[Scenario]) -> list[Scenario]:
-        """The scenarios of a dataset whose names fit, with or without what stands before a slash."""
+        """Return the scenarios of a dataset whose names match, with or without a prefix and slash."""
         chosen, problem = await filter_scenarios(scenarios, [], dataset.include, dataset.exclude, self._call)
         if not chosen:
             told = f": {problem}" if problem else ""
@@ -252,7 +252,7 @@ class JobRequestResolver:
         return chosen if dataset.n_tasks is None else chosen[: dataset.n_tasks]
 
     async def _dataset(self, dataset: HarborDataset) -> Benchmark:
-        """The benchmark of a dataset; one with a version has the version in its name."""
+        """Return the benchmark of a dataset; a version is part of the benchmark's name."""
         if dataset.version in (None, "head", "latest"):
             return await self._benchmark(dataset.benchmark)
         return await self._benchmark(f"{dataset.benchmark}@{dataset.version}")
@@ -267,7 +267,7 @@ class JobRequestResolver:
         return found
 
     async def scenarios_of(self, ids: Sequence[str]) -> list[Scenario]:
-        """The scenarios of these ids, in their order; raises UsageError for one that cannot be run."""
+        """Return the scenarios with these ids, in their order; raises UsageError if one cannot be run."""
         known: dict[str, Scenario] = {}
         for at in range(0, len(ids), _MOST_AT_ONCE):
             part = await self._scenarios.records.all({"id": ids[at : at + _MOST_AT_ONCE]})
@@ -299,7 +299,7 @@ class JobRequestResolver:
 
 
 def _check_scorers(scenarios: Sequence[Scenario]) -> None:
-    """Refuse scenarios that this server lacks a program or package to score (blocks)."""
+    """Refuse scenarios whose scorers need a program or package that this server lacks (blocks)."""
     users: dict[str, list[str]] = {}
     for scenario in scenarios:
         for function in scenario.scoring_contract.scoring_function_parameters:

@@ -1,4 +1,4 @@
-"""Jobs scored again: every trial that counts, from what is kept of it, with the scorers as they are now."""
+"""Rescoring of jobs: each counting trial again, from its final state, with the present scorers."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class JobRescorings:
-    """Scores jobs again in the background, and goes on after a stop."""
+    """Rescores jobs in the background, and resumes after a stop."""
 
     def __init__(
         self, tools: EngineContext, job_store: JobStore, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns
@@ -31,14 +31,14 @@ class JobRescorings:
         self._benchmark_runs = benchmark_runs
 
     async def open(self) -> None:
-        """Go on with what a stop cut short."""
+        """Resume interrupted rescorings."""
         for job in await self._job_store.jobs.all({"rescoring_state": "running"}):
             self._start(job)
 
     async def begin(
         self, job: Job, trials: list[Trial], request: JobRescoreRequest, request_id: str | None
     ) -> Job:
-        """Note which trials are scored again, and which cannot be; then begin."""
+        """Note the trials to score again, and those that cannot be; then begin."""
         wanted = [each for each in trials if not each.is_superseded and each.scenario_run_id]
         if request.trial_ids is not None:
             missing = set(request.trial_ids) - {each.id for each in wanted}
@@ -81,7 +81,7 @@ class JobRescorings:
         async with turns:
             trial = await retry_store(partial(self._job_store.trials.get, trial_id))
             if trial.rescorings == rescoring.number:
-                # An earlier server got this far.
+                # An earlier server has done this trial.
                 return
             trial = trial.model_copy(update={"rescorings": rescoring.number})
             run_id = str(trial.scenario_run_id)
@@ -91,17 +91,17 @@ class JobRescorings:
                 run = await self._runs.settled(run_id)
                 await self._job_store.trial(rescored_trial(trial, run))
             except BenchyardError as error:
-                # Its state may have been pruned meanwhile; the others go on.
+                # Its final state may have been removed meanwhile; the others go on.
                 await self._job_store.trial(trial.model_copy(update={"rescore_note": error.message}))
             except Exception:  # noqa: BLE001
-                # A bug of ours must not leave a job that is scored again for ever.
+                # A bug must not leave a job rescoring for ever.
                 _log.exception("trial %s was not scored again", trial_id)
                 told = "the server made a mistake; its log tells which"
                 await self._job_store.trial(trial.model_copy(update={"rescore_note": told}))
 
 
 def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
-    """A trial with its new score; the old one is kept beside it, and stays if a scorer failed."""
+    """Return a trial with its new score; the old one is kept beside it, and stays if a scorer failed."""
     result = run.result
     if run.rescoring_failure or result is None:
         return trial.model_copy(update={"rescore_note": run.rescoring_failure or "nothing was scored"})

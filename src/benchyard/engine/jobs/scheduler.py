@@ -1,4 +1,4 @@
-"""The scheduler: begins what may begin, fairly between jobs, and sees every job to its end."""
+"""Scheduler: starts trials, fairly between jobs, and sees every job to its end."""
 
 import asyncio
 import contextlib
@@ -37,14 +37,14 @@ from benchyard.settings import Settings
 
 @dataclass(frozen=True)
 class CapacityLimits:
-    """So much can be declared at the same time."""
+    """Most resources that trials may declare at the same time."""
 
     cpus: float
     memory_gb: float
 
 
 class Capacity:
-    """Counts what is declared. A trial that is larger than the machine runs alone."""
+    """Sum of declared resources. A trial that is larger than the machine runs alone."""
 
     def __init__(self, machine: MachineSize, settings: Settings) -> None:
         self._room = CapacityLimits(
@@ -54,7 +54,7 @@ class Capacity:
         self._taken: dict[str, Resources] = {}
 
     def fits(self, wanted: Resources) -> bool:
-        """Whether there is room for one more of this size."""
+        """Tell whether there is room for one more trial of this size."""
         if not self._taken:
             return True
         cpus = sum(each.cpus for each in self._taken.values()) + wanted.cpus
@@ -62,11 +62,11 @@ class Capacity:
         return cpus <= self._room.cpus and memory <= self._room.memory_gb
 
     def take(self, trial_id: str, wanted: Resources) -> None:
-        """Count a trial; one that is counted is counted anew."""
+        """Count a trial; replaces an earlier count of it."""
         self._taken[trial_id] = wanted
 
     def give_back(self, trial_id: str) -> None:
-        """A trial has ended."""
+        """Release the resources of a trial that has ended."""
         self._taken.pop(trial_id, None)
 
 
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """All jobs that are not over. What it holds in memory can be read from the store again at any time."""
+    """All unfinished jobs. The state in memory can be read from the store again at any time."""
 
     def __init__(
         self, services: TrialServices, job_inputs: JobInputs, capacity: Capacity, teardown: Teardown
@@ -90,36 +90,36 @@ class Scheduler:
         self._wake = asyncio.Event()
 
     def open(self) -> None:
-        """Begin to look after jobs."""
+        """Start the scheduler's loop."""
         self._services.tools.work.start("jobs/scheduler", self._run)
 
     def active(self, job_id: str) -> ActiveJob | None:
-        """A job that is not over."""
+        """Return an unfinished job, or None."""
         return self._active.get(job_id)
 
     def jobs(self) -> list[Job]:
-        """All jobs that are not over."""
+        """Return all unfinished jobs."""
         return [each.job for each in self._active.values()]
 
     def counts(self) -> Counter[TrialState]:
-        """How many trials of jobs that are not over there are in each state."""
+        """Return the number of trials of unfinished jobs in each state."""
         return Counter(trial.state for trial in self.trials())
 
     def trials(self) -> list[Trial]:
-        """All trials of jobs that are not over."""
+        """Return all trials of unfinished jobs."""
         return [trial for active in self._active.values() for trial in active.trials.values()]
 
     def add(self, job: Job, trials: list[Trial]) -> None:
-        """Look after a job from now on."""
+        """Take over a job."""
         self._active[job.id] = ActiveJob(job, trials)
         if job.deadline_ms is not None:
-            # From here on by a clock that does not jump; one that was set back gives no more than was asked.
+            # From here on by the monotonic clock; a clock that was set back adds no time.
             left = min(job.deadline_ms - now_ms(), job.deadline_ms - job.create_time_ms)
             self._deadlines[job.id] = time.monotonic() + left / 1000
         self._wake.set()
 
     async def stop(self, job_id: str, state: JobState) -> Job | None:
-        """End a job early: its running trials are stopped and canceled. None if it is not active."""
+        """End a job early: stop and cancel its running trials. Returns None if it is not active."""
         active = self._active.get(job_id)
         if active is None:
             return None
@@ -128,7 +128,7 @@ class Scheduler:
             await self._services.job_store.job(active.job)
             running = [active.trials[place] for place in active.running]
             await asyncio.gather(*(self._stop_trial(active, each) for each in running))
-            # What an earlier server began may not have been taken up yet.
+            # Trials begun by an earlier server may not have been resumed yet.
             for trial in await teardown.cancel_begun_trials(
                 active.job, [*active.trials.values()], self._services.job_store, self._teardown
             ):
@@ -137,13 +137,13 @@ class Scheduler:
         return active.job
 
     async def settle(self, job_id: str) -> None:
-        """Wait until the end of a job is over, if it is under way."""
+        """Wait until a job that is ending has ended."""
         while over := self._closing.get(job_id):
             await over.wait()
 
     @contextlib.asynccontextmanager
     async def _end_of(self, active: ActiveJob) -> AsyncIterator[None]:
-        """While a job ends: first of all nothing new begins, and whoever wants it open again waits."""
+        """End a job within this context: no new trials begin, and requests to reopen it wait."""
         job_id = active.job.id
         self._active.pop(job_id, None)
         self._deadlines.pop(job_id, None)
@@ -172,7 +172,7 @@ class Scheduler:
             try:
                 await self._beat()
             except Exception:  # noqa: BLE001
-                # The others must go on; it is tried again at the next beat.
+                # Other jobs must go on; the next beat tries again.
                 _log.exception("the scheduler made a mistake")
                 await asyncio.sleep(1)
             with contextlib.suppress(TimeoutError):
@@ -189,7 +189,7 @@ class Scheduler:
         while (active := self._waiting()) and (trial := active.next()):
             size = await self._size(active.job, trial)
             if self._active.get(active.job.id) is not active or active.next() is not trial:
-                # Somebody ended the job meanwhile.
+                # The job was ended meanwhile.
                 continue
             if not self._capacity.fits(size):
                 break
@@ -201,11 +201,11 @@ class Scheduler:
         try:
             return _size(await retry_store(partial(self._job_inputs.scenario, *wanted)))
         except BenchyardError:
-            # Nor can it be begun, which is its own result: the trials of others must not wait for that.
+            # The trial cannot begin either, which will be its result: other trials must not wait for it.
             return resources(LaunchParameters())
 
     def _waiting(self) -> ActiveJob | None:
-        """Whose turn it is: the job that has the fewest running, then the one that waited longest."""
+        """Return the job whose turn it is: the one with fewest running trials, then the longest waiting."""
         waiting = [active for active in self._active.values() if active.next()]
         return min(waiting, key=lambda each: (len(each.running), each.last_start), default=None)
 
@@ -218,20 +218,20 @@ class Scheduler:
         self._services.tools.work.start(_key(trial), partial(self._carry, active, trial))
 
     async def _carry(self, active: ActiveJob, trial: Trial) -> None:
-        """The boundary of a trial: whatever happens is its result, and the job goes on."""
+        """Run a trial; the boundary of trials: every error becomes its result, and the job goes on."""
         try:
             inputs = await retry_store(partial(self._job_inputs.of_trial, active.job, trial))
             ended = await run_trial(TrialContext(self._services, inputs, trial, active.put))
         except TrialFailed as failure:
             ended = failed_trial(trial, failure)
         except BenchyardError as error:
-            # Its agent or its scenario cannot be had any more.
+            # Its agent or its scenario is gone.
             ended = failed_trial(trial, failure_of_error(error))
         except Exception:  # noqa: BLE001
             _log.exception("trial %s failed", trial.id)
             mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
             ended = failed_trial(active.trials[trial.place], mistake)
-        # What it spent is spent, also where it failed before that was asked for.
+        # Settle the spending, also of a trial that failed before it did so itself.
         ended = await settle_cut_short(self._services.access, active.job, ended)
         active.put(ended)
         await self._keep(active, ended)
@@ -243,7 +243,7 @@ class Scheduler:
         self._wake.set()
 
     async def _keep(self, active: ActiveJob, ended: Trial) -> None:
-        """Keep the end of a trial, and with it the one that takes its place if it was lost."""
+        """Store the end of a trial, and the trial that replaces it if it was lost."""
         is_lost = ended.failure is not None and ended.failure.kind == "infrastructure"
         is_stopped = active.job.state in ENDED_JOBS
         if not is_lost or is_stopped or ended.n_lost >= active.job.orchestrator.retries:
@@ -267,7 +267,7 @@ class Scheduler:
 
 
 def job_at_end(job: Job, state: JobState) -> Job:
-    """A job at its end, which is never before its beginning, whatever the clock says."""
+    """Return an ended job; its end is never before its beginning, even if the clock was set back."""
     end = max(job.start_time_ms or job.create_time_ms, now_ms())
     preparations = job.ended_preparations(end)
     return job.model_copy(update={"state": state, "end_time_ms": end, "preparations": preparations})

@@ -1,4 +1,4 @@
-"""Jobs as the API sees them: made, followed, cancelled, resumed, retried, scored again."""
+"""Jobs for the API: create, follow, cancel, resume, retry, score again."""
 
 import asyncio
 import contextlib
@@ -66,18 +66,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Again:
-    """Which trials of a job are begun again."""
+    """Selection of a job's trials that are begun again."""
 
     is_chosen: Callable[[Trial], bool]
     otherwise: str
-    """What is told where there are none."""
+    """Message if there are no such trials."""
     waiting: bool = True
-    """Whether those that the end of the job left waiting are begun too."""
+    """True if trials that were still waiting at the job's end are begun too."""
 
 
 @dataclass(frozen=True)
 class JobParts:
-    """What jobs are made and carried out with."""
+    """Collaborators that make and run jobs."""
 
     resolver: JobRequestResolver
     job_inputs: JobInputs
@@ -106,7 +106,7 @@ class Jobs:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
-        """Go on with every job that an earlier server did not see to its end."""
+        """Resume every job that an earlier server did not finish."""
         for job in reversed(await self.records.all({"status": _UNFINISHED})):
             if job.state is JobState.INITIALIZING:
                 self._plan(job)
@@ -120,7 +120,7 @@ class Jobs:
         self._parts.scheduler.open()
 
     async def create(self, asked: Caller, request: JobRequest) -> Job:
-        """Keep a job and begin with it; the same request again returns what it made."""
+        """Store a job and begin it; the same request again returns the same job."""
         existing = await self.records.find(asked.id)
         if existing is not None:
             if existing.request_hash != asked.request_hash:
@@ -138,7 +138,7 @@ class Jobs:
         return job
 
     async def plan(self, request: JobPlanRequest) -> JobPlanView:
-        """What a job would be, and what is missing for it; raises as `create` does, and changes nothing."""
+        """Return a job's plan and its missing parts without creating it; raises as `create` does."""
         asked = Caller(f"{JOB_PREFIX}plan", "")
         job = await self._parts.resolver.job(asked, request, frozenset(request.pending_secrets or ()))
         scenarios = await self._parts.resolver.scenarios_of(job.spec.scenario_ids)
@@ -164,7 +164,7 @@ class Jobs:
         )
 
     async def _missing_images(self, scenarios: list[Scenario]) -> Counter[str]:
-        """What has to be made, in words -> for how many scenarios."""
+        """Return descriptions of missing images, with the number of scenarios that need each."""
         known: dict[tuple[str | None, str | None], list[str]] = {}
         found: Counter[str] = Counter()
         for each in scenarios:
@@ -194,38 +194,38 @@ class Jobs:
         )
 
     async def get(self, id: str) -> Job:
-        """The job of that id, as it is now; raises NotFound."""
+        """Return the job with this id, as it is now; raises NotFound."""
         active = self._parts.scheduler.active(id)
         return active.job if active else await self.records.get(id)
 
     def unfinished(self) -> list[Job]:
-        """The jobs that run or wait now; not those whose plan is still being made."""
+        """Return the running and waiting jobs, without those that are still being planned."""
         return self._parts.scheduler.jobs()
 
     async def counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """How many jobs there are in each state, and how many trials of those that are not over."""
+        """Return the numbers of jobs in each state, and of trials of unfinished jobs."""
         jobs, trials = await self._job_store.counts(), self._parts.scheduler.counts()
         in_states = {each.value: trials[each] for each in TrialState}
         return {each.value: jobs.get(each.value, 0) for each in JobState}, in_states
 
     async def trials(self, job: Job) -> list[Trial]:
-        """All trials of a job; those that its end left waiting are canceled."""
+        """Return all trials of a job; those still waiting at its end are shown as canceled."""
         trials = await self._job_store.trials.all({"parent": job.id})
         if job.state not in ENDED_JOBS:
             return trials
         return [each if each.has_ended else canceled_trial(each, _NEVER) for each in trials]
 
     async def trial(self, id: str) -> Trial:
-        """One trial of any job, by its id; raises NotFound."""
+        """Return a trial of any job by its id; raises NotFound."""
         return await self._job_store.trials.get(id)
 
     async def page(self, id: str, query: Query) -> Page[Trial]:
-        """One page of the trials of a job, newest first."""
+        """Return a page of the trials of a job, newest first."""
         await self.records.get(id)
         return await self._job_store.trials.page(query)
 
     async def cancel(self, id: str, request_id: str | None = None) -> Job:
-        """End a job: running trials are stopped, waiting ones wait for a `resume`; an ended job stays so."""
+        """End a job: running trials are stopped, waiting ones can be resumed; an ended job stays as it is."""
         self._tools.make_room_to_end()
         async with self._lock(id):
             job = await self.get(id)
@@ -236,9 +236,9 @@ class Jobs:
                 active.job = active.job.asked(request_id)
             if stopped := await self._parts.scheduler.stop(id, JobState.CANCELLED):
                 return stopped
-            # Its time may have been over in the same moment.
+            # Its time may have run out at the same moment.
             await self._parts.scheduler.settle(id)
-            # Nobody has it in hand then: not its plan, and not the scheduler.
+            # By now neither the planning nor the scheduler has the job.
             job = await self.records.get(id)
             if job.state in ENDED_JOBS:
                 return job
@@ -247,7 +247,7 @@ class Jobs:
             return job
 
     async def resume(self, id: str, request_id: str | None = None) -> Job:
-        """Go on with the unfinished trials of a job that was cancelled or ran out of time."""
+        """Resume the unfinished trials of a job that was cancelled or ran out of time."""
 
         def is_unfinished(trial: Trial) -> bool:
             return trial.state is TrialState.CANCELED
@@ -256,7 +256,7 @@ class Jobs:
         return await self._reopen(id, wanted, request_id)
 
     async def retry(self, id: str, request: RetryRequest, request_id: str | None = None) -> Job:
-        """Try again what did not pass, crashed or has no score; the old trials are kept beside them."""
+        """Retry trials that did not pass, crashed or have no score; the old trials are kept."""
         kinds = {"not-passed": {"not_passed", "crashed"}, "unscored": {"unscored"}}
         chosen = kinds.get(request.only, {"crashed"})
         names = None if request.scenarios is None else set(request.scenarios)
@@ -274,7 +274,7 @@ class Jobs:
         return await self._reopen(id, wanted, request_id)
 
     async def rescore(self, id: str, request: JobRescoreRequest, request_id: str | None = None) -> Job:
-        """Score trials again from what is kept of them."""
+        """Score trials again from their final states."""
         async with self._lock(id):
             job = await self.records.get(id)
             if request_id in job.requests:
@@ -285,7 +285,7 @@ class Jobs:
 
     @contextlib.asynccontextmanager
     async def at_rest(self, id: str) -> AsyncIterator[Job]:
-        """A job that has ended, with nobody changing what becomes of it meanwhile; raises Conflict."""
+        """Hold an ended job so that no other request changes it within this context; raises Conflict."""
         async with self._lock(id):
             job = await self.get(id)
             if job.state not in ENDED_JOBS:
@@ -296,7 +296,7 @@ class Jobs:
             yield job
 
     async def rename(self, id: str, name: str) -> Job:
-        """Give a job another name, and its benchmark runs too."""
+        """Rename a job and its benchmark runs."""
         job = await self._change(id, {"name": name})
         for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
             change = partial(BenchmarkRun.model_copy, update={"name": _short_name(f"{name} {config.label}")})
@@ -305,7 +305,7 @@ class Jobs:
         return job
 
     async def pin(self, id: str, *, pinned: bool) -> Job:
-        """Keep a job however old its results are, or no longer."""
+        """Keep a job's results regardless of their age, or no longer."""
         return await self._change(id, {"is_pinned": pinned})
 
     async def _change(self, id: str, changes: dict[str, object]) -> Job:
@@ -320,7 +320,7 @@ class Jobs:
             return await self._job_store.job(job)
 
     async def follow(self, id: str, after: int) -> AsyncIterator[JobEvent]:
-        """The events of a job as they come, until it has ended."""
+        """Yield the events of a job until it has ended."""
         await self.records.get(id)
         async with contextlib.aclosing(self._job_store.follow(id, after, _KEEP_ALIVE_SECONDS)) as pieces:
             async for found in pieces:
@@ -348,7 +348,7 @@ class Jobs:
             if not chosen and len(never) == len(waiting):
                 raise Conflict(f"job {id} {wanted.otherwise}")
             await asyncio.gather(*(self._job_store.trial(canceled_trial(each, _NEVER)) for each in never))
-            # Together, so that thousands are kept in a few transactions.
+            # Together, so that thousands are stored in a few transactions.
             await asyncio.gather(*(self._replace(job, each) for each in chosen))
             job = job.model_copy(update={"spent": budget_spent(trials)})
             job = await self._under_way(job, JobState.QUEUED, request_id)
@@ -360,19 +360,19 @@ class Jobs:
         await self._job_store.trial(trial.model_copy(update={"is_superseded": True}), fresh)
 
     async def _plan_again(self, job: Job, request_id: str | None) -> Job:
-        """Go on with a job that was cancelled while its plan was made."""
+        """Resume a job that was cancelled during planning."""
         job = await self._under_way(job, JobState.INITIALIZING, request_id)
         self._plan(job)
         return job
 
     async def _under_way(self, job: Job, state: JobState, request_id: str | None) -> Job:
-        """A job that had ended, open again."""
+        """Return an ended job, reopened."""
         for run_id in job.benchmark_run_ids:
-            # A plan that was cut short may not have come as far as to make them.
+            # An interrupted planning may not have made the benchmark runs.
             with contextlib.suppress(NotFound):
                 await self._benchmark_runs.reopen(run_id)
         seconds = job.orchestrator.deadline_seconds
-        # It has its whole time once more: what is left of the first may be nothing.
+        # The whole time again: there may be none left of the first.
         deadline = None if seconds is None else now_ms() + int(seconds * 1000)
         changes = {
             "state": state,
@@ -387,8 +387,8 @@ class Jobs:
         self._tools.work.start(_plan_key(job.id), partial(self._begin, job))
 
     async def _begin(self, job: Job) -> None:
-        """Make a job's plan and hand it over; a job that cannot be planned has failed."""
-        # A server that was stopped meanwhile may have left some open.
+        """Make a job's plan and hand it to the scheduler; a job that cannot be planned fails."""
+        # An interrupted server may have left some preparations open.
         job = job.model_copy(update={"preparations": job.ended_preparations(now_ms())})
         try:
             await retry_store(partial(self._make_runs, job))
@@ -399,15 +399,15 @@ class Jobs:
             await self._fail(job, from_os(error).message if isinstance(error, OSError) else error.message)
             return
         except Exception:  # noqa: BLE001
-            # A bug of ours must not leave a job that begins for ever.
+            # A bug must not leave a job beginning for ever.
             _log.exception("the plan of job %s failed", job.id)
             await self._fail(job, "the server made a mistake; its log tells which")
             return
-        # Cut in half, a job that is kept as planned would be in nobody's hands.
+        # Not cancellable: a job stored as planned but not handed over would never run.
         await run_to_end(self._hand_over(job, trials))
 
     async def _install(self, job: Job, choice: AgentChoice) -> Job:
-        """Make an agent of a job ready; the job as it is kept then, with the install that this took."""
+        """Install an agent of a job if necessary; returns the job with the installation noted."""
         job_inputs = self._parts.job_inputs
         missing = await job_inputs.missing(choice)
         if missing is None:
@@ -434,7 +434,7 @@ class Jobs:
 
     async def _fail(self, job: Job, reason: str) -> None:
         await self._parts.teardown.drop(job, "failed")
-        # What was installed by then is in the record that is kept.
+        # The stored record has the installations made so far.
         kept = job_at_end(await retry_store(partial(self.records.get, job.id)), JobState.FAILED)
         await retry_store(partial(self._job_store.job, kept.model_copy(update={"failure_reason": reason})))
 
@@ -443,7 +443,7 @@ class Jobs:
         return [(await self._parts.job_inputs.scenario(*pair)).name for pair in pairs]
 
     async def _make_runs(self, job: Job) -> None:
-        """One benchmark run for each agent, which its scenario runs belong to."""
+        """Make a benchmark run for each agent, as the parent of its scenario runs."""
         for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
             run = BenchmarkRun(
                 id=run_id,
@@ -457,26 +457,26 @@ class Jobs:
 
     @contextlib.asynccontextmanager
     async def _lock(self, id: str) -> AsyncIterator[None]:
-        """One at a time changes what becomes of a job; it is forgotten with the last who asks."""
+        """Let one request at a time change a job; the lock is dropped with its last user."""
         lock = self._locks.setdefault(id, asyncio.Lock())
         async with lock:
-            # The scheduler ends jobs whose time is over without asking for the lock.
+            # The scheduler ends jobs that are out of time without this lock.
             await self._parts.scheduler.settle(id)
             yield
 
 
 def _short_name(name: str) -> str:
-    """As much of a name as is kept of it."""
+    """Return a name cut to the length that is stored."""
     return name[:1024].encode()[:MOST_NAME_BYTES].decode(errors="ignore")
 
 
 def _is_retry(trial: Trial) -> bool:
-    """Whether a user's retry made it: what it replaced is not chosen again, if that retry was cut short."""
+    """Tell whether a user's retry made this trial; if interrupted, it is continued, not canceled."""
     return trial.retry > 0 and trial.n_lost == 0
 
 
 def _require_rest(job: Job) -> None:
-    """Raise Conflict while something is done with a job."""
+    """Raise Conflict while a job runs or is being rescored."""
     if job.state not in ENDED_JOBS:
         raise Conflict(f"job {job.id} is {job.state}; wait until it has ended, or cancel it")
     if job.rescoring_state == "running":
@@ -488,6 +488,6 @@ def _plan_key(job_id: str) -> str:
 
 
 def _pause_until_now(job: Job) -> list[Pause]:
-    """The time in which a job that is opened again had ended."""
+    """Return the pause between the end of a job and its reopening."""
     end = job.end_time_ms
     return [Pause(start_time_ms=end, end_time_ms=max(end, now_ms()))] if end else []

@@ -1,4 +1,4 @@
-"""The stages of a trial. Each finds what it began before, or begins it: none does anything twice."""
+"""Stages of a trial. Each finds or starts its work, so that none of it is done twice."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 async def collect_logs(context: TrialContext) -> None:
-    """Keep the agent's logs; what cannot be kept is told in the server's log, and the trial goes on."""
+    """Store the agent's logs; failures go to the server's log, and the trial goes on."""
     left = MOST_BYTES
     clean = await trial_scrubber(context)
     for path in (await _paths(context))[:MOST_FILES]:
@@ -65,10 +65,10 @@ async def collect_logs(context: TrialContext) -> None:
 
 
 async def _paths(context: TrialContext) -> list[str]:
-    """The files in the folder of logs, the trajectory first."""
+    """Return the files in the folder of logs, the trajectory first."""
     tools, devbox_id = context.services.tools, context.the_devbox.id
     folder = context.task().logs_folder
-    # Of a later round, what it changed: the prompt was written when it began.
+    # In a later round only files that it changed: the prompt was written when it began.
     prompt = context.task().prompt_file if context.round > 1 else None
     try:
         names = await tools.host.rooms.files(devbox_id, folder, context.user, prompt, _MOST_LISTED)
@@ -101,7 +101,7 @@ def _in_order(found: set[str]) -> list[str]:
 
 
 async def _keep(context: TrialContext, path: str, most: int, clean: Scrubber) -> int:
-    """Keep one file, without secrets, as a trace of the run; its size. The same again changes nothing."""
+    """Store a file, without secrets, as a trace of the run, once; returns its size."""
     tools = context.services.tools
     name = _name(clean.text(path.removeprefix(context.task().logs_folder).strip("/")))
     if context.round > 1:
@@ -113,7 +113,7 @@ async def _keep(context: TrialContext, path: str, most: int, clean: Scrubber) ->
             return 0
         if about.st_size > most:
             raise TooLarge(f"{path} is larger than {most} bytes")
-        # In pieces from one disk to the other: agents choose how large it is.
+        # In pieces from disk to disk: its size is up to the agent.
         pieces = clean.pieces(read_pieces(descriptor, path, about.st_size))
         run_id = str(context.trial.scenario_run_id)
         await context.services.traces.keep(run_id, name, pieces, None if path == TRAJECTORY else "file")
@@ -132,7 +132,7 @@ SETUP_SECONDS = 360.0
 _SETUP_EXECUTION = "agent-setup"
 _LEAST_SECONDS = 1.0
 _GRACE_SECONDS = 30.0
-"""After the bell: the devbox itself ends the agent's commands; if it does not, we do."""
+"""Seconds that the devbox has to end the agent's commands after the time; then they are killed here."""
 _TAIL_LINES = 20
 _STDOUT_BYTES = 64 * 1024
 
@@ -140,15 +140,15 @@ _MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3
 
 
 def _waits(context: TrialContext) -> float:
-    """How much longer that may be, if its model's provider lets it wait."""
+    """Return the longest extension of the agent's time by waits for its model's provider."""
     return context.inputs.job.orchestrator.waits if context.inputs.route else 0.0
 
 
 async def provision(context: TrialContext) -> None:
-    """The scenario run and its devbox, up and running."""
+    """Begin the scenario run, and wait until its devbox runs."""
     services, trial = context.services, context.trial
     run_id = id_from_bytes(RUN_PREFIX, services.tools.vault.derive("trial-runs", trial.id))
-    # Before it is there: whoever cancels the trial must know what to end.
+    # Noted before the run exists: a cancellation must know which run to end.
     context.note(scenario_run_id=run_id)
     if not context.is_fresh:
         context.run = await retry_store(partial(services.runs.records.find, run_id))
@@ -172,7 +172,7 @@ async def provision(context: TrialContext) -> None:
 
 
 async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
-    """A new run; where it is refused there is none that could be looked up."""
+    """Begin a new run; a refused run leaves no record."""
     try:
         await _check_secrets(context)
         await _build(context)
@@ -188,7 +188,7 @@ async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
 
 
 async def _build(context: TrialContext) -> None:
-    """See to it that the images of the scenario are built, and say so while that takes its time."""
+    """Build the images of the scenario if necessary, and show that as a preparation."""
     prerequisites, scenario = context.services.runs.prerequisites, context.inputs.scenario
     unbuilt = await prerequisites.unbuilt(scenario)
     if not unbuilt:
@@ -205,7 +205,7 @@ async def _build(context: TrialContext) -> None:
 
 
 async def _check_secrets(context: TrialContext) -> None:
-    """Raise TrialFailed for a secret that is gone since the job began: that is not the scenario's failure."""
+    """Raise TrialFailed for a secret deleted since the job began, which is not the scenario's failure."""
     environment = context.config.agent_environment
     try:
         for name in ((environment and environment.secrets) or {}).values():
@@ -215,7 +215,7 @@ async def _check_secrets(context: TrialContext) -> None:
 
 
 async def _recall(context: TrialContext) -> None:
-    """What an earlier server knew of the agent's end, and may not have kept."""
+    """Note the agent's end if an earlier server saw it without storing it."""
     if state := await _known_execution(context):
         _note_end(context, state)
         if state.timed_out:
@@ -223,7 +223,7 @@ async def _recall(context: TrialContext) -> None:
 
 
 def _note_end(context: TrialContext, state: ExecutionState) -> None:
-    """Note how and when the agent ended in this round."""
+    """Note the agent's exit status and times in this round."""
     context.note(exit_status=state.exit_status)
     times = {"start_time_ms": state.start_ms, "end_time_ms": state.end_ms}
     context.note_round(exit_status=state.exit_status, **times)
@@ -239,7 +239,7 @@ def _start(context: TrialContext) -> RunPlan:
     agents = sum(context.limit_of(each) for each in (rounds[:1] if context.is_shared else rounds)) + _waits(
         context
     )
-    # Scorers that fail are tried again, and then with the reference while the devbox waits.
+    # Failing scorers are retried, and then run with the reference while the devbox waits.
     lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 4 * seconds * max(1.0, context.multiplier)))
     return RunPlan(
         scenario=scenario,
@@ -247,7 +247,7 @@ def _start(context: TrialContext) -> RunPlan:
             env_vars=dict(environment.environment_variables or {}) if environment else None,
             secrets=other_secrets(context.inputs.agent, context.inputs.route, environment) or None,
             purpose=f"trial {trial.id} of job {job.id}",
-            # A trial ends its devbox itself; this is for the case that nobody is left to do it.
+            # A trial ends its devbox itself; this limit is for the case that it cannot.
             launch_parameters=LaunchParameters(keep_alive_time_seconds=lifetime),
         ),
         benchmark_run_id=job.benchmark_run_ids[trial.agent],
@@ -263,11 +263,11 @@ def _start(context: TrialContext) -> RunPlan:
 
 
 async def set_up(context: TrialContext, launch: Launch) -> None:
-    """What the agent finds in its devbox: the prompt, its own files, and a folder for its logs."""
+    """Prepare the devbox for the agent: the prompt, the agent's own files, and a folder for its logs."""
     task, devbox_id = context.task(), context.the_devbox.id
     if context.inputs.route is not None:
         require_gateway(context.services.tools, context.the_devbox)
-        # Also for an agent that works already: the gateway may have been killed with the server.
+        # Also for an agent at work: the gateway may have been killed with the server.
         await context.services.access.open(
             context.inputs.job, context.trial, devbox_id, context.inputs.route, context.agent_seconds()
         )
@@ -276,12 +276,12 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
     try:
         async with asyncio.timeout(SETUP_SECONDS * context.multiplier):
             if context.round == 1:
-                # Later the shell is whatever the agent made of it, and the folders are there.
+                # Later the agent may have replaced the shell; the folders exist by then.
                 await _make_folders(context)
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
                 await _put_anew(context, path, content)
             if context.round == 1 and not context.services.tools.host.pretends:
-                # What is ours is nothing that the agent did.
+                # These changes are not the agent's: exclude them from the tamper report.
                 await context.services.tools.host.rooms.mark(devbox_id)
     except TimeoutError as error:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
@@ -300,7 +300,7 @@ async def _make_folders(context: TrialContext) -> None:
 
 
 async def _put_anew(context: TrialContext, path: str, content: bytes) -> None:
-    """Write a file of the agent's; raises TrialFailed where memory of the devbox is full that it leads to."""
+    """Write a file of the agent; raises TrialFailed if a full memory disk of the devbox prevents it."""
     tools = context.services.tools
     try:
         opening = tools.host.open_fresh(context.the_devbox.id, path, "root", 0o755)
@@ -312,7 +312,7 @@ async def _put_anew(context: TrialContext, path: str, content: bytes) -> None:
 
 
 async def run_agent(context: TrialContext, launch: Launch) -> None:
-    """The agent at work, from its start to its end, and everything it started with it."""
+    """Run the agent from its start to its end, then end all processes that it left."""
     task, devbox_id = context.task(), context.the_devbox.id
     isolation = context.inputs.scenario.isolation
     seconds = context.agent_seconds()
@@ -332,7 +332,7 @@ async def run_agent(context: TrialContext, launch: Launch) -> None:
         if isolation != "live":
             await _stop_everything(context)
     except (BenchyardError, OSError):
-        # What it spent is spent, whatever became of its devbox.
+        # Settle the spending, whatever happened to the devbox.
         await settle_usage(context)
         raise
     printed = await _last_output(context, state)
@@ -341,7 +341,7 @@ async def run_agent(context: TrialContext, launch: Launch) -> None:
 
 
 async def _known_execution(context: TrialContext) -> ExecutionState | None:
-    """The agent's execution, if an earlier server began it."""
+    """Return the agent's execution, if an earlier server began it."""
     try:
         return await context.services.tools.host.execution(
             context.the_devbox.id, context.in_round(AGENT_EXECUTION)
@@ -353,30 +353,30 @@ async def _known_execution(context: TrialContext) -> ExecutionState | None:
 async def _wait_for_end(
     context: TrialContext, state: ExecutionState, seconds: float
 ) -> tuple[ExecutionState, bool]:
-    """The agent's execution when it is over, or when it should have been for a while."""
+    """Return the agent's execution when it ends, or when it is overdue; and whether it is overdue."""
     try:
-        # Counted anew after a restart: what its clock says of the time before may be wrong by days.
+        # Counted anew after a restart: the clock may have been wrong by days before.
         async with asyncio.timeout(seconds + _GRACE_SECONDS):
             return await wait_for_completion(context.services.tools, state), False
     except TimeoutError:
-        # Root in a devbox can stop whoever would end it; the disk is scored as it is now.
+        # Root in a devbox can stop any program that would end it; the disk is scored as it is now.
         return state, True
 
 
 async def _stop_everything(context: TrialContext) -> None:
-    """No work goes on after the bell: whatever the agent left running is killed."""
+    """Kill all processes that the agent left, so that no work goes on after its time."""
     devbox = await context.services.tools.live_devboxes.get(context.the_devbox.id)
     if devbox.status is DevboxStatus.RUNNING:
         try:
             await context.services.tools.host.rooms.kill_all(devbox.id)
         except BenchyardError:
-            # It may have ended meanwhile; else the error is a real one.
+            # The devbox may have ended meanwhile; otherwise the error is a real one.
             if (await context.services.tools.live_devboxes.get(devbox.id)).status is DevboxStatus.RUNNING:
                 raise
 
 
 async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, is_late: bool) -> None:
-    """Note how the agent ended, and collect what it left; raises TrialFailed where it failed."""
+    """Note how the agent ended, and collect its logs; raises TrialFailed if it failed."""
     tools, devbox_id = context.services.tools, context.the_devbox.id
     context.devbox = await _look_at_devbox(context)
     if context.devbox.status in ENDED:
@@ -389,7 +389,7 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
     _note_end(context, state)
     await collect_logs(context)
     error, _ = await tools.host.tail(devbox_id, context.in_round(AGENT_EXECUTION), "stderr", _TAIL_LINES)
-    # Before anything is cut off: half of a secret is one too.
+    # Redact before cutting: half a secret would not be recognised.
     clean = await trial_scrubber(context)
     error = clean.text(error)
     ended = AgentEnd(
@@ -407,7 +407,7 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
 
 
 async def _last_output(context: TrialContext, state: ExecutionState) -> str:
-    """The end of what the agent printed, from the beginning of a line."""
+    """Return the end of the agent's output, from the beginning of a line."""
     if context.inputs.route is None:
         return ""
     start = max(0, state.stdout_bytes - _STDOUT_BYTES)
@@ -419,7 +419,7 @@ async def _last_output(context: TrialContext, state: ExecutionState) -> str:
 
 
 async def score(context: TrialContext) -> ContractResult:
-    """What the scorers say of what the agent left; raises TrialFailed where they say nothing."""
+    """Score the round; raises TrialFailed if the scorers give no result."""
     runs, run_id = context.services.runs, str(context.trial.scenario_run_id)
     if context.run is None or context.run.result_of(context.round) is None:
         request = context.in_round(f"trial-{context.trial.id}")
@@ -436,13 +436,13 @@ async def score(context: TrialContext) -> ContractResult:
     devbox = await _look_at_devbox(context)
     if devbox.status is DevboxStatus.FAILURE:
         raise failure_of_devbox(devbox)
-    # What the answer did to its scorers is no error: this is theirs, or the machine's.
+    # Failures caused by the answer are no errors: this one is the scorer's or the machine's.
     told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
     raise TrialFailed("scorer", "ScorerError", told)
 
 
 async def begin_round(context: TrialContext) -> None:
-    """Go on to the next round, for which the devbox was made ready when the last one was scored."""
+    """Go on to the next round; its devbox was prepared when the last round was scored."""
     context.next_round()
     following = context.run.next_round if context.run else None
     if following and following.number == context.round and following.failure:
@@ -459,7 +459,7 @@ async def begin_round(context: TrialContext) -> None:
 
 
 async def devbox_failure(context: TrialContext, error: DevboxGone) -> TrialFailed:
-    """Why the devbox is gone that something was asked of."""
+    """Return the failure for a devbox that has gone during an operation."""
     if context.devbox is None:
         return failure_of_error(error)
     devbox = await context.services.tools.live_devboxes.wait(context.devbox.id, _has_ended, _GRACE_SECONDS)
@@ -467,7 +467,7 @@ async def devbox_failure(context: TrialContext, error: DevboxGone) -> TrialFaile
 
 
 async def _look_at_devbox(context: TrialContext) -> Devbox:
-    """The devbox as it is; the host sees that one has ended a moment before its record tells why."""
+    """Return the devbox; one that the host has lost is awaited until its record has the end."""
     tools, devbox_id = context.services.tools, context.the_devbox.id
     devbox = await tools.live_devboxes.get(devbox_id)
     if devbox_id in tools.host.running() or devbox.status in SUSPENDED:

@@ -1,4 +1,4 @@
-"""Records of jobs and trials, kept with their events: many changes in one transaction."""
+"""Records of jobs and trials, stored with their events: many changes in one transaction."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -25,7 +25,7 @@ Change = Callable[[Connection], None]
 
 
 class JobStore:
-    """Writes in the order it is told, and wakes whoever follows a job."""
+    """Writes in the order of the calls, and wakes the followers of a job."""
 
     def __init__(self, store: Store, work: BackgroundTasks) -> None:
         self.jobs: Collection[Job] = store.collection("benchmark_jobs", Job)
@@ -38,23 +38,23 @@ class JobStore:
         self._changed: dict[str, asyncio.Event] = {}
 
     async def add_job(self, job: Job) -> tuple[Job, bool]:
-        """Keep a new job unless the same request did before; returns what is kept, and whether it is new."""
+        """Store a job unless the same request did before; returns the stored one, and whether it is new."""
         return await self.jobs.insert_once(job)
 
     async def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state that any has."""
+        """Return the number of jobs in each state."""
         status = TABLES["benchmark_jobs"].c.status
         query = select(status, func.count()).group_by(status)
         return await self._store.read(lambda connection: dict(connection.execute(query).tuples().all()))
 
     async def job(self, job: Job, message: str | None = None) -> Job:
-        """Keep a job as it is now; one writer has it."""
+        """Store a job as it is now; each job has a single writer."""
         event = JobEvent(time_ms=now_ms(), type="job", state=job.state, message=message)
         await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
         return job
 
     async def prepare(self, job: Job, preparation: Preparation) -> Job:
-        """Keep how far a preparation of a job is, and the event that tells of it."""
+        """Store the progress of a preparation of a job, with its event."""
         known = [each for each in job.preparations if _key_of(each) != _key_of(preparation)]
         job = job.model_copy(update={"preparations": [*known, preparation]})
         event = JobEvent(
@@ -64,23 +64,23 @@ class JobStore:
         return job
 
     def job_soon(self, job: Job) -> None:
-        """Keep a job as it is now without waiting."""
+        """Store a job as it is now without waiting."""
         event = JobEvent(time_ms=now_ms(), type="job", state=job.state)
         self._enqueue(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
 
     async def plan(self, job: Job, trials: Sequence[Trial]) -> None:
-        """Keep the trials of a job's plan that are not there yet, and the job."""
+        """Store the missing trials of a job's plan, and the job."""
         for at in range(0, len(trials), _MOST_AT_ONCE):
             await self._write(job.id, [self.trials.rows.adding(trials[at : at + _MOST_AT_ONCE])])
         await self.job(job)
 
     async def trial(self, trial: Trial, *others: Trial) -> Trial:
-        """Keep trials as they are now: those that are there, then those that are new."""
+        """Store trials as they are now: existing ones, then new ones."""
         await self._write(trial.job_id, self._changes(trial, others))
         return trial
 
     def soon(self, trial: Trial) -> None:
-        """Keep a trial as it is now without waiting: what it tells can be found out again."""
+        """Store a trial as it is now without waiting: a lost change can be found out again."""
         self._enqueue(trial.job_id, self._changes(trial, ()))
 
     def _changes(self, trial: Trial, new: Sequence[Trial]) -> list[Change]:
@@ -92,19 +92,19 @@ class JobStore:
         return [*changes, self._events.adding(trial.job_id, told)]
 
     async def events(self, job_id: str, after: int) -> list[JobEvent]:
-        """The next events of a job; not all of them if there are many."""
+        """Return the next events of a job; not all of them if there are many."""
         rows = await self._events.after(job_id, after)
         return [JobEvent.model_validate_json(body).model_copy(update={"seq": seq}) for seq, body in rows]
 
     async def follow(self, job_id: str, after: int, seconds: float) -> AsyncGenerator[list[JobEvent], None]:
-        """The events of a job as they come; an empty list when nothing came for so long. Never ends."""
+        """Yield the events of a job as they come; an empty list after a silence. Never ends."""
         while True:
             changed = self._changed.setdefault(job_id, asyncio.Event())
             found = await self.events(job_id, after)
             yield found
             if found:
                 after = found[-1].seq
-                # What comes in a moment is told with it: a busy job has many changes.
+                # Wait for more events: a busy job has many changes.
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             with suppress(TimeoutError):
@@ -116,12 +116,12 @@ class JobStore:
         return self._events.adding(job_id, [each.model_dump_json(exclude_none=True) for each in events])
 
     async def _write(self, job_id: str, changes: Sequence[Change]) -> None:
-        # Whoever waits may be cancelled; what is in the queue is written all the same.
+        # The caller may be cancelled; queued changes are written all the same.
         await asyncio.shield(self._enqueue(job_id, changes))
 
     def _enqueue(self, job_id: str, changes: Sequence[Change]) -> "asyncio.Future[None]":
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Nobody may be left who asks how it went.
+        # Mark a failure as seen, in case the caller has gone.
         done.add_done_callback(lambda each: each.cancelled() or each.exception())
         self._queue.append((job_id, changes, done))
         if not self._is_writing:
@@ -144,7 +144,7 @@ class JobStore:
         kept = [each for each in every if not isinstance(each, RecordUpdate) or last[each.id] is each]
 
         def work(connection: Connection) -> None:
-            # New ones first, which others may change.
+            # New ones first, since others may change them.
             for change in kept:
                 if not isinstance(change, StatementRows):
                     change(connection)
@@ -177,5 +177,5 @@ def _preparation_text(preparation: Preparation) -> str:
 
 
 def _trial_event(body: str) -> str:
-    """A trial as an event, made of what is kept of it: readers take of that what a view has."""
+    """Return the event of a trial as JSON text; readers pick the fields of its view."""
     return f'{{"time_ms":{now_ms()},"type":"trial","trial":{body}}}'

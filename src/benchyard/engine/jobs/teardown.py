@@ -1,4 +1,4 @@
-"""Ends trials, agents and jobs: devboxes go, runs get their state, benchmark runs their score."""
+"""Ends trials, agents and jobs: ends devboxes, completes runs, concludes benchmark runs."""
 
 import contextlib
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _UNFINISHED = [each.value for each in RunState if each not in ENDED_RUNS]
 
 
 class Teardown:
-    """Ends what belongs to trials and jobs; everything here may be done twice."""
+    """Ends what belongs to trials and jobs; every operation may be repeated."""
 
     def __init__(
         self, job_store: JobStore, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns, access: TrialModelAccess
@@ -40,7 +40,7 @@ class Teardown:
         self.access = access
 
     async def tear_down(self, trial: Trial) -> None:
-        """End the scenario run of a trial that has ended, its devbox, and its way to a model."""
+        """End the scenario run of an ended trial, its devbox, and its access to a model."""
         await self.access.end(trial)
         if trial.scenario_run_id is None:
             return
@@ -48,7 +48,7 @@ class Teardown:
         with contextlib.suppress(NotFound, Conflict):
             run = await retry_store(partial(self._runs.get, trial.scenario_run_id))
             if run.result is not None:
-                # Also when a scorer failed: a better one may score what is kept of it.
+                # Also after a scorer failed: a better one may score the final state.
                 await self._complete(run.id)
             else:
                 state = _RUN_STATES.get(trial.state, RunState.FAILED)
@@ -56,20 +56,20 @@ class Teardown:
 
     async def _complete(self, run_id: str) -> None:
         while True:
-            # Somebody may have asked for one more score of the run; it ends after that.
+            # The run may be being scored once more by request; it ends after that.
             with contextlib.suppress(StillWaiting):
                 await retry_store(partial(self._runs.complete, run_id))
                 return
 
     async def sweep(self, job: Job, trials: list[Trial]) -> None:
-        """Tear down what an earlier server did not get to: trials that ended, whose runs have not."""
+        """Tear down ended trials whose runs an earlier server did not end."""
         ended = {each.scenario_run_id: each for each in trials if each.has_ended}
         for run_id in (await self.unfinished(job)).values():
             if run_id in ended:
                 await self.tear_down(ended[run_id])
 
     async def unfinished(self, job: Job) -> dict[str, str]:
-        """The scenario runs of a job that have not ended, by their trials."""
+        """Return the unfinished scenario runs of a job, by their trials."""
         found = {}
         for parent in job.benchmark_run_ids:
             for run in await self._runs.records.all({"parent": parent, "status": _UNFINISHED}):
@@ -91,7 +91,7 @@ class Teardown:
                 await retry_store(partial(self._benchmark_runs.conclude, run_id, state, None))
 
     async def close(self, active: ActiveJob) -> None:
-        """End the benchmark runs of a job that is over, and let go of what was kept for its budget."""
+        """End the benchmark runs of an ended job, and the gateway's records for its budget."""
         if any(catalog.keys_of(choice.name) for choice in active.job.choices if choice.agent_id is None):
             await self.access.forget(await self._job_store.trials.all({"parent": active.job.id}))
         is_whole = active.job.state not in (JobState.CANCELLED, JobState.TIMEOUT, JobState.FAILED)
@@ -104,7 +104,7 @@ class Teardown:
 
 
 async def clear_ended_jobs(job_store: JobStore, teardown: Teardown, benchmark_runs: BenchmarkRuns) -> None:
-    """Stop the trials of every job that has ended and has a benchmark run under way, which ends last."""
+    """Stop the trials of all ended jobs that still have a running benchmark run, since that ends last."""
     under_way = await benchmark_runs.records.all({"status": ["running"]})
     for job_id in {run.metadata[JOB_KEY] for run in under_way if JOB_KEY in run.metadata}:
         job = await job_store.jobs.find(job_id)
@@ -119,12 +119,12 @@ async def clear_ended_jobs(job_store: JobStore, teardown: Teardown, benchmark_ru
 async def cancel_begun_trials(
     job: Job, trials: Iterable[Trial], job_store: JobStore, teardown: Teardown
 ) -> list[Trial]:
-    """Cancel the trials of a job that were begun and are in nobody's hands; returns them as they are then."""
+    """Cancel begun trials of a job that no server runs; returns them as they are then."""
     runs = await retry_store(partial(teardown.unfinished, job))
     failure = TrialFailed("cancelled", "Cancelled", f"the job was ended: it is {job.state}")
     found = []
     for trial in trials:
-        # That it was begun, and with which run, may not have been noted with it.
+        # The run, and even that the trial was begun, may not have been stored in its record.
         run_id = runs.get(trial.id, trial.scenario_run_id)
         if not trial.has_ended and (trial.start_time_ms is not None or run_id is not None):
             begun = trial.model_copy(update={"scenario_run_id": run_id})

@@ -10,7 +10,7 @@ _S = TrialState
 
 
 async def run_trial(context: TrialContext) -> Trial:
-    """Carry a trial from wherever it is to its end: its score, or why there is none."""
+    """Run a trial from its present stage to its end; returns it with a score, or with the failure."""
     try:
         async with context.stage("provision", _S.PROVISIONING):
             await provision(context)
@@ -34,7 +34,7 @@ async def run_trial(context: TrialContext) -> Trial:
 
 
 async def _public_failure(context: TrialContext, failure: TrialFailed) -> TrialFailed:
-    """A failure for everybody who may see the job: whose it is, and without its secrets."""
+    """Return a failure without secrets, with its cause in this round."""
     if context.round > 1:
         failure = failure_of_next_round(failure)
     return TrialFailed(failure.kind, failure.name, (await trial_scrubber(context)).text(failure.message))

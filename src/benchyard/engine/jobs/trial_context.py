@@ -1,4 +1,4 @@
-"""Context of one trial: its agent and scenario, its round, and what its stages led to so far."""
+"""Context of one trial: its agent and scenario, its round, and the results of its stages so far."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,28 +28,28 @@ from benchyard.models.scenarios import Scenario, of_round
 from benchyard.models.trials import EndedBy, Stage, Trial, TrialRound, TrialState
 
 AGENT_EXECUTION = "agent"
-"""The id of the agent's execution; in later rounds with their number behind it."""
+"""Id of the agent's execution; a later round adds its number."""
 AGENT_SECONDS_DEFAULT = 7200.0
 _LEAST_SECONDS = 1.0
-"""With less time than that nobody tries again."""
+"""Least time, in seconds, for a further try."""
 
 
 @dataclass(frozen=True)
 class TrialInputs:
-    """Who works on what in one trial."""
+    """Agent, scenario and model of one trial."""
 
     job: Job
     scenario: Scenario
-    """As it was when the job began."""
+    """The revision with which the job began."""
     agent: Agent[Any]
     shown: tuple[HostFolder, ...]
-    """What the agent's devbox must show of the host."""
+    """Folders of the host that the agent's devbox must show."""
     route: ModelRoute | None = None
-    """Its way to its model; None for an agent that asks none through the gateway."""
+    """Route to its model; None for an agent that does not use the gateway."""
 
 
 class RoundContext:
-    """A trial in one of its rounds; most have but one."""
+    """A trial in one of its rounds; most trials have one round."""
 
     def __init__(self, inputs: TrialInputs, trial: Trial, on_change: Callable[[Trial], None]) -> None:
         self.inputs = inputs
@@ -57,44 +57,44 @@ class RoundContext:
         self._on_change = on_change
         self.run: ScenarioRun | None = None
         self.last_error: str | None = None
-        """What the agent's last call of its model failed with."""
+        """Error of the agent's last model call."""
         self.round = 1
         self.scenario = of_round(inputs.scenario, 1)
-        """As it is in this round."""
+        """The scenario as it is in this round."""
         self.ended_by: EndedBy | None = self._known_end()
-        """What ended the agent in this round."""
+        """Reason of the agent's end in this round."""
         self.waited_ms = 0.0
-        """How long the agent waited for its provider in the rounds before."""
+        """Time that the agent waited for its provider in earlier rounds."""
 
     @property
     def config(self) -> AgentConfig:
-        """What the job says of the agent."""
+        """Return the job's configuration of the agent."""
         return self.inputs.job.spec.agent_configs[self.trial.agent]
 
     @property
     def multiplier(self) -> float:
-        """What every limit of time is multiplied by."""
+        """Return the factor for all time limits."""
         return self.inputs.job.orchestrator.multiplier
 
     @property
     def is_scored(self) -> bool:
-        """Whether an earlier server got as far as a score: then this round has nothing left to be done."""
+        """Tell whether an earlier server got as far as scoring this round, which ends its work."""
         run = self.run
         if run is None or run.round != self.round:
             return run is not None and run.round > self.round
         return run.result_of(self.round) is not None or run.state is RunState.SCORING
 
     def in_round(self, name: str) -> str:
-        """What something is called in this round that is there in each."""
+        """Return the name of a thing in this round that exists in every round."""
         return name if self.round == 1 else f"{name}-{self.round}"
 
     @property
     def is_shared(self) -> bool:
-        """Whether all rounds share the agent's time: tries do, and each step has its own."""
+        """Tell whether all rounds share the agent's time: tries do, but each step has its own."""
         return not self.inputs.scenario.steps
 
     def goes_on(self) -> bool:
-        """Whether another round follows; no further try does when the time or the money is gone."""
+        """Tell whether another round follows; no further try does without time or money."""
         if self.run is None or self.round >= self.inputs.scenario.n_rounds:
             return False
         if self.run.round > self.round or self.run.next_round is None:
@@ -104,7 +104,7 @@ class RoundContext:
         return not (self.is_shared and is_over)
 
     def agent_seconds(self) -> float:
-        """How long the agent has in this round: of a time that tries share, what is left of it."""
+        """Return the agent's seconds in this round: for tries, the rest of their common time."""
         return self._seconds_after(self.round - 1) if self.is_shared else self.limit_of(self.scenario)
 
     def _seconds_after(self, number: int) -> float:
@@ -112,14 +112,14 @@ class RoundContext:
         return self.limit_of(self.scenario) - worked / 1000
 
     def limit_of(self, scenario: Scenario) -> float:
-        """The scenario's limit of time or the job's, whichever is less, times the multiplier."""
+        """Return the shorter time limit of scenario and job, times the multiplier."""
         limits = [
             each for each in (scenario.agent_timeout_sec, self.config.timeout_seconds) if each is not None
         ]
         return min(limits, default=AGENT_SECONDS_DEFAULT) * self.multiplier
 
     def _known_end(self) -> EndedBy | None:
-        """What an earlier server noted of this round."""
+        """Return the agent's end in this round as an earlier server noted it."""
         if self.inputs.scenario.n_rounds == 1:
             return self.trial.ended_by
         return next((each.ended_by for each in self.trial.rounds if each.number == self.round), None)
@@ -132,12 +132,12 @@ class RoundContext:
         self.waited_ms = self.trial.usage.get("rate_limited_ms", 0.0)
 
     def note(self, **changes: object) -> None:
-        """Note what a stage led to; it is kept with the next change of the trial's state."""
+        """Note results of a stage; stored with the next change of the trial's state."""
         self.trial = self.trial.model_copy(update=changes)
         self._on_change(self.trial)
 
     def note_round(self, **changes: object) -> None:
-        """Note what is known of this round; nothing where there is but one."""
+        """Note facts about this round; does nothing if there is only one."""
         if self.inputs.scenario.n_rounds == 1:
             return
         steps = self.inputs.scenario.steps
@@ -147,7 +147,7 @@ class RoundContext:
         self.note(rounds=[known[number] for number in sorted(known)])
 
     def end_by(self, reason: EndedBy) -> None:
-        """Note what ended the agent in this round."""
+        """Note the reason of the agent's end in this round."""
         self.ended_by = reason
         self.note(ended_by=reason)
         self.note_round(ended_by=reason)
@@ -155,7 +155,7 @@ class RoundContext:
 
 @dataclass(frozen=True)
 class TrialServices:
-    """What every trial works with."""
+    """Collaborators of all trials."""
 
     tools: EngineContext
     runs: ScenarioRuns
@@ -165,7 +165,7 @@ class TrialServices:
 
 
 class TrialContext(RoundContext):
-    """A trial and what its stages have led to so far."""
+    """A trial and the results of its stages so far."""
 
     def __init__(
         self, services: TrialServices, inputs: TrialInputs, trial: Trial, on_change: Callable[[Trial], None]
@@ -173,31 +173,31 @@ class TrialContext(RoundContext):
         super().__init__(inputs, trial, on_change)
         self.services = services
         self.is_fresh = trial.start_time_ms is None
-        """Whether no earlier server began with it: then there is nothing to be found."""
+        """True if no earlier server has begun the trial: then there is no earlier work to find."""
         self.devbox: Devbox | None = None
         self.stage_name = ""
 
     @property
     def user(self) -> str:
-        """Who works in the devbox."""
+        """Return the user of the devbox."""
         user = self.the_devbox.launch_parameters.user_parameters
         return user.username if user else "user"
 
     @property
     def the_devbox(self) -> Devbox:
-        """The devbox of the trial; asked for after it is there."""
+        """Return the devbox of the trial; only valid after its start."""
         if self.devbox is None:
             raise TrialFailed("infrastructure", "DevboxLost", "the devbox of the trial is not known")
         return self.devbox
 
     @property
     def working_directory(self) -> str:
-        """Where the agent begins."""
+        """Return the directory that the agent starts in."""
         home = self.the_devbox.purpose.home if self.the_devbox.purpose else None
         return self.inputs.scenario.working_directory or home or usual_home(self.user)
 
     def task(self) -> Task:
-        """The scenario as the agent is told of it."""
+        """Return the task for the agent."""
         continues = self.round > 1 and self.is_shared and self.inputs.agent.can_continue
         return Task(
             prompt=self._prompt(continues=continues),
@@ -212,7 +212,7 @@ class TrialContext(RoundContext):
         )
 
     def _prompt(self, *, continues: bool) -> str:
-        """Who cannot go on with a conversation is told in a further try what all of it is about."""
+        """Return the prompt; without a conversation to continue, a further try repeats the whole task."""
         told = prompt_of(self.scenario)
         following = self.run.next_round if self.run else None
         if self.round == 1 or not self.is_shared or following is None:
@@ -224,12 +224,12 @@ class TrialContext(RoundContext):
         return self.services.access.told(self.trial, self.the_devbox.id, route) if route else None
 
     def launch(self) -> Launch | None:
-        """How the agent is started; None where nothing is."""
+        """Return the agent's launch; None if there is no program to start."""
         return self.inputs.agent.launch(self.task())
 
     @contextlib.asynccontextmanager
     async def stage(self, name: str, state: TrialState) -> AsyncIterator[None]:
-        """A stage: shown while it lasts, noted when it is over."""
+        """Run a stage within this context: shown while it lasts, noted at its end."""
         name = self.in_round(name)
         self.stage_name = name
         begun = now_ms()
@@ -240,12 +240,12 @@ class TrialContext(RoundContext):
         self.services.job_store.soon(self.trial)
         yield
         over = Stage(name=name, start_ms=begun, end_ms=max(begun, now_ms()))
-        # A trial that is taken up again goes through its stages again, and finds them done.
+        # A resumed trial goes through its stages again, and finds them done.
         stages = [each for each in self.trial.stages if each.name != name]
         self.note(stages=[*stages, over])
 
     def completed(self, result: ContractResult) -> Trial:
-        """The trial with its score."""
+        """Return the trial with its score."""
         usage = self.trial.usage or (self.run.usage if self.run else {})
         scored = {
             "score": result.score,
@@ -262,7 +262,7 @@ class TrialContext(RoundContext):
         return self._end(_ended_trial(self.trial, state=TrialState.COMPLETED, usage=usage, **scored))
 
     def failed(self, failure: TrialFailed) -> Trial:
-        """The trial without a score, and why."""
+        """Return the trial without a score, with its failure."""
         return self._end(failed_trial(self.trial, failure, self.stage_name or None))
 
     def _end(self, trial: Trial) -> Trial:
@@ -272,24 +272,24 @@ class TrialContext(RoundContext):
 
 
 async def trial_scrubber(context: TrialContext) -> Scrubber:
-    """What knows the secrets of a trial, those that only the gateway was told too."""
+    """Return a scrubber for the secrets of a trial, also for those that only the gateway had."""
     environment = context.config.agent_environment
     names = [*((environment and environment.secrets) or {}).values()]
     if context.inputs.route is not None and context.inputs.route.secret is not None:
-        # Nobody has to name it: it may be one that the server keeps for all jobs.
+        # The job need not name this secret: the server may keep it for all jobs.
         names.append(context.inputs.route.secret)
     return await scrubber_of(context.services.tools, context.trial.devbox_id or "", names)
 
 
 def failed_trial(trial: Trial, failure: TrialFailed, stage: str | None = None) -> Trial:
-    """A trial that is over without a score, and why."""
+    """Return a trial that ended without a score, with its failure."""
     states = {"timeout": TrialState.TIMEOUT, "cancelled": TrialState.CANCELED}
     state = states.get(failure.kind, TrialState.FAILED)
     return _ended_trial(trial, state=state, failure=failure.reason(stage))
 
 
 def canceled_trial(trial: Trial, failure: TrialFailed) -> Trial:
-    """A trial that somebody ended."""
+    """Return a trial that was canceled."""
     end = max(trial.start_time_ms or 0, now_ms())
     changes = {"failure": failure.reason(None), "end_time_ms": end, "state": "canceled"}
     return Trial.model_validate({**trial.model_dump(), **changes})
@@ -297,13 +297,13 @@ def canceled_trial(trial: Trial, failure: TrialFailed) -> Trial:
 
 def _ended_trial(trial: Trial, **changes: object) -> Trial:
     begun = trial.start_time_ms or now_ms()
-    # A clock that was set back must not make it end before it began.
+    # The end is never before the beginning, even if the clock was set back.
     times = {"start_time_ms": begun, "end_time_ms": max(begun, now_ms())}
     return trial.model_copy(update={**times, **changes})
 
 
 def prompt_of(scenario: Scenario) -> str:
-    """What an agent is told: the problem statement, and the additional context where there is some."""
+    """Return the prompt for an agent: the problem statement and any additional context."""
     told = scenario.input_context
     if not told.additional_context:
         return told.problem_statement
@@ -312,25 +312,25 @@ def prompt_of(scenario: Scenario) -> str:
 
 
 class AgentProvider(Protocol):
-    """Where agents come from."""
+    """Source of agents."""
 
     async def resolve(
         self, name: str, agent_id: str | None, version: str | None, kwargs: Mapping[str, str]
     ) -> AgentChoice:
-        """Which agent is meant; raises UsageError with those there are."""
+        """Return the choice of an agent; raises UsageError with the known ones."""
 
     async def check(self, choice: AgentChoice, model: str | None) -> Agent[Any] | None:
-        """The agent, if it comes with us; raises UsageError where it cannot be run with this model."""
+        """Return a public agent, else None; raises UsageError if it cannot run with this model."""
 
     async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
-        """The agent that has to be installed before this choice can be used; None if it is there."""
+        """Return the agent that must be installed before this choice can be used; None if it is there."""
 
     async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[HostFolder, ...]]:
-        """An agent that can be used at once, and what its devbox must show; installed if it was not."""
+        """Return the agent, installed, and the folders its devbox must show."""
 
 
 class JobInputs:
-    """Finds the cast of trials."""
+    """Finds the agent, the scenario and the model of trials."""
 
     def __init__(self, scenarios: Scenarios, agents: AgentProvider, keys: ModelKeys) -> None:
         self._scenarios = scenarios
@@ -338,15 +338,15 @@ class JobInputs:
         self._keys = keys
 
     async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
-        """The agent that has to be installed before this choice can be used; None if it is there."""
+        """Return the agent that must be installed before this choice can be used; None if it is there."""
         return await self._agents.missing(choice)
 
     async def ready(self, choice: AgentChoice) -> None:
-        """Make an agent ready; raises an error that says what to do."""
+        """Install an agent if necessary; raises an error with advice."""
         await self._agents.ready(choice)
 
     async def of_trial(self, job: Job, trial: Trial) -> TrialInputs:
-        """Who works on what in this trial; raises TrialFailed where its agent is gone."""
+        """Return the inputs of a trial; raises TrialFailed if its agent is gone."""
         scenario = await self.scenario(trial.scenario_id, job.scenario_revisions[trial.scenario])
         choice = job.choices[trial.agent]
         try:
@@ -357,10 +357,10 @@ class JobInputs:
         try:
             route = await self._keys.route(agent, job.spec.agent_configs[trial.agent])
         except UsageError as error:
-            # It was there when the job was made.
+            # The secret existed when the job was created.
             raise TrialFailed("infrastructure", "SecretGone", error.message) from error
         return TrialInputs(job, scenario, agent, shown, route)
 
     async def scenario(self, id: str, revision: int) -> Scenario:
-        """A scenario as it was when its job began."""
+        """Return a scenario in the revision with which its job began."""
         return await self._scenarios.at(id, revision)

@@ -1,1 +1,1 @@
-"""What devboxes reach: policies, allow-lists, and doors to models and HTTP APIs."""
+"""Network of devboxes: policies, allow-lists, and doors to models and HTTP APIs."""

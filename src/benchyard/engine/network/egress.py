@@ -1,4 +1,4 @@
-"""Doors of devboxes to what is on their allow-lists: opened here, served by the gateway."""
+"""Doors of devboxes to the hosts on their allow-lists: opened here, served by the gateway."""
 
 import logging
 import os
@@ -27,18 +27,18 @@ _log = logging.getLogger(__name__)
 
 
 def plan_of_devbox(tools: EngineContext, devbox: Devbox) -> NetworkPlan:
-    """How a devbox is connected: by its policy, else by its metadata, else as is usual on this server."""
+    """Return a devbox's network plan: by its policy, else its metadata, else the server's default."""
     usual = network_from_metadata(devbox.metadata, Network(tools.settings.devbox_network))
     if devbox.purpose is not None and devbox.purpose.agent_egress is not None:
         return phased_plan(devbox.egress or _usual_egress(usual))
     if devbox.egress is not None:
         return plan_of(devbox.egress)
-    # Who says nothing has what jobs need: a door to the gateway, if somebody opens it.
+    # The default allows a door to the gateway, which jobs need; it is opened only for them.
     return NetworkPlan(usual, gateway=True)
 
 
 def check_egress(tools: EngineContext, request: DevboxRequest, egress: Egress | None) -> None:
-    """Refuse a policy that this server cannot keep, or that the request contradicts."""
+    """Refuse a policy that this server cannot enforce, or that contradicts the request."""
     if egress is None:
         return
     if NETWORK_KEY in (request.metadata or {}):
@@ -50,7 +50,7 @@ def check_egress(tools: EngineContext, request: DevboxRequest, egress: Egress | 
 
 
 def check_plan(tools: EngineContext, plan: NetworkPlan) -> None:
-    """Refuse a plan that this server's driver or its lack of a gateway cannot keep."""
+    """Refuse a plan that this server cannot enforce for lack of a gateway or of its driver's capabilities."""
     capabilities, _ = tools.host.report()
     if plan.network is Network.NONE and Capability.NO_NETWORK not in capabilities:
         raise NotSupported(
@@ -62,7 +62,7 @@ def check_plan(tools: EngineContext, plan: NetworkPlan) -> None:
 
 
 def check_phases(tools: EngineContext, purpose: DevboxPurpose | None) -> None:
-    """Refuse what this server cannot keep: a policy that changes while a devbox runs needs the gateway."""
+    """Refuse a policy that changes while a devbox runs if this server has no gateway to enforce it."""
     if purpose is None or purpose.agent_egress is None:
         return
     capabilities, _ = tools.host.report()
@@ -77,9 +77,9 @@ def purpose_with_scorers(
     own: Egress | None,
     scorers: Egress,
 ) -> DevboxPurpose | None:
-    """What a devbox is for; with `live` it changes for its scorers, and so what its agent has is noted.
+    """Return a devbox's purpose; with isolation `live` it holds the agent's egress, which scorers replace.
 
-    Raises NotSupported where this server cannot keep what scorers may reach.
+    Raises NotSupported if this server cannot enforce the egress of scorers.
     """
     if purpose is None or purpose.isolation != "live":
         if scorers != Egress():
@@ -92,13 +92,13 @@ def purpose_with_scorers(
 
 
 def require_gateway(tools: EngineContext, devbox: Devbox) -> None:
-    """Raise UsageError where a devbox's policy gives it no door to the gateway."""
+    """Raise UsageError if a devbox's policy gives it no door to the gateway."""
     if not plan_of_devbox(tools, devbox).gateway:
         raise UsageError(f"devbox {devbox.id}: {_NO_GATEWAY}")
 
 
 async def begin_agent_phase(tools: EngineContext, devbox: Devbox) -> None:
-    """From now on the devbox reaches what its agent may; done again, it changes nothing."""
+    """Switch a devbox to its agent's egress; a second call changes nothing."""
     if devbox.purpose is not None and devbox.purpose.agent_egress is not None:
         await _switch(tools, devbox, devbox.purpose.agent_egress)
 
@@ -107,7 +107,7 @@ async def begin_agent_phase(tools: EngineContext, devbox: Devbox) -> None:
 async def scoring_phase(
     tools: EngineContext, devbox: Devbox, scorers: Egress | None
 ) -> AsyncIterator[Devbox]:
-    """While this is open, a devbox that is scored as it runs reaches what its scorers may."""
+    """Give a devbox that is scored while it runs the egress of its scorers within this context."""
     if scorers is None or devbox.purpose is None or devbox.purpose.agent_egress is None:
         yield devbox
         return
@@ -117,7 +117,7 @@ async def scoring_phase(
         try:
             await run_to_end(begin_agent_phase(tools, devbox))
         except BenchyardError as error:
-            # Its record says what it may reach: whoever opens its door next goes by that.
+            # Its record has the agent's egress: the next opening of its door uses that.
             _log.warning("devbox %s does not reach what its agent may again: %s", devbox.id, error)
 
 
@@ -125,19 +125,19 @@ async def _switch(tools: EngineContext, devbox: Devbox, egress: Egress) -> Devbo
     def changed(record: Devbox) -> Devbox:
         return record.model_copy(update={"egress": egress})
 
-    # Kept first: a server that is killed now must not open more than this when it comes back.
+    # Store first: after a crash, the next server must not allow more than this.
     record = await retry_store(partial(tools.live_devboxes.change, devbox.id, changed))
     await open_door(tools, record)
     return record
 
 
 def _usual_egress(usual: Network) -> Egress:
-    """What a devbox without a policy may reach, as one."""
+    """Return the egress of a devbox without a policy."""
     return Egress(allow_all=usual is Network.HOST, allow_agent_gateway=True)
 
 
 async def open_door(tools: EngineContext, devbox: Devbox) -> None:
-    """Let a devbox that runs reach what is on its list; done again, it changes nothing."""
+    """Let a running devbox reach the hosts on its list; a second call changes nothing."""
     rules = plan_of_devbox(tools, devbox).egress
     if rules is None:
         return
@@ -145,7 +145,7 @@ async def open_door(tools: EngineContext, devbox: Devbox) -> None:
 
 
 async def serve_door(tools: EngineContext, devbox_id: str, rules: Rules) -> None:
-    """Let a devbox that runs reach what these rules allow; done again, it changes nothing."""
+    """Let a running devbox reach hosts by these rules; a second call changes nothing."""
     gate = require_egress_gate(tools)
     descriptor, _port = await tools.host.doors.open(devbox_id, PROXY_PORT)
     try:
@@ -155,18 +155,18 @@ async def serve_door(tools: EngineContext, devbox_id: str, rules: Rules) -> None
 
 
 def require_egress_gate(tools: EngineContext) -> EgressGate:
-    """Who serves allow-lists; raises NotYet where nobody does."""
+    """Return the part that serves allow-lists; raises NotYet if there is none."""
     if tools.egress is None:
         raise NotYet("allow-lists are not served: this server runs no gateway", feature="allow-lists")
     return tools.egress
 
 
 async def reopen_door(tools: EngineContext, devbox_id: str) -> None:
-    """Let a devbox of an earlier server reach what is on its list, as it is by now."""
+    """Let a devbox of an earlier server reach the hosts on its present list."""
     await open_door(tools, await tools.live_devboxes.get(devbox_id))
 
 
 async def close_door(tools: EngineContext, devbox_id: str) -> None:
-    """Let go of what a devbox that has ended, or rests, reached things by."""
+    """Close the egress door of a devbox that has ended or is suspended."""
     if tools.egress is not None:
         await tools.egress.close_egress(devbox_id)

@@ -1,4 +1,4 @@
-"""Grants at the gateway and the doors that lead to it; open again whatever was killed meanwhile."""
+"""Grants at the gateway and the doors that lead to it; both are reopened after a crash."""
 
 import asyncio
 import hashlib
@@ -22,41 +22,41 @@ from benchyard.hosts.host import Host
 
 FIRST_PORT = 20_000
 PORTS = 12_000
-"""Below what kernels give to programs that connect somewhere."""
+"""Number of ports for doors: all below those that kernels give to outgoing connections."""
 
 _log = logging.getLogger(__name__)
 
 
 def port_of(devbox_id: str) -> int:
-    """Where the door of a devbox is: told from its id, so that nobody has to remember it."""
+    """Return the port of a devbox's door: computed from its id, so that it need not be stored."""
     digest = hashlib.sha256(devbox_id.encode()).digest()
     return FIRST_PORT + int.from_bytes(digest[:4]) % PORTS
 
 
 def url_of(devbox_id: str, route: str) -> str:
-    """What programs of a devbox have for the address of what a route leads to."""
+    """Return the address at which programs in a devbox reach a route of the gateway."""
     return f"http://127.0.0.1:{port_of(devbox_id)}/{route}"
 
 
 class CallRecords:
-    """What the gateway keeps of calls, a file for each grant."""
+    """Calls recorded by the gateway, one file for each grant."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def file(self, grant_id: str) -> Path:
-        """The file in which the calls of a grant are kept."""
+        """Return the file with the calls of a grant."""
         return protocol.record_file(self._folder, grant_id)
 
     def ids(self) -> set[str]:
-        """The grants of which there are calls."""
+        """Return the ids of grants with recorded calls."""
         return {file.stem for file in (self._folder / protocol.RECORDS).glob("*.db")}
 
 
 class Grants:
-    """The grants of this server: each lets a token through the door of its devbox.
+    """Grants of this server: each lets a token through the door of its devbox.
 
-    The gateway is started with the first door: a server that asks no models has none.
+    The gateway is started with the first door: a server without model calls has none.
     """
 
     def __init__(self, host: Host, folder: Path, lease_seconds: float) -> None:
@@ -71,9 +71,9 @@ class Grants:
         self._served: set[str] = set()
         """Devboxes whose doors were served when this server began."""
         self._earlier: dict[str, str] = {}
-        """Grants that an earlier server left open, and their devboxes: whoever has them ends them."""
+        """Grants that an earlier server left open, and their devboxes; their trials and runs end them."""
         self._listening: set[str] = set()
-        """Devboxes whose doors lead to the gateway, with a grant or without one."""
+        """Devboxes whose doors lead to the gateway, with or without a grant."""
 
     async def __aenter__(self) -> Self:
         """Find the gateway of an earlier server, if it still runs."""
@@ -87,7 +87,7 @@ class Grants:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the gateway; it ends if nobody needs it."""
+        """Release the gateway; it ends if it is not needed."""
         if self._is_open:
             self._is_open = False
             status = await self._gateway.status()
@@ -95,35 +95,35 @@ class Grants:
             await (self._gateway.close() if is_needed else self._gateway.stop())
 
     async def open(self, grant: Grant) -> None:
-        """Let a token through the door of its devbox; the same again changes nothing.
+        """Let a token through the door of its devbox; a second call changes nothing.
 
-        Also where this fails it has to be closed: cut short, it may be open all the same.
+        Close the grant even after a failure: an interrupted call may have opened it.
         """
         await self._ready()
         self._open[grant.id] = grant
         await self._let_in(grant)
 
     def knows(self, grant_id: str) -> bool:
-        """Whether a grant is, or may be, open."""
+        """Tell whether a grant is, or may be, open."""
         return grant_id in self._open or grant_id in self._earlier
 
     def of_devbox(self, devbox_id: str) -> list[str]:
-        """The grants that are open for a devbox."""
+        """Return the ids of the grants that are open for a devbox."""
         return [each.id for each in self._open.values() if each.devbox_id == devbox_id]
 
     async def spent(self, grant_id: str) -> GrantUsage:
-        """What was used by a grant so far."""
+        """Return the usage of a grant so far."""
         return await self._gateway.spent(grant_id)
 
     async def close(self, grant_id: str) -> GrantUsage:
-        """End a grant: its token is worth nothing any more. Returns what was used by it."""
+        """End a grant, so that its token is invalid. Returns its usage."""
         await self._ready()
         grant = self._open.pop(grant_id, None)
         devbox_id = self._earlier.pop(grant_id, None)
         try:
             spent = await self._gateway.revoke(grant_id)
         except NotFound:
-            # It was cut short before the gateway had heard of it.
+            # The opening was interrupted before the gateway had the grant.
             spent = GrantUsage()
         devbox_id = grant.devbox_id if grant else devbox_id
         if devbox_id is not None and not self._is_used(devbox_id):
@@ -131,9 +131,9 @@ class Grants:
         return spent
 
     async def clear(self, needed: Collection[str], running: Collection[str]) -> None:
-        """End what an earlier server left open for nobody: all but these grants, and for these devboxes.
+        """End what an earlier server left open, except these grants and the doors of these devboxes.
 
-        A socket that is served keeps the network of its devbox, which may be long gone.
+        A served socket keeps the network of its devbox, even after the devbox has ended.
         """
         for grant_id in [each for each in self._earlier if each not in needed and each not in self._open]:
             await self.close(grant_id)
@@ -147,24 +147,24 @@ class Grants:
         return devbox_id in holders
 
     async def answer(self, devbox_id: str) -> None:
-        """Go on answering a devbox whose grant was closed: it is told so, instead of waiting for ever."""
+        """Keep answering a devbox whose grant was closed: its calls get an error and do not hang."""
         await self._ready()
         await self._listen(devbox_id)
 
     async def silence(self, devbox_id: str) -> None:
-        """Answer a devbox no more, if it ever was."""
+        """Stop answering a devbox, if its door is served."""
         if devbox_id in self._listening:
             await self._ready()
             await self._gateway.unlisten(devbox_id)
             self._listening.discard(devbox_id)
 
     def left(self, prefix: str) -> set[str]:
-        """The grants whose ids begin so that are open, or that something is kept of."""
+        """Return the grants with this prefix that are open or have recorded calls."""
         known = {*self._open, *self._earlier, *self.records.ids()}
         return {each for each in known if each.startswith(prefix)}
 
     async def connect(self, devbox_id: str) -> int:
-        """A connection to the door of a devbox from out here: a descriptor, which is the caller's."""
+        """Connect to the door of a devbox from the host; returns a descriptor that the caller closes."""
         await self._ready()
         ours, theirs = socket.socketpair()
         try:
@@ -175,27 +175,27 @@ class Grants:
             theirs.close()
 
     async def forget(self, grant_id: str) -> None:
-        """Remove what the gateway keeps of a grant, which is closed if it is not."""
+        """Remove the gateway's records of a grant, closing it if necessary."""
         if self.records.file(grant_id).exists():
             await self.close(grant_id)
             await self._gateway.forget(grant_id)
 
     async def open_egress(self, devbox_id: str, descriptor: int, rules: Rules) -> None:
-        """Let a devbox reach what is on a list; asked again, go on with these rules."""
+        """Let a devbox reach the hosts on a list; a second call replaces its rules."""
         await self._ready()
         self._egress[devbox_id] = rules
         message = {"op": "egress", "devbox_id": devbox_id, "rules": rules.to_json()}
         await self._gateway.ask(message, [descriptor])
 
     async def refused(self, devbox_id: str) -> dict[str, int]:
-        """What a devbox asked for in vain: host and port, and how often."""
+        """Return the hosts and ports that were refused to a devbox, each with its count."""
         if devbox_id not in self._egress and devbox_id not in self._served:
             return {}
         told = await self._gateway.ask({"op": "refused_egress", "devbox_id": devbox_id})
         return {str(host): int(count) for host, count in told.get("refused", {}).items()}
 
     async def close_egress(self, devbox_id: str) -> None:
-        """Let a devbox reach nothing more that way, if it ever did."""
+        """Close the egress door of a devbox, if it has one."""
         if self._egress.pop(devbox_id, None) is not None or devbox_id in self._served:
             self._served.discard(devbox_id)
             await self._gateway.ask({"op": "end_egress", "devbox_id": devbox_id})
@@ -207,7 +207,7 @@ class Grants:
                 self._is_open = True
 
     async def _reopen(self) -> None:
-        """Open every door again: the gateway was started anew, and knows nothing."""
+        """Open all doors again after a restart of the gateway, which has no memory of them."""
         again: list[tuple[str, Callable[[], Awaitable[object]]]] = [
             (grant.devbox_id, partial(self._gateway.grant, grant)) for grant in self._open.values()
         ]
@@ -217,7 +217,7 @@ class Grants:
             try:
                 await reopened()
             except (DevboxGone, NotFound):
-                # Whoever opened it will hear so, too, and close it.
+                # The caller that opened this door gets the same error and closes it.
                 continue
             except BenchyardError as error:
                 _log.warning("a door of devbox %s could not be opened again: %s", devbox_id, error)
@@ -230,7 +230,7 @@ class Grants:
             os.close(descriptor)
 
     async def _let_in(self, grant: Grant) -> None:
-        # First the token: whoever waits at the door already would be sent away for good.
+        # The token before the door: a call that waits at the door already would be refused for good.
         await self._listen(grant.devbox_id, partial(self._gateway.grant, grant))
 
     async def _listen(self, devbox_id: str, before: Callable[[], Awaitable[object]] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Gateway configs as the API sees them: made, found by name or id, changed, listed, deleted."""
+"""Gateway configs for the API: create, find by name or id, change, list, delete."""
 
 import hashlib
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ PUBLIC = {
         AuthMechanism(type="header", key="x-goog-api-key"),
     ),
 }
-"""Those that come with the server."""
+"""Configs that come with the server."""
 _MOST_LISTED = 20
 
 
@@ -43,7 +43,7 @@ class GatewayConfigs:
         self._secrets = secrets
 
     async def open(self) -> None:
-        """Let those that come with us be found, as they are in this version."""
+        """Store the configs that come with the server, as in this version."""
         for name, (endpoint, mechanism) in PUBLIC.items():
             record = GatewayConfig(
                 id=f"{GATEWAY_PREFIX}public_{name}",
@@ -59,7 +59,7 @@ class GatewayConfigs:
                 await self._records.change(kept.id, lambda _, current=current: current)  # type: ignore[misc]
 
     async def create(self, asked: Caller, request: GatewayConfigRequest) -> GatewayConfig:
-        """Keep a new one; raises UsageError if its name is taken or one of its secrets is not there."""
+        """Store a new config; raises UsageError if its name is taken or one of its secrets is missing."""
         _check_name(request.name)
         record = GatewayConfig(
             id=asked.id,
@@ -78,11 +78,11 @@ class GatewayConfigs:
         return stored
 
     async def get(self, id: str) -> GatewayConfig:
-        """The config of that id; raises NotFound."""
+        """Return the config with this id; raises NotFound."""
         return await self._records.get(id)
 
     async def named(self, given: str) -> GatewayConfig:
-        """The config of that name or id; raises UsageError with those there are."""
+        """Return the config with this name or id; raises UsageError with the known ones."""
         found = await self._records.find(given) if given.startswith(GATEWAY_PREFIX) else None
         found = found or await self._records.find_named(given)
         if found is None:
@@ -96,7 +96,7 @@ class GatewayConfigs:
         return found
 
     async def update(self, id: str, change: GatewayConfigChange) -> GatewayConfig:
-        """Change one; devboxes that were given it keep what it said. Raises UsageError, NotFound."""
+        """Change a config; devboxes that have it keep the old content. Raises UsageError, NotFound."""
         await self._own(id)
         if change.name is not None:
             _check_name(change.name)
@@ -115,17 +115,17 @@ class GatewayConfigs:
             raise _name_conflict(str(change.name)) from error
 
     async def delete(self, id: str) -> GatewayConfig:
-        """Forget one; devboxes that were given it keep it. Raises NotFound, and Forbidden for ours."""
+        """Delete a config; devboxes that have it keep it. Raises NotFound, Forbidden for built-in ones."""
         found = await self._own(id)
         await self._records.delete(id)
         return found
 
     async def page(self, query: Query) -> Page[GatewayConfig]:
-        """One page, newest first."""
+        """Return a page of configs, newest first."""
         return await self._records.page(query)
 
     async def door(self, id: str, request: GatewayRequest, prefix: str | None = None) -> GatewayDoor:
-        """A door that is yet to be opened; raises UsageError for a config or secret that is not there."""
+        """Return a door that is not open yet; raises UsageError for a missing config or secret."""
         config = await self.named(request.gateway)
         return GatewayDoor(
             id=id,
@@ -139,7 +139,7 @@ class GatewayConfigs:
         )
 
     async def doors(self, devbox_id: str, gateways: Mapping[str, GatewayRequest]) -> list[GatewayDoor]:
-        """The doors that a devbox is made with, by the prefixes of their variables."""
+        """Return the doors that a devbox is created with, by the prefixes of their variables."""
         return [
             await self.door(_door_id(devbox_id, prefix), wanted, prefix)
             for prefix, wanted in gateways.items()
@@ -168,7 +168,7 @@ def _door_id(devbox_id: str, prefix: str) -> str:
 
 
 def _check_headers(config: GatewayConfig) -> GatewayConfig:
-    """Refuse a header that would be set twice."""
+    """Refuse a config that sets a header twice."""
     seen = {config.auth_mechanism.header.lower()}
     for header in config.custom_headers:
         if header.name.lower() in seen:

@@ -1,4 +1,4 @@
-"""Doors of devboxes to HTTP APIs by way of the gateway, with a key that stays outside."""
+"""Doors of devboxes to HTTP APIs through the gateway; the keys stay outside the devbox."""
 
 import base64
 import hashlib
@@ -22,33 +22,33 @@ from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS
 from benchyard.store.vault import Vault
 
 MOST_DOORS = 100
-"""Of one devbox."""
+"""Most doors of one devbox."""
 URL_SUFFIX = "_URL"
 
 
 class GatewayDoors(Protocol):
-    """What opens and closes doors of running devboxes."""
+    """Opens and closes doors of running devboxes."""
 
     async def open(self, devbox_id: str, upstream: Upstream, name: str) -> tuple[str, str]:
-        """Find or open the door of that name: the address inside the devbox, and the token that opens it.
+        """Find or open the door with this name; returns its address inside the devbox and its token.
 
-        Asked again with the same name, it is the same token; with another upstream, that one counts from now
-        on. A devbox that was suspended asks again for each of its doors. Raises NotSupported, DevboxGone.
+        A second call with the same name returns the same token; another upstream replaces the old one. A
+        resumed devbox opens each of its doors again. Raises NotSupported, DevboxGone.
         """
 
     async def close(self, devbox_id: str) -> None:
-        """Let every token of a devbox be worth nothing. Never fails: what cannot be told now expires."""
+        """Make all tokens of a devbox invalid. Never fails: tokens that cannot be closed now expire."""
 
 
 class NoDoors:
-    """Where there is no gateway."""
+    """Doors of a server without a gateway."""
 
     async def open(self, devbox_id: str, upstream: Upstream, name: str) -> tuple[str, str]:
-        """Refuse."""
+        """Refuse to open a door."""
         raise NotSupported(f"this server runs no gateway, so devbox {devbox_id} has no door to an API")
 
     async def close(self, devbox_id: str) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no doors."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class DoorOpener:
     vault: Vault
 
     async def opened(self, devbox_id: str, door: GatewayDoor) -> GatewayDoor:
-        """The door, open; raises UsageError for a secret that is gone or has the wrong form."""
+        """Return the door, opened; raises UsageError for a secret that is missing or has the wrong form."""
         url, token = await self.doors.open(devbox_id, await self.upstream(door), door.id)
         return door.model_copy(update={"url": url, "token": self.vault.seal(token)})
 
     def environment(self, doors: list[GatewayDoor]) -> dict[str, str]:
-        """What a devbox has of its doors in its environment."""
+        """Return the environment variables of a devbox for its doors."""
         found = {}
         for door in doors:
             if door.prefix and door.url and door.token:
@@ -74,7 +74,7 @@ class DoorOpener:
         return found
 
     async def upstream(self, door: GatewayDoor) -> Upstream:
-        """Where a door leads, with the key for it; raises UsageError as `opened` does."""
+        """Return the upstream of a door, with its key; raises UsageError as `opened` does."""
         key = await self._value(door.secret_id)
         kept: tuple[str, ...] = ()
         mechanism = door.auth_mechanism
@@ -115,7 +115,7 @@ def _check_header(value: str, what: str) -> None:
 
 
 def check_gateways(gateways: Mapping[str, GatewayRequest], others: Mapping[str, str]) -> None:
-    """Refuse prefixes that are no names of variables, or whose variables are set already."""
+    """Refuse prefixes that are invalid as names of variables, or whose variables are already set."""
     if len(gateways) > MOST_DOORS:
         raise UsageError(f"a devbox has at most {MOST_DOORS} gateways", field="gateways")
     names = [name for prefix in gateways for name in (prefix, prefix + URL_SUFFIX)]
@@ -126,7 +126,7 @@ def check_gateways(gateways: Mapping[str, GatewayRequest], others: Mapping[str, 
 
 
 def with_door(devbox: Devbox, door: GatewayDoor) -> Devbox:
-    """The record with a door more; the same again changes nothing."""
+    """Return the record with one more door; a known door changes nothing."""
     if devbox.status in ENDED:
         raise Conflict(f"devbox {devbox.id} has ended; create another")
     existing = next((each for each in devbox.doors if each.id == door.id), None)
@@ -138,20 +138,20 @@ def with_door(devbox: Devbox, door: GatewayDoor) -> Devbox:
 
 
 async def open_doors(opener: DoorOpener, host: Host, devbox: Devbox) -> list[GatewayDoor]:
-    """Open all doors of a devbox that has just been started, and tell its commands of them."""
+    """Open all doors of a devbox that has just been started, and set their variables."""
     doors = [await opener.opened(devbox.id, door) for door in devbox.doors]
     host.set_variables(devbox.id, opener.environment(doors))
     return doors
 
 
 def with_open_doors(opened: list[GatewayDoor], devbox: Devbox) -> Devbox:
-    """The record with the doors as they were opened."""
+    """Return the record with the opened doors."""
     by_id = {each.id: each for each in opened}
     doors = [by_id.get(each.id, each) for each in devbox.doors]
     return devbox.model_copy(update={"doors": doors})
 
 
-TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)
 _ROUTE = "api"
 _PREFIX = "door-"
 
@@ -159,14 +159,14 @@ _log = logging.getLogger(__name__)
 
 
 class GrantedDoors:
-    """Each door is a grant of its own: a token that opens one API, from one devbox."""
+    """Doors as grants: each is one token that opens one API from one devbox."""
 
     def __init__(self, grants: Grants, vault: Vault) -> None:
         self._grants = grants
         self._vault = vault
 
     async def open(self, devbox_id: str, upstream: Upstream, name: str) -> tuple[str, str]:
-        """Find or open the door of that name: the address inside the devbox, and its token."""
+        """Find or open the door with this name; returns its address inside the devbox and its token."""
         id = _PREFIX + hashlib.sha256(f"{devbox_id}/{name}".encode()).hexdigest()[:32]
         token = TOKEN_PREFIX + self._vault.derive("gateway-doors", f"{devbox_id}/{name}").hex()
         expires_ms = now_ms() + KEEP_ALIVE_MAX_SECONDS * 1000
@@ -178,10 +178,10 @@ class GrantedDoors:
         return url_of(devbox_id, _ROUTE), token
 
     async def close(self, devbox_id: str) -> None:
-        """Let every token of a devbox be worth nothing; never fails, for what cannot be told now expires."""
+        """Make all tokens of a devbox invalid; never fails: tokens that cannot be closed now expire."""
         for grant_id in self._grants.of_devbox(devbox_id):
             if not grant_id.startswith(_PREFIX):
-                # Of a trial: that one ends it, when it has read what was spent.
+                # The grant of a trial: the trial ends it after reading its usage.
                 continue
             await self._close_one(grant_id, devbox_id)
         try:
@@ -198,16 +198,16 @@ class GrantedDoors:
 
 
 class EgressGate(Protocol):
-    """Takes the doors of devboxes that may reach what is on a list."""
+    """Serves doors of devboxes that may reach the hosts on a list."""
 
     async def open_egress(self, devbox_id: str, descriptor: int, rules: Rules) -> None:
-        """Serve a door from now on; asked again, go on with these rules and end what they do not allow.
+        """Serve a door; a second call replaces its rules and ends connections that they do not allow.
 
         The descriptor is a socket that listens inside the devbox. It stays the caller's, who closes it.
         """
 
     async def refused(self, devbox_id: str) -> dict[str, int]:
-        """What a devbox asked for in vain: host and port, and how often."""
+        """Return the hosts and ports that were refused to a devbox, each with its count."""
 
     async def close_egress(self, devbox_id: str) -> None:
-        """Serve a devbox's door no more, if it has one: its network would live as long as that socket."""
+        """Stop serving a devbox's door, if it has one: the socket would keep its network alive."""

@@ -1,4 +1,4 @@
-"""Doors to HTTP APIs for running devboxes: added with a token, and open again after a restart."""
+"""Doors to HTTP APIs for running devboxes: added with a token, and reopened after a restart."""
 
 import logging
 
@@ -21,9 +21,9 @@ class GatewayTokens:
         self._configs = configs
 
     async def create(self, devbox_id: str, asked: Caller, request: GatewayRequest) -> GatewayTokenView:
-        """A token for a config and a secret; the same request again returns the same token.
+        """Return a token for a config and a secret; the same request again returns the same token.
 
-        Raises UsageError for a config or secret that is not there, and what `Devboxes.running` raises.
+        Raises UsageError for a missing config or secret, and the errors of `Devboxes.running`.
         """
         devbox = await self._devboxes.running(devbox_id)
         if not any(each.id == asked.id for each in devbox.doors):
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 async def reopen_doors(tools: EngineContext) -> None:
-    """Open every door of every running devbox again; one that cannot be is told in the log."""
+    """Reopen all doors of running devboxes; failures are written to the log."""
     for devbox in tools.live_devboxes.live():
         if devbox.status is not DevboxStatus.RUNNING or not devbox.doors:
             continue

@@ -1,4 +1,4 @@
-"""Routes to models: which model an agent asks, at which address, and with whose key."""
+"""Routes to models: which model an agent calls, at which address, and with which key."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -15,11 +15,11 @@ from benchyard.models.jobs import AgentConfig, AgentEnvironment
 from benchyard.settings import Settings
 
 OAUTH_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"
-"""A token of a subscription goes where other keys do not; the agent says by itself what it is."""
+"""Variable with a subscription token: sent in the default header, not the provider's header for keys."""
 
 
 _PLAIN = re.compile(r"[\x21-\x7e]+")
-"""Of what an address is made: what else is in it, a reader leaves out, and who sends it may not."""
+"""Characters that an address may have: others are dropped by parsers and refused by clients."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Provider:
     header: str
     prefix: str
     variables: tuple[str, ...] = ()
-    """What its key is called before its usual name."""
+    """Names under which its key is looked for before the usual one."""
 
 
 _PROVIDERS: Mapping[str, _Provider] = {
@@ -41,7 +41,7 @@ _PROVIDERS: Mapping[str, _Provider] = {
 
 
 class ModelUpstreams:
-    """Every upstream that this server knows."""
+    """All upstreams that this server knows."""
 
     def __init__(self, settings: Settings) -> None:
         self._own = {name: check_url(url) for name, url in settings.upstreams.items()}
@@ -52,31 +52,31 @@ class ModelUpstreams:
 
     @property
     def own(self) -> frozenset[str]:
-        """Names that were given to this server, beside those of the providers."""
+        """Return the names of upstreams from the server's settings, without those of the providers."""
         return frozenset(self._own) - frozenset(_PROVIDERS)
 
     def needs_key(self, name: str) -> bool:
-        """Whether an upstream wants to be told a key."""
+        """Tell whether an upstream requires a key."""
         return name not in self._keyless
 
     def variables(self, name: str) -> tuple[str, ...]:
-        """Where the key of an upstream is looked for, if no agent says so."""
+        """Return the variables that may hold an upstream's key if the agent names none."""
         provider = _PROVIDERS.get(name)
         usual = f"{name.upper().replace('-', '_').replace('.', '_')}_API_KEY"
         return (*(provider.variables if provider else ()), usual)
 
     @property
     def names(self) -> list[str]:
-        """The names of all of them."""
+        """Return the names of all upstreams."""
         return sorted({*_PROVIDERS, *self._own})
 
     @property
     def listed(self) -> str:
-        """The names of all of them, for people."""
+        """Return the names of all upstreams, for people."""
         return ", ".join(self.names)
 
     def make(self, name: str, key: str | None, variable: str | None, url: str | None = None) -> Upstream:
-        """The upstream of that name with this key, which came as this variable; `url` is a job's own."""
+        """Return the upstream of this name with a key that came in this variable; `url` is a job's own."""
         provider = _PROVIDERS.get(name)
         base = check_url(url) if url else self._own.get(name) or (provider.url if provider else None)
         if base is None:
@@ -89,7 +89,7 @@ class ModelUpstreams:
 
 
 def check_url(url: str) -> str:
-    """A base URL without its last slash; raises UsageError for what is none."""
+    """Return a base URL without its last slash; raises UsageError for an invalid one."""
     try:
         parts = urlsplit(url)
         port_is_right = parts.port is None or parts.port > 0
@@ -105,28 +105,28 @@ def check_url(url: str) -> str:
 
 @dataclass(frozen=True)
 class ModelRoute:
-    """The way of an agent to its model."""
+    """Route of an agent to its model."""
 
     provider: str
     model: str
-    """As the provider calls it."""
+    """Name of the model at its provider."""
     variable: str | None = None
-    """What the key is called where the agent runs by itself."""
+    """Variable of the key outside of Benchyard."""
     secret: str | None = None
-    """The secret that holds the key; None where the upstream needs none."""
+    """Secret that holds the key; None if the upstream needs none."""
 
 
 class ModelKeys:
-    """Finds the routes of agents."""
+    """Finds the routes and keys of agents."""
 
     def __init__(self, upstreams: ModelUpstreams, secrets: Secrets) -> None:
         self._upstreams = upstreams
         self.secrets = secrets
 
     async def route(self, agent: Agent[Any], config: AgentConfig) -> ModelRoute | None:
-        """How an agent reaches its model; None for one that has nothing to do with the gateway.
+        """Return the route of an agent to its model; None if the agent does not use the gateway.
 
-        Raises UsageError for a model that is nobody's, and for a key that nobody gave.
+        Raises UsageError for a model of unknown provider, and for a missing key.
         """
         choice = agent.choose(config.model_name, self._upstreams.own)
         if choice is None:
@@ -152,13 +152,13 @@ class ModelKeys:
         _refuse_open_keys(agent, variables | {OAUTH_VARIABLE}, environment or AgentEnvironment())
 
     async def upstream(self, route: ModelRoute, config: AgentConfig) -> Upstream:
-        """Where a route leads, with the key; raises NotFound if the key is gone."""
+        """Return the upstream of a route, with its key; raises NotFound if the key is gone."""
         return await self._upstream(route, config.base_url)
 
     async def own_route(self, choice: ModelChoice, secret: str | None) -> ModelRoute:
-        """How code of the user's own reaches a model, with the key of that secret or of the usual one.
+        """Return the route of a user's own code to a model, with the key in that secret or the usual one.
 
-        Raises UsageError for a provider that is not known, and for a key that is not there.
+        Raises UsageError for an unknown provider, and for a missing key.
         """
         provider = choice.provider
         self._upstreams.make(provider, None, None)
@@ -176,18 +176,18 @@ class ModelKeys:
         return ModelRoute(provider, choice.model, *(found or (variables[0], None)))
 
     async def own_upstream(self, route: ModelRoute) -> Upstream:
-        """Where a route of code of the user's own leads, with the key; raises NotFound if that is gone."""
+        """Return the upstream of a route of a user's own code; raises NotFound if its key is gone."""
         return await self._upstream(route, None)
 
     def usual_names(self) -> list[str]:
-        """What secrets are called that may hold a key of a model."""
+        """Return the names of secrets that may hold a key of a model."""
         variables = {name for each in self._upstreams.names for name in self._upstreams.variables(each)}
         return [
             name for each in sorted({*variables, OAUTH_VARIABLE}) for name in (STORED_PREFIX + each, each)
         ]
 
     def choice(self, model: str | None, provider: str | None) -> ModelChoice:
-        """Who is meant by a model or a provider; raises UsageError that lists the providers."""
+        """Return the provider and model that are meant; raises UsageError that lists the providers."""
         named = choice_by_name(model, self._upstreams.own) if model else None
         if provider:
             if provider not in self._upstreams.own:
@@ -214,7 +214,7 @@ class ModelKeys:
             ) from error
 
     async def _key(self, variables: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, str] | None:
-        """The variable and the secret of a key: as the job says, else one of the usual names."""
+        """Return the variable and the secret of a key: the job's own, else one of the usual names."""
         for variable in variables:
             if variable in given:
                 return variable, given[variable]
@@ -229,14 +229,14 @@ class ModelKeys:
 
 
 def key_variables(agent: Agent[Any]) -> frozenset[str]:
-    """The variables whose values no devbox is shown."""
+    """Return the variables whose values no devbox gets."""
     return frozenset(name for names in agent.keys.values() for name in names)
 
 
 def other_secrets(
     agent: Agent[Any], route: ModelRoute | None, environment: AgentEnvironment | None
 ) -> dict[str, str]:
-    """The secrets of a job that its devboxes get: all but the keys of models."""
+    """Return the secrets of a job that its devboxes get: all but the keys of models."""
     secrets = (environment.secrets if environment else None) or {}
     hidden = key_variables(agent) | ({route.variable} if route else set())
     return {variable: name for variable, name in secrets.items() if variable not in hidden}

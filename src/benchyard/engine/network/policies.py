@@ -20,23 +20,23 @@ from benchyard.models.trials import TrialNetwork
 from benchyard.store.collection import Collection
 
 PROXY_PORT = 3128
-"""Of the door to the egress proxy: a devbox's loopback is its own, so that it is free at the start."""
+"""Port of the door to the egress proxy: free at the start, since each devbox has its own loopback."""
 _PROXIED = ("http_proxy", "https_proxy", "all_proxy")
 _NOT_PROXIED = "localhost,127.0.0.1"
 
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """How a devbox is connected."""
+    """Network and doors of a devbox."""
 
     network: Network
     gateway: bool = False
-    """Whether it may have a door to the gateway."""
+    """True if it may have a door to the gateway."""
     egress: Rules | None = None
-    """What its door to the egress proxy lets through; None where it has none."""
+    """Rules of its door to the egress proxy; None if it has no such door."""
 
     def word(self, *, asks_models: bool) -> TrialNetwork:
-        """What people call it."""
+        """Return the word for this network in lists and reports."""
         if self.network is Network.HOST:
             return "open"
         if self.egress is not None and self.egress.allow_all:
@@ -46,17 +46,17 @@ class NetworkPlan:
         return "gateway" if asks_models else "none"
 
     def variables(self) -> Mapping[str, str]:
-        """What programs in the devbox have to be told, to find their way out."""
+        """Return the variables with which programs in the devbox find the proxy."""
         if self.egress is None:
             return {}
         proxy = f"http://127.0.0.1:{PROXY_PORT}"
         told = {**dict.fromkeys(_PROXIED, proxy), "no_proxy": _NOT_PROXIED}
-        # Some programs read these, some those, and nobody both.
+        # Programs read either the lower or the upper case names, so set both.
         return {**told, **{name.upper(): value for name, value in told.items()}}
 
 
 def plan_of(policy: Egress) -> NetworkPlan:
-    """The plan that a policy makes; raises UsageError for rules that are none."""
+    """Return the plan of a policy; raises UsageError for invalid rules."""
     if policy.allow_all:
         return NetworkPlan(Network.HOST, gateway=True)
     rules = proxy_rules(policy)
@@ -65,27 +65,27 @@ def plan_of(policy: Egress) -> NetworkPlan:
 
 
 def phased_plan(policy: Egress) -> NetworkPlan:
-    """The plan of a devbox whose policy changes while it runs: no network of its own, and always a door."""
+    """Return the plan of a devbox whose policy changes while it runs: no network, but always a door."""
     rules = Rules.of(allow_all=True) if policy.allow_all else proxy_rules(policy)
     return NetworkPlan(Network.NONE, gateway=policy.allow_all or policy.allow_agent_gateway, egress=rules)
 
 
 def proxy_rules(policy: Egress) -> Rules:
-    """A policy's rules as the proxy takes them; raises UsageError."""
+    """Return a policy's rules in the form of the proxy; raises UsageError."""
     return Rules.of(policy.allowed_hostnames, [_block(each) for each in policy.allowed_cidrs])
 
 
 def _block(allowed: AllowedCidr) -> Block:
     if not allowed.ports:
         return Block.of(allowed.cidr)
-    # What is for UDP alone lets nothing through: proxies carry TCP.
+    # Rules for UDP alone allow nothing: proxies carry TCP.
     ranges = [(rule.port, rule.end_port or rule.port) for rule in allowed.ports if rule.protocol != "UDP"]
     return Block.of(allowed.cidr, ranges)
 
 
 POLICY_PREFIX = "npol_"
 _WORDS = {"none": Egress(), "host": Egress(allow_all=True)}
-"""What a scenario may say of its scorers' network instead of a policy."""
+"""Words that a scenario may use for its scorers' network instead of a policy."""
 
 
 class NetworkPolicies:
@@ -95,7 +95,7 @@ class NetworkPolicies:
         self._records = records
 
     async def create(self, id: str, request: NetworkPolicyRequest, request_hash: str | None) -> NetworkPolicy:
-        """Keep a new policy; raises UsageError if its name is taken or a rule is none."""
+        """Store a new policy; raises UsageError if its name is taken or a rule is invalid."""
         egress = Egress().changed(request)
         plan_of(egress)
         now = now_ms()
@@ -115,7 +115,7 @@ class NetworkPolicies:
         return stored
 
     async def get(self, id: str) -> NetworkPolicy:
-        """The policy of that id; raises NotFound."""
+        """Return the policy with this id; raises NotFound."""
         found = await self._records.find(id)
         if found is None:
             raise NotFound(
@@ -124,7 +124,7 @@ class NetworkPolicies:
         return found
 
     async def update(self, id: str, change: NetworkPolicyChange) -> NetworkPolicy:
-        """Change what is given; devboxes that there are keep what the policy said when they were made."""
+        """Change the given fields; existing devboxes keep the policy as it was at their creation."""
 
         def apply(policy: NetworkPolicy) -> NetworkPolicy:
             egress = policy.egress.changed(change)
@@ -143,19 +143,19 @@ class NetworkPolicies:
             raise _name_conflict(change.name or "") from error
 
     async def delete(self, id: str) -> NetworkPolicy:
-        """Forget a policy; devboxes that were made with it keep what it said."""
+        """Delete a policy; devboxes created with it keep its content."""
         policy = await self.get(id)
         await self._records.delete(id)
         return policy
 
     async def page(self, query: Query) -> Page[NetworkPolicy]:
-        """Policies, newest first."""
+        """Return a page of policies, newest first."""
         return await self._records.page(query)
 
     async def egress(
         self, policy_id: str | None, field: str = "launch_parameters.network_policy_id"
     ) -> Egress | None:
-        """What a policy allows now; None where none is named. Raises UsageError if there is none such."""
+        """Return the egress of a policy; None if no policy is named. Raises UsageError for an unknown one."""
         if not policy_id:
             return None
         try:
@@ -164,20 +164,20 @@ class NetworkPolicies:
             raise UsageError(error.message, field=field) from error
 
     async def of_agent(self, purpose: DevboxPurpose | None) -> DevboxPurpose | None:
-        """What a devbox is for, with what its agent may reach; raises UsageError for an unknown policy."""
+        """Return the purpose with its agent's egress; raises UsageError for an unknown policy."""
         if purpose is None or purpose.agent_network_policy is None:
             return purpose
         found = await self.find(purpose.agent_network_policy, "agent_network_policy")
         return purpose.model_copy(update={"agent_egress": found.egress})
 
     async def of_scorers(self, wanted: str | None) -> Egress | None:
-        """What scorers may reach, from a word or a policy; None where nothing is said. Raises UsageError."""
+        """Return the egress of scorers by a word or a policy; None if none is given. Raises UsageError."""
         if not wanted:
             return None
         return _WORDS.get(wanted) or (await self.find(wanted, "scoring_network")).egress
 
     async def find(self, wanted: str, field: str) -> NetworkPolicy:
-        """The policy of that name or id; raises UsageError if there is none such."""
+        """Return the policy with this name or id; raises UsageError if there is none."""
         found = await self._records.find_named(wanted) or await self._records.find(wanted)
         if found is None:
             raise UsageError(

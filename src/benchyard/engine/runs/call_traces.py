@@ -1,4 +1,4 @@
-"""What the calls of a grant come to as traces; done in workers, since agents choose how much they say."""
+"""Traces of a grant's calls; made in workers, since their size is up to agents."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 def make_trajectory(
     _content: BinaryIO, file: str, about: dict[str, Any], trailing: dict[str, str] | None, secrets: list[str]
 ) -> bytes:
-    """The trajectory of all calls that a grant's file has, without secrets; nothing where it has none."""
+    """Return the trajectory of all calls in a grant's file, without secrets; empty if there are none."""
     calls = list(read_calls(Path(file)))
     if not calls:
         return b""
@@ -22,5 +22,5 @@ def make_trajectory(
 
 
 def make_shown_calls(_content: BinaryIO, file: str, secrets: list[str]) -> bytes:
-    """A copy of a grant's file without secrets."""
+    """Return a copy of a grant's file without secrets."""
     return redacted_copy(Path(file), Scrubber(secrets).data)

@@ -1,4 +1,4 @@
-"""Final states: what a run left, kept for a while so that it can be scored again."""
+"""Final states: a run's disk at its end, kept for a while so that it can be scored again."""
 
 import asyncio
 import contextlib
@@ -28,17 +28,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FinalStateFate:
-    """What became of a final state: it is kept, or gone for a reason."""
+    """Fate of a final state: stored, or missing for a reason."""
 
     state: FinalState | None = None
     gone: str | None = None
 
 
 class FinalStates:
-    """All final states of this server: images that name the layers which a scoring froze.
+    """All final states of this server: images of the layers that scorings froze.
 
-    The image is there before the run's record names it, and the record lets go of it before it is removed:
-    who is killed in between leaves an image without a name, never a name without its image.
+    The image is made before the run's record names it, and the record drops the name before the image is
+    removed: a crash leaves an image without a name, never a name without its image.
     """
 
     def __init__(self, tools: EngineContext) -> None:
@@ -47,7 +47,7 @@ class FinalStates:
         """Images that were made here, and are not in a record yet."""
 
     async def keep(self, case: ScoringCase) -> FinalStateFate:
-        """Keep what was frozen for a scoring; whatever goes wrong with that is a reason, not an error."""
+        """Keep the image frozen for a scoring; errors become the reason why there is no final state."""
         try:
             return await self._keep(case)
         except BenchyardError as error:
@@ -69,7 +69,7 @@ class FinalStates:
             return FinalStateFate(gone=f"it is too large: {told} (--final-state-max-size)")
         self._unnamed |= sources.keys()
         for made, source in sources.items():
-            # One of that name is of a server that was killed before it could note it.
+            # An image with this name is from a server that was killed before noting it.
             await self._remove(made)
             await images.share(source, made, FINAL_KIND)
         made_images = [*sources]
@@ -86,7 +86,7 @@ class FinalStates:
         return FinalStateFate(state)
 
     async def settle(self, scored: ScenarioRun, now: ScenarioRun) -> None:
-        """Remove what a scoring kept, and what was kept before it, unless the run names it now."""
+        """Remove the images of this scoring and the one before, except those that the run now names."""
         frozen = frozen_id(scored)
         ids = {frozen + _FINAL, frozen + _START, *images_of_final_state(scored)}
         for image_id in ids - images_of_final_state(now):
@@ -98,7 +98,7 @@ class FinalStates:
             await self._tools.images.remove(image_id)
 
     def watch(self, run_records: RunRecords) -> None:
-        """From now on, remove what is over its days; at first also what a stop left without a name."""
+        """Start removing expired final states, at first also images that a stop left without a name."""
         self._tools.work.start("finals/prune", partial(self._prune_for_ever, run_records))
 
     async def _prune_for_ever(self, run_records: RunRecords) -> None:
@@ -110,7 +110,7 @@ class FinalStates:
             await asyncio.sleep(_PRUNE_SECONDS)
 
     async def prune(self, run_records: RunRecords) -> None:
-        """Remove what is over its days, and what no run names."""
+        """Remove expired final states, and images that no run names."""
         images = defaultdict(set)
         for image in await self._tools.images.list():
             if image.kind == FINAL_KIND:
@@ -119,11 +119,11 @@ class FinalStates:
             try:
                 await self._prune(run_records, run_id, found)
             except BenchyardError as error:
-                # One record that cannot be read must not keep all others.
+                # An unreadable record must not keep the other final states.
                 _log.warning("the final state of run %s is left alone: %s", run_id, error.message)
 
     async def _prune(self, run_records: RunRecords, run_id: str, found: set[str]) -> None:
-        # Looked at before the record is: what comes to be named in between is in one of both.
+        # Read before the record: an image that is named in between is then in one of the two.
         loose = found - self._unnamed
         run = await run_records.records.find(run_id)
         if run is not None and self._is_over(run):
@@ -144,5 +144,5 @@ class FinalStates:
 
 
 def images_of_final_state(run: ScenarioRun) -> set[str]:
-    """The images of a run's final state."""
+    """Return the images of a run's final state."""
     return run.final_state.image_ids() if run.final_state else set()

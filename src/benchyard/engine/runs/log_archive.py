@@ -1,4 +1,4 @@
-"""The logs of runs as one flat zip: output of the devbox and of the scorers, and the traces."""
+"""Logs of runs as one flat zip: output of the devbox and of the scorers, and the traces."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ from benchyard.models.executions import LogLine
 from benchyard.models.runs import RunExecution, RunExecutionListView, ScenarioRun, Trace
 
 MOST_STREAM_BYTES = 10 * 1024**2
-"""Of one command's output; its end is kept."""
+"""Most bytes of one command's output; the end is kept."""
 MOST_BYTES = 512 * 1024**2
-"""Of one zip before it is packed; what is left out is named in it."""
+"""Most bytes of one zip before compression; files left out are named in it."""
 MOST_END_BYTES = 64 * 1024
-"""Of the end of one command's output, where only its last lines are asked for."""
+"""Most bytes of the end of one command's output, if only its last lines are requested."""
 _PIECE = 1024**2
 _OF_AGENT = re.compile(r"agent(-\d+)?")
-"""The executions that are a trial's agent at work, one for each round."""
+"""Ids of the executions of a trial's agent, one for each round."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -41,7 +41,7 @@ class RunLogs:
 
     @asynccontextmanager
     async def packed(self, runs: Sequence[ScenarioRun]) -> AsyncIterator["LogArchive"]:
-        """A zip of the logs of these runs; it is gone afterwards."""
+        """Yield a zip of the logs of these runs; it is removed afterwards."""
         folder = self._tools.settings.data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="logs-", suffix=".zip") as file:
@@ -54,14 +54,14 @@ class RunLogs:
     async def executions(
         self, run: ScenarioRun, *, lines: int, limit: int, of_agent: bool
     ) -> RunExecutionListView:
-        """The last commands in the devbox of a run and the end of what each printed, without secrets."""
+        """Return the last commands in a run's devbox with the end of their outputs, without secrets."""
         scenario = await self._runs.scenario(run)
-        # Of a live scenario the scorers' own commands are among them.
+        # In a `live` scenario the scorers' own commands are among them.
         scrubber = await scrubber_of(self._tools, run.devbox_id, (scenario.scoring_secrets or {}).values())
         try:
             found = await self._tools.host.executions(run.devbox_id)
         except NotFound:
-            # Outputs of devboxes that ended long ago are not kept.
+            # Outputs of devboxes that ended long ago have been removed.
             found = []
         states = [each for each in found if not of_agent or _OF_AGENT.fullmatch(each.id)]
         shown = []
@@ -81,7 +81,7 @@ class RunLogs:
         scrubber = await scrubber_of(self._tools, run.devbox_id, (scenario.scoring_secrets or {}).values())
         await writer.add(run, "run.json", run.view(scenario).model_dump_json(indent=2).encode())
         for number in range(1, run.round + 1):
-            # Of rounds before the last one, too.
+            # Include the rounds before the last one.
             found = run.result_of(number)
             prefix = f"round-{number}-" if number < run.round else ""
             for index, result in enumerate(found.scoring_function_results if found else []):
@@ -91,7 +91,7 @@ class RunLogs:
             lines = await self._logs.lines(run.devbox_id, None, None)
             states = await self._tools.host.executions(run.devbox_id)
         except NotFound:
-            # Outputs of devboxes that ended long ago are not kept.
+            # Outputs of devboxes that ended long ago have been removed.
             lines, states = [], []
         await writer.add(
             run, "devbox.log", "".join(_text(line, scrubber) for line in lines).encode(errors="replace")
@@ -114,7 +114,7 @@ class RunLogs:
         most: int = MOST_STREAM_BYTES,
     ) -> bytes:
         start = max(0, size - most)
-        # From a little before: a secret may begin there.
+        # From a little earlier, in case a secret begins there.
         first = max(0, start - scrubber.longest)
         pieces = self._tools.host.output(state.devbox_id, state.id, stream, first, follow=False)
         data = b"".join([piece async for piece in pieces])
@@ -129,21 +129,21 @@ class RunLogs:
 
 
 class LogArchive:
-    """A zip that waits on disk to be sent."""
+    """A zip on disk, ready to be sent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.size = path.stat().st_size
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All of it, in pieces that fit into memory."""
+        """Yield the zip in pieces that fit into memory."""
         with self._path.open("rb") as file:
             while piece := await asyncio.to_thread(file.read, _PIECE):
                 yield piece
 
 
 class _Writer:
-    """Writes flat names that begin with the run's id, up to a size."""
+    """Writes entries with flat names that begin with the run's id, up to a size."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -167,7 +167,7 @@ class _Writer:
                 await asyncio.to_thread(entry.write, piece)
 
     async def finish(self, run: ScenarioRun) -> None:
-        """Name what was left out."""
+        """Add a list of the files that were left out."""
         if self.left_out:
             text = "\n".join(self.left_out)
             await asyncio.to_thread(self._archive.writestr, _flat(run, "left-out.txt"), text)
@@ -180,7 +180,7 @@ def _last_lines(data: bytes, count: int) -> str:
 
 
 def _flat(run: ScenarioRun, name: str) -> str:
-    # The original's command line writes entries as they are called, without making folders.
+    # The original's command line extracts entries under their names, without making folders.
     return f"{run.id}_{_UNSAFE.sub('-', name)[:150]}"
 
 

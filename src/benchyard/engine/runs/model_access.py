@@ -1,4 +1,4 @@
-"""Access of runs to models: opened, metered, ended; what was spent and said is kept with the run."""
+"""Access of runs to models: open, meter, end; usage and trajectory are stored with the run."""
 
 import asyncio
 import hmac
@@ -36,7 +36,7 @@ from benchyard.store.collection import Collection
 from benchyard.workers.workers import WorkerLimits, Workers
 
 CALLS_NAME = "calls.db"
-"""The trace that has every call as it was."""
+"""Trace with every call as it was."""
 TRAJECTORY_NAME = "trajectory.json"
 _NAMES = (CALLS_NAME, TRAJECTORY_NAME)
 MOST_RECORD_BYTES = 512 * 1024**2
@@ -49,15 +49,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrajectoryContext:
-    """How it is told what a grant's calls said."""
+    """Inputs for the trajectory of a grant's calls."""
 
     about: TrajectoryOwner
     clean: Scrubber
-    """Knows what must not be told."""
+    """Removes secrets."""
     trailing: Mapping[str, str] | None = None
-    """The results of tools that no call carries any more."""
+    """Results of tools that no call contains any more."""
     number: int = 1
-    """A grant that is opened and ended again has all its calls in traces of the next number."""
+    """Number of the traces: a grant that is reopened has all its calls in traces with the next number."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ModelSpending:
     workers: Workers
 
     async def settle(self, run_id: str, grant_id: str, trajectory: TrajectoryContext) -> GrantUsage:
-        """End a grant, and keep with its run what it spent and said; the same again changes nothing."""
+        """End a grant, and store usage and traces with its run; a second call changes nothing."""
         spent = await self.grants.close(grant_id)
         usage = usage_of(spent)
 
@@ -85,7 +85,7 @@ class ModelSpending:
         return spent
 
     def next_number(self, run: ScenarioRun, after: int) -> int:
-        """The first number after another under which nobody else has kept traces with a run."""
+        """Return the next number under which the run has no foreign traces."""
         number = after + 1
         while not all(self.traces.is_free(run, numbered_name(each, number)) for each in _NAMES):
             number += 1
@@ -108,7 +108,7 @@ class ModelSpending:
     async def _keep_trace(
         self, run_id: str, name: str, function: str, given: Mapping[str, Any], kind: TraceKind
     ) -> bool:
-        """Keep what a worker makes of a grant's calls; False where that is nothing."""
+        """Store a trace that a worker makes from a grant's calls; returns False if it is empty."""
         descriptor = await self.workers.make_file(function, b"", given, _LIMITS)
         try:
             size = os.fstat(descriptor).st_size
@@ -120,18 +120,18 @@ class ModelSpending:
 
 
 def numbered_name(name: str, number: int) -> str:
-    """The name of a trace that is not the first of its kind."""
+    """Return a trace's name with its number, if that is not 1."""
     stem, dot, suffix = name.rpartition(".")
     return name if number == 1 else f"{stem}-{number}{dot}{suffix}"
 
 
 def gateway_budget(asked: AskedBudget | None) -> GrantBudget:
-    """A budget as the gateway takes it; none is no limit."""
+    """Return a budget in the gateway's form; None becomes a budget without limits."""
     return GrantBudget(asked.requests, asked.tokens, asked.usd) if asked else GrantBudget()
 
 
 def usage_of(spent: GrantUsage) -> dict[str, float]:
-    """What was spent, as it is kept with runs and trials; a cost that is not known is not there."""
+    """Return usage as it is stored with runs and trials; an unknown cost is left out."""
     used = spent.usage
     told: dict[str, float] = {
         "input_tokens": used.input_tokens,
@@ -148,15 +148,15 @@ def usage_of(spent: GrantUsage) -> dict[str, float]:
     return told
 
 
-TOKEN_PREFIX = "gws_"  # noqa: S105  (what tokens begin with)
+TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)
 AGENT_NAME = "interactive"
-"""What trajectories of such runs call who worked."""
+"""Name of the agent in trajectories of interactive runs."""
 _PREFIX = "run-"
 
 
 @dataclass(frozen=True)
 class RunModelAccess:
-    """What code needs to reach a model."""
+    """Address, token and model for a user's own code."""
 
     url: str
     token: str
@@ -164,7 +164,7 @@ class RunModelAccess:
 
 
 class RunGateways:
-    """Opens and closes the ways of runs to models; each run has one grant, which outlives the server."""
+    """Opens and closes runs' access to models; each run has one grant, which outlives the server."""
 
     def __init__(
         self, tools: EngineContext, spending: ModelSpending, keys: ModelKeys, scenarios: Scenarios
@@ -178,9 +178,9 @@ class RunGateways:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open(self, run_id: str, request: RunGatewayRequest) -> RunModelAccess:
-        """Let the code of a run ask a provider; the same again changes nothing, another one is added.
+        """Let the code of a run call a provider; a second provider is added, a repeated one changes nothing.
 
-        Raises UsageError for a provider or a key that is not there, Conflict where the run is over.
+        Raises UsageError for an unknown provider or a missing key, Conflict if the run is over.
         """
         choice = self.keys.choice(request.model, request.provider)
         route = await self.keys.own_route(choice, request.secret)
@@ -189,17 +189,17 @@ class RunGateways:
             _require_open(run)
             devbox = await self._running(run.devbox_id)
             require_gateway(self._tools, devbox)
-            # Known before it is there: whoever prints it finds that it is taken out.
+            # Recorded before the token is used, so that it is removed from all stored output.
             await note_given_values(self._tools, devbox, [self._token(run_id)])
-            # Noted before it is open: what is open is always known, and so closed in the end.
+            # Recorded before the opening, so that every open grant is known and closed in the end.
             run = await self._runs.change(run_id, partial(_run_with_route, route, request))
             await self._let_in(run)
         return RunModelAccess(url_of(run.devbox_id, choice.provider), self._token(run_id), choice)
 
     async def settle(self, run: ScenarioRun) -> ScenarioRun:
-        """Close the way of a run that is being scored or is over, and keep with it what was spent and said.
+        """Close the model access of a run that is being scored or is over, and store its usage and traces.
 
-        Returns the run as it is then. The same again changes nothing.
+        Returns the run as it is then. A second call changes nothing.
         """
         if run.gateway is None:
             return run
@@ -213,7 +213,7 @@ class RunGateways:
         return run
 
     async def end(self, run: ScenarioRun) -> ScenarioRun:
-        """As `settle`, for a run that is over; what cannot be done now is left to the next server."""
+        """Settle a run that is over; a failure is left to the next server."""
         try:
             return await self.settle(run)
         except BenchyardError as error:
@@ -221,7 +221,7 @@ class RunGateways:
             return run
 
     async def take_up(self, unfinished: Iterable[ScenarioRun]) -> None:
-        """After a start: know again what is open, and close what belongs to runs that are over."""
+        """Reopen the grants of unfinished runs after a start, and close those of runs that are over."""
         for run in unfinished:
             if run.gateway is not None and run.gateway.is_open and run.state is not RunState.SCORING:
                 await self._reopen(run)
@@ -231,9 +231,9 @@ class RunGateways:
                 await self.end(left)
 
     async def connect(self, run_id: str, token: str | None) -> int:
-        """A connection to the gateway for code outside of the devbox: a descriptor, which is the caller's.
+        """Connect to the gateway for code outside of the devbox; returns a descriptor that the caller closes.
 
-        Raises Unauthorized for whoever has not the run's token, Conflict where nothing is open.
+        Raises Unauthorized without the run's token, Conflict if its access is not open.
         """
         if token is None or not hmac.compare_digest(token.encode(), self._token(run_id).encode()):
             raise Unauthorized("this token opens no models of this run; open_gateway tells which one does")
@@ -282,7 +282,7 @@ class RunGateways:
             trajectory = TrajectoryContext(about, await self._scrubber(run, access), number=number)
             await self.spending.settle(run.id, grant_id_of(run.id), trajectory)
         except NotFound:
-            # It was never used, and the gateway that knew it is gone.
+            # The grant was never used, and the gateway that knew it is gone.
             _log.info("scenario run %s asked no models", run.id)
         return await retry_store(
             partial(self._runs.change, run.id, partial(_run_with_closed_gateway, number))
@@ -293,7 +293,7 @@ class RunGateways:
         return await scrubber_of(self._tools, run.devbox_id, keys)
 
     async def _answer(self, devbox_id: str) -> None:
-        """Let what still runs in a devbox hear that its token has ended."""
+        """Answer calls from a devbox that still runs, so that they learn that the token has ended."""
         try:
             if (await self._tools.live_devboxes.get(devbox_id)).status is DevboxStatus.RUNNING:
                 await self._grants.answer(devbox_id)
@@ -316,7 +316,7 @@ class RunGateways:
 
 
 def grant_id_of(run_id: str) -> str:
-    """The grant of a run, by which the gateway keeps its calls."""
+    """Return the id of a run's grant, under which the gateway stores its calls."""
     return _PREFIX + run_id
 
 

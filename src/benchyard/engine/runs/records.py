@@ -1,4 +1,4 @@
-"""Records of scenario runs: changed with nobody in between, and waited for."""
+"""Records of scenario runs: atomic changes, and waiting for them."""
 
 import asyncio
 import contextlib
@@ -10,31 +10,31 @@ from benchyard.models.runs import ScenarioRun
 from benchyard.store.collection import Collection
 
 _LOOK_SECONDS = 1.0
-"""How often a run is looked at by whoever waits for it, beside being told."""
+"""Seconds between looks at a run during a wait, in addition to wake-ups."""
 
 Change = Callable[[ScenarioRun], ScenarioRun]
 
 
 class RunRecords:
-    """Where scenario runs are noted, and who waits for them is told."""
+    """Store of scenario runs that wakes waiting tasks."""
 
     def __init__(self, records: Collection[ScenarioRun]) -> None:
         self.records = records
         self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     async def get(self, id: str) -> ScenarioRun:
-        """The run of that id; raises NotFound."""
+        """Return the run with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def change(self, id: str, change: Change) -> ScenarioRun:
-        """Replace a record by what `change` makes of it; raises NotFound."""
+        """Replace a record by the result of `change`; raises NotFound."""
         run = await self.records.change(id, change)
         if waiting := self._changed.pop(id, None):
             waiting.set()
         return run
 
     async def until(self, id: str, is_there: Callable[[ScenarioRun], bool], seconds: float) -> ScenarioRun:
-        """The run once it is so; raises StillWaiting when the time is over."""
+        """Return the run once this is true; raises StillWaiting when the time is over."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not is_there(run := await self.records.get(id)):
             left = deadline - asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Reports of references: what they did beside the work, to compare others with."""
+"""Reports of references: their effects beside the work, for comparison with other runs."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -13,18 +13,18 @@ from benchyard.store.collection import Collection
 
 MOST_PATHS = 10_000
 MOST_COUNTS = 20
-"""Of a scorer whose report counts something else each time."""
+"""Most counts noted for one scorer, in case its report varies each time."""
 _FULL = 1.0 - 1e-9
 
 
 class ReferenceReports:
-    """Compares what was done beside the work with what the reference did."""
+    """Compares a run's effects beside the work with those of the reference."""
 
     def __init__(self, records: Collection[ReferenceReport]) -> None:
         self._records = records
 
     async def judged(self, case: ScoringCase, result: ContractResult, report: TamperReport) -> ContractResult:
-        """The result with what speaks against it. That of a reference is what others are compared with."""
+        """Return the result with its suspicions; a reference's own result becomes the measure for others."""
         if case.is_reference:
             if result.score >= _FULL and case.kept is None:
                 await retry_store(partial(self._remember, case.scenario, result, report))
@@ -35,7 +35,7 @@ class ReferenceReports:
         return result.model_copy(update={"suspicions": found})
 
     async def counted(self, case: ScoringCase, function: str) -> Sequence[CountedTests]:
-        """What the test runner's report of a scorer counted for the reference; empty if that is not known."""
+        """Return the tests that a scorer's report counted for the reference; empty if that is unknown."""
         if case.is_reference:
             return ()
         known = await retry_store(partial(self._known_report, case.scenario))
@@ -45,7 +45,7 @@ class ReferenceReports:
         return await self._records.find(scenario.graded_digest)
 
     async def _remember(self, scenario: Scenario, result: ContractResult, report: TamperReport) -> None:
-        """Note what a reference did; what it did in other runs, or rounds, stays noted."""
+        """Note the effects of a reference; those of its other runs or rounds stay noted."""
         id = scenario.graded_digest
         files = report.changed_outside or []
         fresh = ReferenceReport(

@@ -35,16 +35,16 @@ from benchyard.models.scenarios import NextRound, Scenario, SetupCause, function
 from benchyard.models.scoring import references
 
 AT_ONCE = 2
-"""References that are run at the same time: they come on top of the trials that wait for them."""
+"""Most references run at the same time, in addition to the trials that wait for them."""
 TRIES = 2
 FAILURE_SECONDS = 3600.0
-"""How long a failure with the reference is believed: what led to it may have been of the moment."""
+"""Seconds for which a failure with the reference is believed: its cause may have been temporary."""
 UNKNOWN_SECONDS = 300.0
-"""How long nobody tries again to find out what could not be."""
+"""Seconds until an undecided verdict is tried again."""
 _MOST_KEPT = 10_000
 _BOOT_SECONDS = 900.0
 _APPLY_SECONDS = 1800.0
-"""For a reference of a scenario that does not say how long an agent may take."""
+"""Time limit of a reference whose scenario sets no time for agents."""
 _SLACK_SECONDS = 600.0
 _FILE = "/run/benchyard/reference"
 _SHOWN = 300
@@ -53,48 +53,48 @@ _log = logging.getLogger(__name__)
 
 
 class RunService(Protocol):
-    """What scenario runs are asked for to try a reference."""
+    """Operations on scenario runs that a reference needs."""
 
     async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
-        """Begin a run about which all is known."""
+        """Begin a run from a complete plan."""
 
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
         """Begin to score a run."""
 
     async def settled(self, id: str) -> ScenarioRun:
-        """The run once it is not being scored any more."""
+        """Return the run once it is not being scored any more."""
 
     async def complete(self, id: str) -> ScenarioRun:
-        """End a run that was scored, and its devbox."""
+        """End a scored run and its devbox."""
 
     async def cancel(self, id: str) -> ScenarioRun:
-        """End a run, whatever it is doing."""
+        """End a run in any state."""
 
 
 class _NotApplied(Exception):
-    """The reference output cannot be applied: it says nothing about the scorers."""
+    """The reference output cannot be applied, so that it tells nothing about the scorers."""
 
 
 class ReferenceRuns:
-    """Tries the references of scenarios, and remembers what came out for each of their revisions."""
+    """Tries the references of scenarios, and caches the verdict for each revision."""
 
     def __init__(self, tools: EngineContext, runs: RunService) -> None:
         self._tools = tools
         self._runs = runs
         self._known: OrderedDict[str, tuple[ReferenceVerdict, float]] = OrderedDict()
-        """Verdicts, and until when they are believed; a new server finds them out again."""
+        """Verdicts, and the times until which they are believed; a new server finds them again."""
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def judge(self, run: ScenarioRun, scenario: Scenario, outcome: Outcome) -> Outcome:
-        """What the scoring of a run by this revision led to, with every failure put down to somebody."""
+        """Return the outcome of a run's scoring with the cause of every failure decided."""
         result = outcome.result
         if run.is_reference or not any(map(is_undecided, result.scoring_function_results)):
             return outcome
         return replace(outcome, result=judge_by_reference(result, await self._verdict(run, scenario)))
 
     async def judge_setup(self, run: ScenarioRun, scenario: Scenario, failure: str) -> tuple[str, SetupCause]:
-        """Whose failure it is that the next step of a run could not be made ready, and that in words."""
+        """Return a failure to prepare the next step, explained by the reference, and its cause."""
         if run.is_reference:
             return failure, "scenario"
         verdict = await self._verdict(run, scenario)
@@ -107,7 +107,7 @@ class ReferenceRuns:
         return failure, "agent"
 
     async def _verdict(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
-        """How the scorers of the run's round end with the reference; found out once for all who ask."""
+        """Return the verdict of the reference in the run's round; found once for concurrent callers."""
         key = _key(run, scenario)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
@@ -140,7 +140,7 @@ class ReferenceRuns:
         return ReferenceVerdict({}, with_start=with_start, unknown=unknown)
 
     async def _try(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> ReferenceVerdict:
-        """One run of a reference; raises when it cannot be had."""
+        """Run a reference once; raises if that is impossible."""
         id = random_id(RUN_PREFIX)
         is_over = False
         start = await self._start(run, scenario, with_start=with_start)
@@ -161,7 +161,8 @@ class ReferenceRuns:
     ) -> tuple[dict[int, str], str | None]:
         """Go through the steps until the run's own.
 
-        Which scorers failed in that one, and why, and why the next one could not be made ready.
+        Returns the reasons of its failed scorers by their index, and the reason why the next step could not
+        be prepared.
         """
         last = run.round if scenario.steps else 1
         results: list[ScorerResult] = []
@@ -183,14 +184,14 @@ class ReferenceRuns:
             if each.cause == "machine":
                 raise Conflict(each.reason or "a scorer failed")
         if number != last:
-            # One that never gets to this step shows nothing against its scorers.
+            # A reference that never reaches this step shows nothing against its scorers.
             return {}, None
         is_next = following is not None and following.number == last + 1
         setup = following.failure if following is not None and is_next else None
         return {at: each.reason or "" for at, each in wrong.items()}, setup
 
     async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> RunPlan:
-        """As the run began that is judged: with its variables, secrets, mounts, network and scorers' time."""
+        """Return a plan like that of the judged run: same variables, secrets, mounts, network and time."""
         try:
             worked_in = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
             mounts = open_profile(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
@@ -200,7 +201,7 @@ class ReferenceRuns:
         network = run.metadata.get(NETWORK_KEY)
         metadata = {NETWORK_KEY: network} if network else {}
         if not with_start:
-            # Where it scores 1, what it did beside the work and how many tests ran is kept for others.
+            # With a score of 1, its effects beside the work and its number of tests are stored for others.
             metadata[REFERENCE_KEY] = "judging"
         return RunPlan(
             scenario=scenario,
@@ -225,7 +226,7 @@ class ReferenceRuns:
         return devbox
 
     async def _apply(self, scenario: Scenario, devbox: Devbox, number: int) -> None:
-        """Do in a devbox what the reference output says; raises _NotApplied where that fails."""
+        """Apply the reference output in a devbox; raises _NotApplied if that fails."""
         command = references.application(scenario.view(), _FILE)
         if not scenario.reference_output or command is None:
             return
@@ -251,7 +252,7 @@ class ReferenceRuns:
 
 
 def _key(run: ScenarioRun, scenario: Scenario) -> str:
-    """What tells one verdict from others: the revision, the step, and what the run was given."""
+    """Return the key of a verdict: the revision, the step, and the inputs of the run."""
     given = [run.environment_variables, run.secrets, run.metadata.get(NETWORK_KEY), run.scorer_multiplier]
     step = run.round if scenario.steps else 1
     told = json.dumps([scenario.id, scenario.revision, step, given], sort_keys=True)
@@ -269,7 +270,7 @@ def _apply_seconds(scenario: Scenario) -> float:
 
 
 def _longest_seconds(run: ScenarioRun, scenario: Scenario) -> float:
-    """The time that a reference has in all."""
+    """Return the total time of a reference."""
     rounds = [of_round(scenario, number) for number in range(1, (run.round if scenario.steps else 1) + 1)]
     scorers = len(functions_of(scenario)) * len(rounds)
     grading = SCORER_TRIES * (scenario.scorer_seconds * run.scorer_multiplier + _SLACK_SECONDS)

@@ -1,4 +1,4 @@
-"""Runs that are over, scored again from what they left: by a better scorer, or by one that works."""
+"""Rescoring of ended runs from their final states, by a better scorer or a repaired one."""
 
 import asyncio
 import logging
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 class RunRescorings:
     """Scorings from final states.
 
-    The image that one grades is there before the record says that it was asked for: a server that begins
-    finds by its images what it has to go on with, and need not read every run there ever was.
+    The image for a scoring is made before the record notes the request: a new server finds unfinished
+    scorings by their images, and need not read all runs.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RunRescorings:
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def asked(self) -> set[str]:
-        """The runs whose scoring from a final state a stop cut short."""
+        """Return the runs with interrupted scorings from a final state."""
         found = set()
         for image in await self._tools.images.list():
             run_id = image.id.partition("-")[0]
@@ -65,7 +65,7 @@ class RunRescorings:
         return run is not None and run.rescoring is not None
 
     async def note(self, id: str, request_id: str | None, *, newest: bool) -> tuple[ScenarioRun, bool]:
-        """Note that one is asked for; returns the run, and whether that is new. Raises Conflict."""
+        """Note a request for a scoring; returns the run, and whether that is new. Raises Conflict."""
         lock = self._asking.setdefault(id, asyncio.Lock())
         async with lock:
             run = await self._run_records.get(id)
@@ -91,13 +91,13 @@ class RunRescorings:
                 raise
 
     async def run(self, id: str) -> None:
-        """Score a run again, if that was asked for; whatever happens is noted in it."""
+        """Score a run again if that was requested; errors are noted in the run."""
         run = await retry_store(partial(self._run_records.get, id))
         if run.rescoring is None:
             return
         found = await attempt_scoring(partial(self._outcome, run), id)
         await retry_store(partial(self._run_records.change, id, partial(rescored_run, run.scorings, found)))
-        # Not before: by this image the next server would have found it.
+        # Last, since the next server would find the unfinished scoring by this image.
         await self._scoring.forget(frozen_id(run))
 
     async def _outcome(self, run: ScenarioRun) -> Outcome:
@@ -105,12 +105,12 @@ class RunRescorings:
         revision = run.rescoring.scenario_revision if run.rescoring else run.scenario_revision
         wanted = await retry_store(partial(self._scenarios.at, run.scenario_id, revision))
         own = of_round(await retry_store(partial(self._own, run)), run.round)
-        # How it is scored may be new; what the task was, and where it was worked on, is as it was.
+        # The scoring may be new; task and place of work stay as they were.
         task = {"environment": own.environment, "input_context": own.input_context}
         graded = of_round(wanted, run.round).model_copy(update=task)
         outcome = await self._run_scoring.of_final_state(run, graded, state)
         outcome = await self._references.judge(run, wanted, outcome)
-        # Of the rounds before it nothing but their scores is kept.
+        # Of earlier rounds only the scores are stored.
         return replace(outcome, result=join_rounds(wanted, run, outcome.result))
 
     async def _own(self, run: ScenarioRun) -> Scenario:
@@ -144,7 +144,7 @@ def _request_fields(run: ScenarioRun, request_id: str | None, revision: int) -> 
 
 
 def _final_state(run: ScenarioRun) -> FinalState:
-    """What a run left; raises Conflict, which says why there is nothing."""
+    """Return a run's final state; raises Conflict with the reason if there is none."""
     if run.state not in (RunState.COMPLETED, RunState.SCORED):
         raise Conflict(
             f"scenario run {run.id} is {run.state}: only a run that was scored and completed can be scored "
@@ -159,7 +159,7 @@ def _final_state(run: ScenarioRun) -> FinalState:
 
 
 def _require_scorable(run: ScenarioRun, scenario: Scenario, state: FinalState) -> None:
-    """Raise Conflict where a revision of the scenario is scored in a way that needs more than is kept."""
+    """Raise Conflict if this revision's scoring needs more than the final state has."""
     if run.round > scenario.n_rounds or (scenario.steps and not (run.result and run.result.rounds)):
         raise Conflict(
             f"scenario run {run.id} was scored in round {run.round}, and revision {scenario.revision} of its "

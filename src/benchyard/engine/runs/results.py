@@ -1,4 +1,4 @@
-"""Results of runs: what a scoring makes of a run's record, over all rounds, and which round is next."""
+"""Results of runs: changes to a run's record after a scoring, over all rounds, and the next round."""
 
 import marshal
 from dataclasses import dataclass, replace
@@ -26,18 +26,18 @@ _S = RunState
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a scoring led to."""
+    """Outcome of a scoring."""
 
     result: ContractResult
     tamper: TamperReport
     final: FinalState | None = None
     gone: str | None = None
-    """Why there is no final state."""
+    """Reason why there is no final state."""
     next_round: NextRound | None = None
 
 
 def scrub_outcome(outcome: Outcome, scrubber: Scrubber) -> Outcome:
-    """What a scoring led to without secrets: scorers may print them, and agents may call files after them."""
+    """Return an outcome without secrets, which outputs of scorers and names of files may contain."""
     result, tamper, text = outcome.result, outcome.tamper, scrubber.text
     told = [
         each.model_copy(
@@ -81,12 +81,12 @@ def scrub_outcome(outcome: Outcome, scrubber: Scrubber) -> Outcome:
 
 
 def ended_run(run: ScenarioRun, state: RunState, reason: str | None = None) -> ScenarioRun:
-    """A run that is over."""
+    """Return a run that has ended."""
     return run.model_copy(update={"state": state, "end_time_ms": now_ms(), "failure_reason": reason})
 
 
 def run_after_devbox(devbox: Devbox, run: ScenarioRun) -> ScenarioRun:
-    """A run whose devbox has ended: scored is completed; else it depends on why."""
+    """Return a run whose devbox has ended: a scored run is completed; else the devbox's end decides."""
     if run.state in ENDED_RUNS or run.state is _S.SCORING:
         return run
     if run.state is _S.SCORED:
@@ -100,14 +100,14 @@ def run_after_devbox(devbox: Devbox, run: ScenarioRun) -> ScenarioRun:
 
 
 def scored_run(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
-    """A run with a new result; one that was canceled meanwhile, or is scored anew, stays as it is."""
+    """Return a run with a new result; a canceled run, or one in a newer scoring, stays as it is."""
     if run.state is not _S.SCORING or run.scorings != scoring:
         return run
     earlier = [*run.earlier_results, run.result] if run.result else run.earlier_results
     is_ready = outcome.next_round is None or outcome.next_round.is_prepared
     return run.model_copy(
         update={
-            # Noted before the devbox is made ready for what comes next: that changes what was scored.
+            # Noted before the devbox is prepared for the next round, which changes the scored disk.
             "state": _S.SCORED if is_ready else _S.SCORING,
             "next_round": outcome.next_round,
             "result": outcome.result,
@@ -122,7 +122,7 @@ def scored_run(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
 def prepared_run(
     scoring: int, failure: str | None, cause: SetupCause | None, run: ScenarioRun
 ) -> ScenarioRun:
-    """A run that was scored, and whose devbox is ready for the next round, or never will be."""
+    """Return a scored run whose devbox is ready for the next round, or has failed to be."""
     if run.state is not _S.SCORING or run.scorings != scoring or run.next_round is None:
         return run
     ready = run.next_round.model_copy(
@@ -132,18 +132,18 @@ def prepared_run(
 
 
 def rescored_run(scoring: int, found: Outcome | str, run: ScenarioRun) -> ScenarioRun:
-    """A run that was scored again from its final state, or the reason why that could not be done."""
+    """Return a run scored again from its final state, or with the reason why that failed."""
     if run.rescoring is None or run.scorings != scoring:
         return run
     if isinstance(found, str):
         return run.model_copy(update={"rescoring": None, "rescoring_failure": found})
     earlier = [*run.earlier_results, run.result] if run.result else run.earlier_results
-    # What was done to the devbox is as it was told when it was there.
+    # The tamper report stays: it was made while the devbox existed.
     return run.model_copy(update={"rescoring": None, "result": found.result, "earlier_results": earlier})
 
 
 def failed_outcome(run: ScenarioRun, scenario: Scenario, reason: str) -> Outcome:
-    """What is noted when nothing could be graded, which no scorer saw: each has an error with the reason."""
+    """Return an outcome without grading: each scorer has an error with this reason."""
     results = [
         ScorerResult(
             scoring_function_name=function.name,
@@ -169,7 +169,7 @@ def failed_outcome(run: ScenarioRun, scenario: Scenario, reason: str) -> Outcome
 
 
 FULL = 1.0 - 1e-9
-"""A weighted sum of full marks may miss 1 by what floats leave out."""
+"""Least score that counts as full: a weighted sum of full marks may miss 1 by a rounding error."""
 RETRY_PROMPT = """\
 What you left was graded, and it is not right yet. The grader said:
 
@@ -177,17 +177,17 @@ What you left was graded, and it is not right yet. The grader said:
 
 Mend what is wrong, in the same place.
 """
-"""What is said between two tries, where a scenario has no words of its own."""
+"""Default prompt between two tries."""
 _OUTPUT = "{output}"
 _CLEAN_OUTPUTS = "benchyard.engine.runs.scorer_output:clean_outputs"
 
 
 def first_round(scenario: Scenario) -> NextRound | None:
-    """What a run begins with; None where there is but one round."""
+    """Return the first round of a run; None if the scenario has only one."""
     if scenario.n_rounds == 1:
         return None
     if scenario.steps:
-        # The devbox is made ready for it before it is anybody's.
+        # The first step is prepared before the run begins.
         return _step(scenario.steps, 1).model_copy(update={"is_prepared": True})
     return NextRound(number=1, problem_statement=scenario.input_context.problem_statement)
 
@@ -195,7 +195,7 @@ def first_round(scenario: Scenario) -> NextRound | None:
 async def outcome_after_round(
     scenario: Scenario, run: ScenarioRun, outcome: Outcome, call: WorkerCall
 ) -> Outcome:
-    """What the scoring of a round led to, with the score of all rounds until then, and what comes next."""
+    """Return the outcome of a round with the score of all rounds so far, and the next round."""
     if scenario.n_rounds == 1:
         return outcome
     result = join_rounds(scenario, run, outcome.result)
@@ -206,7 +206,7 @@ async def outcome_after_round(
 
 
 def join_rounds(scenario: Scenario, run: ScenarioRun, result: ContractResult) -> ContractResult:
-    """The result of a round, with the score and the rewards of all rounds until then."""
+    """Return the result of a round, with the score and the rewards of all rounds so far."""
     if scenario.n_rounds == 1:
         return result
     name = scenario.steps[run.round - 1].name if scenario.steps else None
@@ -222,19 +222,19 @@ def join_rounds(scenario: Scenario, run: ScenarioRun, result: ContractResult) ->
     update = {"score": score, "rewards": rewards, "round": run.round, "rounds": rounds}
     result = result.model_copy(update=update)
     if scenario.steps and scenario.reward_strategy != "final" and run.result and run.result.round < run.round:
-        # The score has a part of theirs in it.
+        # The score includes a part of theirs.
         return with_suspicions(result, run.result.suspicions)
     return result
 
 
 def _means(rounds: list[RoundScore]) -> dict[str, float]:
-    """By name; a step that counted nothing under a name counts 0, one that was never begun is left out."""
+    """Return the means by name; a step without a name counts 0 for it, steps never begun are left out."""
     names = dict.fromkeys(name for each in rounds for name in each.rewards)
     return {name: fmean(each.rewards.get(name, 0.0) for each in rounds) for name in names}
 
 
 def _passes(rounds: list[RoundScore], tries: int) -> dict[str, float]:
-    """What it had reached after so many tries; tries that were not needed, or not made, changed nothing."""
+    """Return the score after each number of tries; tries that were not made change nothing."""
     scores = [each.score for each in rounds]
     return {f"pass_{number}": scores[min(number, len(scores)) - 1] for number in range(1, tries + 1)}
 
@@ -272,7 +272,7 @@ def _reaches(own: RoundScore, wanted: float | dict[str, float] | None) -> bool:
 
 
 async def _scorer_outputs(scenario: Scenario, result: ContractResult, call: WorkerCall) -> str:
-    """What the scorers said that were not content."""
+    """Return the outputs of the scorers that gave less than full marks."""
     results = result.scoring_function_results
     wrong = [each for each in results if each.score < FULL] or results
     outputs = [(each.scoring_function_name, each.output) for each in wrong]

@@ -1,4 +1,4 @@
-"""Scenario runs as the API sees them: started, scored, completed, canceled; none is lost with the server."""
+"""Scenario runs for the API: start, score, complete, cancel; none is lost with the server."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ _S = RunState
 
 @dataclass(frozen=True)
 class RunCollections:
-    """Where runs are kept."""
+    """Collections of scenario runs and benchmark runs."""
 
     scenario_runs: Collection[ScenarioRun]
     benchmark_runs: Collection[BenchmarkRun]
@@ -61,7 +61,7 @@ class RunCollections:
 
 @dataclass(frozen=True)
 class RunCollaborators:
-    """What runs are carried out with."""
+    """Collaborators of scenario runs."""
 
     devboxes: Devboxes
     scoring: Scoring
@@ -95,10 +95,10 @@ class ScenarioRuns:
         )
 
     async def open(self) -> None:
-        """Go on with what a stop cut short: scorings begin again, ends are noted and seen to."""
+        """Resume interrupted work: begin scorings again, and finish the ends of runs."""
         unfinished = await self.records.all({"status": [each.value for each in _S if each not in ENDED_RUNS]})
         await self._gateways.take_up(unfinished)
-        # Whoever needs to know how scorers end with a reference tries it again.
+        # Not resumed: the judgement that needs a reference runs it again.
         left = [run.id for run in unfinished if run.is_reference]
         unfinished = [run for run in unfinished if not run.is_reference]
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
@@ -116,7 +116,7 @@ class ScenarioRuns:
         await self._end_left()
 
     async def _end_left(self) -> None:
-        """End the devboxes of runs that had ended, but for that, when the server did."""
+        """End the devboxes of runs that ended when an earlier server stopped."""
         made_for = {
             devbox.initiator_id: devbox.id
             for devbox in self._tools.live_devboxes.live()
@@ -128,7 +128,7 @@ class ScenarioRuns:
             await self._devboxes.shutdown(made_for[run.id], force=True)
 
     async def start(self, asked: Caller, request: ScenarioRunRequest) -> ScenarioRun:
-        """Begin a run: its devbox comes up in the background. The same request again returns what it made."""
+        """Begin a run; its devbox starts in the background. The same request again returns the same run."""
         existing = await self.records.find(asked.id)
         if existing is not None:
             if existing.request_hash != asked.request_hash:
@@ -142,7 +142,7 @@ class ScenarioRuns:
         return await self.begin(asked, start)
 
     async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
-        """Begin a run about which all is known; the same again returns what there is."""
+        """Begin a run from a complete plan; a second call returns the existing run."""
         scenario = start.scenario
         await self.scenarios.freeze(scenario)
         devbox = await self._starting.devbox(asked, start)
@@ -169,18 +169,18 @@ class ScenarioRuns:
         return run
 
     async def get(self, id: str) -> ScenarioRun:
-        """The run of that id; raises NotFound."""
+        """Return the run with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def scenario(self, run: ScenarioRun) -> Scenario:
-        """The scenario as the run began with it."""
+        """Return the scenario in the revision of the run."""
         return await self.scenarios.at(run.scenario_id, run.scenario_revision)
 
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
-        """Begin to score a run; one that is being scored is left to it, one that was scored is again.
+        """Begin to score a run, also one that was scored before; a scoring under way goes on.
 
-        Where there are several rounds it is the next one that is scored, until none is left. The same
-        request again, whose answer was lost, begins nothing.
+        With several rounds this scores the next one, until none is left. The same request again, after a lost
+        answer, begins nothing.
         """
         begun: list[bool] = []
 
@@ -207,19 +207,19 @@ class ScenarioRuns:
                 self._start_scoring(id)
             return run
 
-        # Whoever asked may go away: what is noted is begun.
+        # The caller may be cancelled: a noted scoring must begin.
         return await run_to_end(begin())
 
     async def rescore(self, id: str, request_id: str | None = None, *, newest: bool = True) -> ScenarioRun:
         """Begin to score a run again from its final state, by its scenario's newest revision or its own.
 
-        It stays as it is until there is another result; one that is being scored so is left to it. The same
-        request again begins nothing. Raises Conflict, which names why, where there is nothing to score.
+        The old result stays until there is a new one; a rescoring under way goes on. The same request again
+        begins nothing. Raises Conflict with the reason if there is nothing to score.
         """
         return await run_to_end(self._rescore(id, request_id, newest=newest))
 
     async def rename(self, id: str, name: str) -> ScenarioRun:
-        """Give a run another name; raises Conflict for one of a job."""
+        """Rename a run; raises Conflict for a run of a job."""
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             require_no_job(run)
@@ -228,7 +228,7 @@ class ScenarioRuns:
         return await self.run_records.change(id, apply)
 
     async def complete(self, id: str) -> ScenarioRun:
-        """End a run and its devbox; raises StillWaiting while it is being scored for long."""
+        """End a run and its devbox; raises StillWaiting if its scoring takes long."""
         if (await self.records.get(id)).state is _S.SCORING:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HOLD_SECONDS):
@@ -250,7 +250,7 @@ class ScenarioRuns:
         return await self.end(id, _S.CANCELED)
 
     async def end(self, id: str, state: RunState, reason: str | None = None) -> ScenarioRun:
-        """As `cancel`, for one that ends in another way: failed, or out of time."""
+        """End a run and its devbox in another state than canceled: failed, or out of time."""
         self._tools.make_room_to_end()
 
         before: list[ScenarioRun] = []
@@ -270,7 +270,7 @@ class ScenarioRuns:
         return await self._end(run)
 
     async def wait(self, id: str, request: RunWaitRequest) -> ScenarioRun:
-        """The run once it has one of the states; raises StillWaiting when the time is over."""
+        """Return the run once it has one of the states; raises StillWaiting when the time is over."""
         seconds = HOLD_SECONDS if request.timeout_seconds is None else request.timeout_seconds
 
         def is_there(run: ScenarioRun) -> bool:
@@ -279,7 +279,7 @@ class ScenarioRuns:
         return await self.run_records.until(id, is_there, min(seconds, HOLD_SECONDS))
 
     async def settled(self, id: str) -> ScenarioRun:
-        """The run once it is not being scored any more, from its final state neither."""
+        """Return the run once it is not being scored any more, nor rescored from its final state."""
         await self._tools.work.settle(_scoring_key(id))
         return await self.records.get(id)
 
@@ -290,7 +290,7 @@ class ScenarioRuns:
         return run
 
     async def end_devbox(self, devbox_id: str) -> None:
-        """End the devbox of a run that is over, if that was not done."""
+        """End the devbox of an ended run, unless it has ended."""
         if self._tools.live_devboxes.living(devbox_id) is not None:
             with contextlib.suppress(NotFound):
                 await self._devboxes.shutdown(devbox_id, force=True)
@@ -299,7 +299,7 @@ class ScenarioRuns:
         self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
 
     async def _until_gone(self, id: str) -> None:
-        """Wait for the end of a run's devbox, and note what that means for the run."""
+        """Wait for the end of a run's devbox, and note the effect on the run."""
         run = await retry_store(partial(self.records.get, id))
         with contextlib.suppress(NotFound):
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
@@ -322,7 +322,7 @@ class ScenarioRuns:
         self._tools.work.start(_scoring_key(id), partial(self._rescorings.run, id))
 
     async def _score(self, id: str) -> None:
-        """Score a run; whatever happens is in the result, and the run goes on."""
+        """Score a run; errors become its result, and the run goes on."""
         run = await retry_store(partial(self.records.get, id))
         if run.state is not _S.SCORING:
             return
@@ -337,13 +337,13 @@ class ScenarioRuns:
             await self._scoring.finals.settle(run, now)
             run = now
         else:
-            # An earlier server got as far as the result.
+            # An earlier server has noted the result.
             await self._scoring.forget(frozen_id(run))
         if not _is_ready(run):
             await self._prepare(run, scenario)
 
     async def _prepare(self, run: ScenarioRun, scenario: Scenario) -> None:
-        """Make the devbox of a run ready for its next step."""
+        """Prepare the devbox of a run for its next step."""
         number = run.next_round.number if run.next_round else 1
         step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
         devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
@@ -355,7 +355,7 @@ class ScenarioRuns:
         await retry_store(partial(self.run_records.change, run.id, change))
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
-        """What the scorers make of a run, which asks no more models from then on."""
+        """Return the outcome of a run's scoring; ends its access to models first."""
         run = await self._gateways.settle(run)
         if self._is_left(run, scenario):
             await self._devboxes.retire(run.devbox_id)
@@ -364,14 +364,14 @@ class ScenarioRuns:
         return await self._references.judge(run, scenario, outcome)
 
     async def _require_sound_disk(self, devbox_id: str) -> None:
-        """Raise Conflict where a loss of power may have taken parts of what a devbox left."""
+        """Raise Conflict if a power failure may have damaged the disk of a devbox."""
         devbox = await retry_store(partial(self._tools.live_devboxes.get, devbox_id))
         if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
             told = "the machine was started anew before what its devbox left was safe on disk: run it again"
             raise Conflict(told)
 
     def _is_left(self, run: ScenarioRun, scenario: Scenario) -> bool:
-        """Whether nobody works in the devbox of a run any more, so that its disk need not be copied."""
+        """Tell whether all work in a run's devbox is over, so that its disk need not be copied."""
         is_last = run.next_round is None or run.round >= scenario.n_rounds
         graded = of_round(scenario, run.round)
         is_apart = graded.scoring_isolation != "live" and not graded.collect_commands

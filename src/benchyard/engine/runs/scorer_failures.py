@@ -21,46 +21,46 @@ from benchyard.models.scenarios import ScoringFunction
 from benchyard.scorers.base import Verdict
 
 TRIES = 2
-"""After so many failures of a kind a scorer is not tried again."""
+"""Number of failures of a kind after which a scorer is not tried again."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ScorerFailure:
-    """One try of a scorer that gave no score."""
+    """Failed try of a scorer, without a score."""
 
     reason: str
     output: str = ""
     cause: FailureCause | None = None
-    """None where the answer may be the cause, which is then to be found out."""
+    """None if the answer may be the cause, which is decided later."""
     facts: Mapping[str, str] = field(default_factory=dict)
     rewards: Mapping[str, float] = field(default_factory=dict)
     is_devbox: bool = False
-    """Whether the devbox failed, which the answer or the machine may have done."""
+    """True if the devbox failed, because of either the answer or the machine."""
 
 
 @dataclass(frozen=True)
 class ReferenceVerdict:
-    """How a scenario's scorers ended with its reference, by their place in the contract."""
+    """Results of a scenario's scorers with its reference, by their index in the contract."""
 
     failures: dict[int, str]
-    """Why those failed that did."""
+    """Reasons of the scorers that failed."""
     with_start: bool = False
-    """Whether the start was graded as it is, for want of a reference that can be applied."""
+    """True if the untouched start was graded, because no reference could be applied."""
     unknown: str | None = None
-    """Why it could not be found out."""
+    """Reason why there is no verdict."""
     next_setup: str | None = None
-    """Why the next step could not be made ready after it; None where it could, or was not come to."""
+    """Reason why the next step could not be prepared after it; None if it could, or was not reached."""
 
     @property
     def name(self) -> str:
-        """What was graded, in words."""
+        """Return the graded thing in words."""
         return "the start, untouched," if self.with_start else "the reference"
 
 
 def failure_of(error: Exception, seconds: float) -> ScorerFailure:
-    """What an error says about a try of a scorer that had so many seconds."""
+    """Return the failure that an error means for a scorer's try with this time limit."""
     match error:
         case ScorerFailed():
             told = error.details
@@ -76,14 +76,14 @@ def failure_of(error: Exception, seconds: float) -> ScorerFailure:
             return ScorerFailure(f"the scorer could not run: {error.message}", is_devbox=True)
         case BenchyardError():
             return ScorerFailure(f"the scorer could not run: {error.message}", cause="machine")
-    # A mistake of a scorer may be brought about by what it reads.
+    # Untrusted input may cause a scorer's bugs.
     return ScorerFailure(f"the scorer made a mistake: {type(error).__name__}")
 
 
 async def try_scorer(
     grade: Callable[[], Awaitable[Verdict]], room: GradingRoom, seconds: float, label: str
 ) -> Verdict | ScorerFailure:
-    """A scorer's verdict, tried again where it fails; else its last failure."""
+    """Return a scorer's verdict, with retries after failures; else its last failure."""
     seen: Counter[FailureCause | None] = Counter()
     while True:
         failure = await _try_once(grade, seconds, label)
@@ -102,26 +102,26 @@ async def try_scorer(
 async def _try_once(
     grade: Callable[[], Awaitable[Verdict]], seconds: float, label: str
 ) -> Verdict | ScorerFailure:
-    """The boundary of one scorer: its verdict, or its failure."""
+    """Return a scorer's verdict or its failure; the boundary of scorers."""
     try:
         async with asyncio.timeout(seconds):
             return await grade()
     except (BenchyardError, OSError) as error:
         return failure_of(error, seconds)
     except Exception as error:  # noqa: BLE001
-        # Scorers read what others wrote, and some come from outside: one that breaks must not go unjudged.
+        # Scorers read untrusted input, and some are plug-ins: a broken one needs a verdict too.
         _log.exception("%s made a mistake", label)
         return failure_of(error, seconds)
 
 
 def failed_result(function: ScoringFunction, failure: ScorerFailure, duration_ms: int = 0) -> ScorerResult:
-    """The result of a scorer that failed; whose that is may still have to be found out."""
+    """Return the result of a failed scorer; the cause may still have to be decided."""
     return ScorerResult(
         scoring_function_name=function.name,
         weight=function.weight,
         score=0.0,
         state="error",
-        # Clients of the original show the output and nothing else.
+        # Clients of the original show only the output.
         output=f"{failure.output.rstrip()}\n[benchyard] {failure.reason}\n".lstrip(),
         reason=failure.reason,
         duration_ms=duration_ms,
@@ -132,12 +132,12 @@ def failed_result(function: ScoringFunction, failure: ScorerFailure, duration_ms
 
 
 def is_undecided(result: ScorerResult) -> bool:
-    """Whether a scorer failed, and it is not known whose failure that is."""
+    """Tell whether a scorer failed for a reason not yet decided."""
     return result.state == "error" and result.cause is None
 
 
 def judge_by_reference(result: ContractResult, verdict: ReferenceVerdict) -> ContractResult:
-    """A result in which every failure is somebody's, by what the reference got from the same scorers."""
+    """Return a result in which every failure has a cause, by the reference's results."""
     found = [
         _judge_one(each, index, verdict) if is_undecided(each) else each
         for index, each in enumerate(result.scoring_function_results)

@@ -1,19 +1,19 @@
-"""Output of scorers as an agent may see it: the same for the same mistakes, and not too long."""
+"""Output of scorers for an agent: the same for the same mistakes, and not too long."""
 
 import marshal
 import re
 from typing import BinaryIO
 
 MOST_BYTES = 64 * 1024
-"""Of what is told: its end, where test programs sum up."""
+"""Most bytes of output: the end is kept, since test programs sum up there."""
 _CUT = "[... cut ...]\n"
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DURATION = r"\d{1,12}(?:[.,]\d{1,12})?\s?(?:ns|[uµμ]s|ms|milliseconds?|s|secs?|seconds?|min|minutes?)\b"
 _TIMINGS = (
-    # A line that tells nothing else: `Time:  1.5 s, estimated 2 s`.
+    # Lines with nothing but a time: `Time:  1.5 s, estimated 2 s`.
     re.compile(rf"^[ \t]{{0,8}}(?:time|duration|elapsed):[ \t]{{1,16}}{_DURATION}.*\n?", re.I | re.M),
-    # `(0.02s)`, `[ 12 ms ]`, with what is before it.
+    # `(0.02s)`, `[ 12 ms ]`, with the spaces before it.
     re.compile(rf"\s{{0,8}}[(\[]\s{{0,8}}(?:in |took )?{_DURATION}\s{{0,8}}[)\]]"),
     # `in 0.12s`, `took 3 ms`, `after 1.2 seconds`.
     re.compile(rf"\s{{0,8}}\b(?:in|took|after)\s{{1,8}}{_DURATION}", re.I),
@@ -26,22 +26,22 @@ _TEMPORARY = re.compile(
 
 
 _CAPTURED = (
-    # What pytest shows of what a test printed, up to its next heading.
+    # Pytest's section with the output of a test, up to the next heading.
     (
         re.compile(r"(?<!-)-{3,} Captured \w{1,10} \w{1,10} -{3,}"),
         re.compile(r"(?<!-)-{3,} Captured|(?<!_)_{3,} |(?<!=)={3,}"),
     ),
-    # Of Rust, up to where the test itself is told to have panicked.
+    # Rust's section of a test's output, up to the line with its panic.
     (re.compile(r"---- \S{1,300} stdout ----"), re.compile(r"thread '|failures:|---- |test result:")),
-    # Of jest, up to the place that printed it.
+    # Jest's lines of console output, up to the place in the code.
     (re.compile(r" {2}console\.\w{1,20}"), re.compile(r" {6}at |(?=\S)")),
 )
 _LEFT_OUT = "[what was printed is left out]"
 
 
 def clean_outputs(content: BinaryIO) -> bytes:
-    """What several scorers said, for a worker: a working directory, and each one's name and output."""
-    folder, outputs = marshal.load(content)  # noqa: S302  (the server's own)
+    """Return the cleaned outputs of several scorers, for a worker: reads a directory, names and outputs."""
+    folder, outputs = marshal.load(content)  # noqa: S302  (written by the server itself)
     texts = [(name, runner_report(clean_output(output, folder))) for name, output in outputs]
     if len(texts) == 1:
         return texts[0][1].encode(errors="replace")
@@ -49,10 +49,10 @@ def clean_outputs(content: BinaryIO) -> bytes:
 
 
 def runner_report(output: str) -> str:
-    """What a test runner reports, without what the graded code printed, as far as it tells them apart.
+    """Return a test runner's report without output of the graded code, as far as it separates the two.
 
-    Tests that are hidden from an agent can be read by its code while that is graded: what it prints then must
-    not be what the agent is told before its next try.
+    The graded code can read tests that are hidden from the agent: its output must not carry them into the
+    agent's next prompt.
     """
     kept: list[str] = []
     until: re.Pattern[str] | None = None
@@ -71,7 +71,7 @@ def runner_report(output: str) -> str:
 
 
 def clean_output(output: str, working_directory: str = "") -> str:
-    """Without timings, terminal colours and paths that only this run has; at most its last 64 KiB."""
+    """Return output without timings, colours and paths of this run; at most its last 64 KiB."""
     text = _ESCAPES.sub("", output).replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROLS.sub("", text)
     if len(working_directory) > 1:

@@ -1,4 +1,4 @@
-"""Scoring: what a run left is frozen, and each scorer grades it in a fresh devbox of its own."""
+"""Scoring: a run's disk is frozen, and each scorer grades it in a fresh devbox of its own."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run_collect_commands(tools: EngineContext, case: ScoringCase) -> None:
-    """Run a scenario's collect commands in its devbox, in order; one that fails stops none of the others."""
+    """Run a scenario's collect commands in its devbox, in order; a failure does not stop the others."""
     for index, each in enumerate(case.scenario.collect_commands or ()):
         request = ExecRequest(
             id=f"collect-{case.run.scorings}-{index}",
@@ -88,15 +88,15 @@ _SYSTEM_FOLDERS = (
     *("/proc", "/run", "/sbin", "/sys", "/usr"),
 )
 _SLACK_SECONDS = 120.0
-"""For what goes on around a scorer: making its environment, starting and ending its devbox."""
+"""Time around a scorer: to make its environment, and to start and end its devbox."""
 _MAY_BE_THE_ANSWERS = (DevboxError, ImageError, UsageError, StillWaiting)
-"""Errors by which either the machine or what was left on the disk may keep it from being graded."""
+"""Errors of grading that either the machine or the answer's disk may cause."""
 
 T = TypeVar("T")
 
 
 class Scoring:
-    """Scores runs; at most so many at the same time."""
+    """Scores runs, a limited number at the same time."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Scoring:
         self._turns = asyncio.Semaphore(tools.settings.scorings_at_once)
 
     async def score(self, case: ScoringCase) -> Outcome:
-        """Grade a run; what scorers do wrong is in the result. Raises when its disk cannot be had."""
+        """Grade a run; scorers' errors are in the result. Raises if the disk is not available."""
         context = await self._context(case)
         context.conditions.look_at_load("when the work ended")
         await context.conditions.look_at_network(self._tools, case.devbox.id, "while it was worked on")
@@ -139,7 +139,7 @@ class Scoring:
         try:
             return replace(context, egress=await retry_store(partial(self._policies.of_scorers, wanted)))
         except UsageError as error:
-            # What is scored is kept all the same: with its policy back, it can be scored again.
+            # The final state is kept all the same: with its policy back, the run can be scored again.
             return replace(context, unknown=f"what scorers may reach is not known: {error.message}")
 
     async def _results(self, context: RoomContext) -> tuple[list[ScorerResult], FinalStateFate]:
@@ -150,11 +150,11 @@ class Scoring:
         return await self._apart(context)
 
     async def open(self, scoring: set[str], devboxes: set[str]) -> None:
-        """Remove what a stop left, except for runs that are still being scored and devboxes that live."""
+        """Remove the remains of a stop, except those of unfinished scorings and live devboxes."""
         await self._kits.sweep()
         kept = {devbox_id + PRISTINE for devbox_id in devboxes}
         for image in await self._tools.images.list():
-            # What was carried over for an answer is never one's own id and number: it is made anew.
+            # Images carried over for an answer have further parts in their ids, and are made anew.
             run_id = image.id.rpartition("-")[0]
             if image.kind == SCORING_KIND and image.id not in kept and run_id not in scoring:
                 await self.forget(image.id)
@@ -169,14 +169,14 @@ class Scoring:
             await asyncio.sleep(_TRIM_SECONDS)
 
     async def forget(self, image_id: str) -> None:
-        """Remove what a scoring froze, if it is there."""
+        """Remove the images that a scoring froze, if they exist."""
         carried = [f"{image_id}-{isolation}" for isolation in ("answer", "system")]
         for each in (image_id, *carried, *(name + _RESTORED for name in carried)):
             with contextlib.suppress(NotFound):
                 await self._tools.images.remove(each)
 
     async def mounts(self, scenario: Scenario) -> tuple[HostFolder, ...]:
-        """What the scorers of a `live` scenario need to find in its devbox from the start."""
+        """Return the kits that the scorers of a `live` scenario need in its devbox from the start."""
         found: dict[str, Kit] = {}
         if self._tools.host.pretends:
             return ()
@@ -186,11 +186,11 @@ class Scoring:
         return mounts_of(self._tools, tuple(found.values()))
 
     def scorer(self, function: ScoringFunction, context: ScoringContext) -> Scorer[Any]:
-        """The scorer of a function."""
+        """Return the scorer of a function."""
         return catalog.parse(str(function.scorer.get("type")), function.scorer, context)
 
     async def thaw(self, state: FinalState, image_id: str) -> None:
-        """Have what a run left as an image for a scoring; raises ImageError where it cannot be used here."""
+        """Make an image of a final state for a scoring; raises ImageError if it cannot be used here."""
         try:
             image = await self._tools.images.get(image_id)
         except NotFound:
@@ -218,7 +218,7 @@ class Scoring:
         if devbox.status is DevboxStatus.SUSPENDED and TRIAL_KEY in case.run.metadata:
             if await context.findings.take(self._tools, devbox.id, case.image_id):
                 look = partial(context.findings.look_at_taken, self._tools, devbox.id, case.image_id)
-                # Beside what is done for the scorers, none of whom begins before it has ended.
+                # In parallel with the preparation for scorers, which begin only after it has ended.
                 context.findings.begin(self._twice(context, look))
         else:
             await context.findings.freeze(self._tools, devbox.id, case.image_id)
@@ -228,24 +228,24 @@ class Scoring:
         is_cut = False
         try:
             images = await self._grade_from(context)
-            # What is kept does not depend on the scorers.
+            # The final state does not depend on the scorers.
             results, kept = await asyncio.gather(self._in_rooms(context, images), self._keep(case))
             results = await self._where_looked(context, results)
             await self._compare_with_stricter(context, results)
             return results, kept
         except asyncio.CancelledError:
-            # The next server goes on from what is frozen; whoever cancels the run forgets it.
+            # The next server resumes from the frozen image; a canceled run removes it.
             is_cut = True
             raise
         finally:
             await context.findings.end()
-            # What is scored from a final state is forgotten by whoever has noted the result.
+            # The image of a scoring from a final state is removed once the result is noted.
             if not is_cut and case.kept is None:
                 key = f"frozen/{case.image_id}"
                 self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
 
     async def _where_looked(self, context: RoomContext, results: list[ScorerResult]) -> list[ScorerResult]:
-        """The results, unless the disk could not be looked at: then every scorer has failed."""
+        """Return the results, or a failure of every scorer if the disk could not be examined."""
         try:
             await context.findings.looked()
         except ScorerFailed as error:
@@ -257,16 +257,16 @@ class Scoring:
         return FinalStateFate(case.kept) if case.kept else await self.finals.keep(case)
 
     async def _grade_from(self, context: RoomContext) -> RoomImages | ScorerFailed:
-        """Make ready what is graded, or tell why that cannot be."""
+        """Prepare the images to grade; returns the failure if that is impossible."""
         try:
             await self._twice(context, partial(self._freeze, context))
             return await self._twice(context, partial(self._images, context, context.case.isolation))
         except ScorerFailed as error:
-            # What is too much to be carried over is so the second time too.
+            # An answer that is too large to be carried over stays too large.
             return error
 
     async def _in_rooms(self, context: RoomContext, images: RoomImages | ScorerFailed) -> list[ScorerResult]:
-        """What all scorers say, each in a room of its own, apart from the devbox that was worked in."""
+        """Return the results of all scorers, each in a fresh devbox of its own."""
         case, functions = context.case, _functions(context.case.scenario)
         if isinstance(images, ScorerFailed):
             failure = failure_of(images, case.scorer_seconds)
@@ -275,7 +275,7 @@ class Scoring:
         return await asyncio.gather(*work)
 
     async def _compare_with_stricter(self, context: RoomContext, results: list[ScorerResult]) -> None:
-        """Note a score that the work alone does not get where validation saw the reference get it."""
+        """Note a score that a stricter isolation does not confirm, though it confirmed the reference's."""
         case = context.case
         stricter = case.scenario.stricter_isolation
         score = _total(results)
@@ -287,7 +287,7 @@ class Scoring:
         try:
             images = await self._images(apart, stricter)
         except ScorerFailed as error:
-            # What was left keeps it from being graded so: that is no way around it.
+            # The answer prevents its grading under the stricter isolation, which is no way around it.
             images = error
         except (BenchyardError, OSError) as error:
             told = from_os(error).message if isinstance(error, OSError) else error.message
@@ -303,7 +303,7 @@ class Scoring:
             )
 
     async def _twice(self, context: RoomContext, work: Callable[[], Awaitable[T]]) -> T:
-        """Make ready what is graded; raises ScorerFailed where that fails twice on a sound machine."""
+        """Do this work, with one retry; raises ScorerFailed after two failures on a sound machine."""
         devbox_id = context.case.devbox.id
         try:
             return await work()
@@ -321,7 +321,7 @@ class Scoring:
             raise ScorerFailed(f"what was left could not be made ready: {error.message}") from error
 
     async def _images(self, context: RoomContext, isolation: Isolation) -> RoomImages:
-        """What rooms are made from: all that was left, or what of it is graded, on what it began from."""
+        """Return the images of rooms: the whole disk, or its graded part on top of the start."""
         case = context.case
         if isolation == "clean":
             return RoomImages(case.image_id)
@@ -352,7 +352,7 @@ class Scoring:
         await run_collect_commands(self._tools, case)
         if context.unknown:
             raise ScorerFailed(context.unknown, cause="machine")
-        # A scorer that a killed server left is killed too: two at once would grade each other.
+        # A killed server's scorer is killed too: two at once would affect each other.
         await self._tools.host.rooms.kill_commands(devbox.id, (entrypoint_id(devbox), PTY_PREFIX))
         await clear_rooms(self._tools, devbox.id)
         await context.findings.look_at_processes(self._tools, devbox.id, is_running=True)
@@ -363,12 +363,12 @@ class Scoring:
             scoring_phase(self._tools, devbox, context.egress),
         ):
             results = await self._in_turn(context)
-        # Whoever works on in it, in a next round or by hand, may debug again.
+        # Later work in the devbox, in a next round or by hand, may debug again.
         await self._set_tracing(context, allowed=True)
         return results
 
     async def _set_tracing(self, context: RoomContext, *, allowed: bool) -> None:
-        """Refuse that processes of a `live` devbox trace each other while it is scored, as in rooms apart."""
+        """Allow or refuse debugging of processes in a `live` devbox, as it is refused in other rooms."""
         case = context.case
         if case.scenario.scoring_tracing:
             return
@@ -383,7 +383,7 @@ class Scoring:
         return [await self._grade(context.case, each, LiveRoom(context, index)) for index, each in functions]
 
     async def _grade(self, case: ScoringCase, function: ScoringFunction, room: GradingRoom) -> ScorerResult:
-        """One scorer's result, whatever happens to it."""
+        """Return the result of one scorer, also if it fails."""
         started = time.monotonic()
 
         async def grade() -> Verdict:
@@ -425,14 +425,14 @@ def _functions(scenario: Scenario) -> list[ScoringFunction]:
 
 
 def _own_home(case: ScoringCase) -> str | None:
-    """The home of who worked; None where it is a folder of the system, as those of services are."""
+    """Return the home of the devbox's user; None if it is a folder of the system, as for services."""
     home = posixpath.normpath(case.home)
     is_system = home == "/" or any(f"{home}/".startswith(f"{each}/") for each in _SYSTEM_FOLDERS)
     return None if is_system else home
 
 
 def _require_restored(paths: Sequence[str], refused: list[str]) -> None:
-    """Raise ScorerFailed where something the work left keeps a path from being as it was."""
+    """Raise ScorerFailed if the answer prevents a path from being restored."""
     for each in refused:
         if any(each.startswith(f"{path}: ") for path in paths):
             raise ScorerFailed(f"what is no part of the answer could not be put back: {each}")
@@ -451,12 +451,12 @@ def _contract_result(case: ScoringCase, results: list[ScorerResult]) -> Contract
 
 
 def _total(results: list[ScorerResult]) -> float:
-    # Weights add up to 1 but for what floating point leaves.
+    # Weights add up to 1 except for rounding errors.
     return min(1.0, max(0.0, round(sum(each.weight * each.score for each in results), 9)))
 
 
 def _rewards(results: list[ScorerResult]) -> dict[str, float]:
-    """What all scorers counted, by name; a name that another one has used is told with the scorer's."""
+    """Return the rewards of all scorers by name; a name in use gets the scorer's name as a prefix."""
     found: dict[str, float] = {}
     for each in results:
         for name, amount in each.rewards.items():
@@ -465,12 +465,12 @@ def _rewards(results: list[ScorerResult]) -> dict[str, float]:
 
 
 MOST_TRAJECTORY_BYTES = 64 * 1024**2
-"""Of a trajectory that scorers are shown."""
+"""Most bytes of a trajectory that scorers get."""
 _HOUR = 3600.0
 
 
 class RunScoring:
-    """Has runs scored."""
+    """Scores runs from their devboxes or final states."""
 
     def __init__(self, tools: EngineContext, scoring: Scoring, prerequisites: Prerequisites) -> None:
         self.scoring = scoring
@@ -478,7 +478,7 @@ class RunScoring:
         self._prerequisites = prerequisites
 
     async def outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
-        """What the scorers make of a run's devbox; raises when it cannot be had."""
+        """Return the outcome of scoring a run's devbox; raises if that is not available."""
         devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
         while devbox.status in BOOTING:
             devbox = await self._tools.live_devboxes.wait(devbox.id, _has_booted, _HOUR)
@@ -489,7 +489,7 @@ class RunScoring:
         return await self.scoring.score(ScoringCase(run, scenario, devbox, facts, _trajectory(run)))
 
     async def of_final_state(self, run: ScenarioRun, scenario: Scenario, state: FinalState) -> Outcome:
-        """What the scorers make of what a run left; raises when it cannot be had."""
+        """Return the outcome of scoring a final state; raises if that is not available."""
         worked_in = Devbox(
             id=run.devbox_id,
             create_time_ms=run.create_time_ms,
@@ -505,7 +505,7 @@ class RunScoring:
 
 
 def _trajectory(run: ScenarioRun) -> str | None:
-    """The object of the last trajectory that came with a run; None without one, or where it is too large."""
+    """Return the object of a run's last uploaded trajectory; None if there is none, or it is too large."""
     traces = [each for each in run.traces if each.kind == "atif"]
     if not traces or traces[-1].size_bytes > MOST_TRAJECTORY_BYTES:
         return None
@@ -513,7 +513,7 @@ def _trajectory(run: ScenarioRun) -> str | None:
 
 
 async def attempt_scoring(work: Callable[[], Awaitable[Outcome]], run_id: str) -> Outcome | str:
-    """The boundary of a scoring: its outcome, or the reason why there is none."""
+    """Return the outcome of a scoring or the reason why there is none; the boundary of scorings."""
     try:
         return await work()
     except BenchyardError as error:
@@ -521,7 +521,7 @@ async def attempt_scoring(work: Callable[[], Awaitable[Outcome]], run_id: str) -
     except OSError as error:
         return from_os(error).message
     except Exception:  # noqa: BLE001
-        # A bug of ours must not leave a run that is being scored for ever.
+        # A bug must not leave a run being scored for ever.
         _log.exception("the scoring of run %s failed", run_id)
         return "the server made a mistake; its log tells which. Score it again"
 

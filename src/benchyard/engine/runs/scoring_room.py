@@ -1,4 +1,4 @@
-"""The room a scorer grades in: a fresh devbox of what was frozen, or with `live` that of the run."""
+"""Rooms of scorers: a fresh devbox from the frozen disk, or with `live` the run's own devbox."""
 
 import asyncio
 import contextlib
@@ -48,40 +48,40 @@ from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, S
 from benchyard.scorers.kits import answer_command, python_kit, start_tools
 
 SCORING_PREFIX = "scoring-"
-"""What the ids of scorers' executions begin with."""
+"""Prefix of the ids of scorers' executions."""
 _PRIVATE = "/run/benchyard-"
-"""What the folders begin with in which scorers keep their own; a token of 16 digits follows."""
+"""Prefix of the folders with scorers' own files; a token of 16 digits follows."""
 _ROOT = "root"
 _REMOVED_AT_ONCE = 100
 _REMOVE_SECONDS = 10.0
-"""For a program of a devbox that takes something away; it may be another by now."""
+"""Time for a removal command in a devbox, whose programs may have been replaced."""
 
 
 @dataclass(frozen=True)
 class AnswerUser:
-    """What a scorer that grades as root is offered to run the answer with."""
+    """User and program for running the answer from a scorer that grades as root."""
 
     user: str
-    """Who the answer is run as."""
+    """User that the answer runs as."""
     python: str
-    """The program that runs the command which is offered."""
+    """Program that runs the offered command."""
 
 
 @dataclass(frozen=True)
 class RoomRequest:
-    """Where, as whom and for how long a scorer works."""
+    """Place, user and time of a scorer's work."""
 
     devbox_id: str
     user: str
-    """Who grades."""
+    """User of the scorer."""
     working_directory: str | None
-    """None is the user's home."""
+    """None means the user's home."""
     seconds: float
     env: Mapping[str, str] = field(default_factory=dict)
     label: str = "0"
-    """Tells this scorer's executions from those of others."""
+    """Distinguishes this scorer's executions from those of others."""
     answer: AnswerUser | None = None
-    """Where what is graded has another user than who grades."""
+    """Set if the answer runs as another user than the scorer."""
 
 
 class DevboxRoom(Room):
@@ -95,7 +95,7 @@ class DevboxRoom(Room):
         self._private = f"{_PRIVATE}{self._token}"
         self._put: list[str] = []
         self._made: list[str] = []
-        """Folders that were made anew."""
+        """Folders that this room has made."""
         self._commands = 0
         self._offered: dict[str, str] = {}
         self._deadline = asyncio.get_running_loop().time() + room_request.seconds
@@ -107,7 +107,7 @@ class DevboxRoom(Room):
             mode &= 0o700
             if not any(f"{whole}/".startswith(f"{folder}/") for folder in self._made):
                 self.guarded = (*self.guarded, whole)
-        # As root: what the agent made unwritable for the user must not keep a test away.
+        # As root: the agent may have made the place unwritable for the user.
         await self._write(
             whole, content, self._tools.host.open_fresh(self._room_request.devbox_id, whole, _ROOT, mode)
         )
@@ -119,7 +119,7 @@ class DevboxRoom(Room):
         return path
 
     async def keep_pieces(self, name: str, pieces: AsyncIterator[bytes]) -> str:
-        """As `keep`, with a content that is nowhere in memory as a whole."""
+        """Store content in pieces as `keep` does, without holding all of it in memory."""
         path, opening = self._open_kept(name)
         try:
             await write_pieces(await opening, path, pieces)
@@ -129,15 +129,15 @@ class DevboxRoom(Room):
 
     def _open_kept(self, name: str) -> tuple[str, Awaitable[int]]:
         path = f"{self._private}/{posixpath.basename(name)}"
-        # Not for others: a scorer may run the answer as another user, who must not read what is expected.
+        # Private: a scorer may run the answer as another user, who must not read the expected results.
         return path, self._tools.host.open_kept(self._room_request.devbox_id, path, self._room_request.user)
 
     async def offer(self, given: AnswerUser) -> None:
-        """Put the command in place that runs what is graded, and name it to all that is run here."""
+        """Install the command that runs the answer, and set its path for all commands of this room."""
         path = f"{self._private}/{answer_command.NAME}"
         host, devbox_id = self._tools.host, self._room_request.devbox_id
         opening = host.open_kept(devbox_id, path, self._room_request.user, program=True)
-        # One word: the kernel passes all that follows a program's name on as one argument.
+        # A single argument: the kernel does not split the rest of a program's first line.
         program = answer_command.program(f"{given.python} -IS", given.user, self._room_request.env)
         await self._write(path, program, opening)
         self._offered = {answer_command.VARIABLE: path}
@@ -148,7 +148,7 @@ class DevboxRoom(Room):
 
     @contextlib.contextmanager
     def _explain(self, failure: str) -> Iterator[None]:
-        """Tell as a failed scorer what the devbox does not allow, also where only its memory is full."""
+        """Turn refusals of the devbox, even a full memory disk, into a failure of the scorer."""
         try:
             yield
         except DiskFull as error:
@@ -175,7 +175,7 @@ class DevboxRoom(Room):
         try:
             content = await asyncio.to_thread(_read, descriptor, limit)
         except OSError as error:
-            # A link can lead to files that the kernel makes up, and some of them refuse to be read.
+            # A link can lead to files made up by the kernel, and some of them refuse to be read.
             raise ScorerFailed(f"{whole[:200]} could not be read: {error.strerror}") from error
         if len(content) > limit:
             raise ScorerFailed(f"{whole[:200]} is larger than {limit} bytes")
@@ -216,9 +216,9 @@ class DevboxRoom(Room):
         return b"".join([piece async for piece in pieces])[-most:]
 
     async def leave(self) -> None:
-        """Take away what was kept and put here, from a devbox that goes on and may be graded again.
+        """Remove the scorer's files from a devbox that goes on and may be graded again.
 
-        What it says is gone first, without a program of the devbox, then the names.
+        Their content is erased first, without a program of the devbox, then the names are removed.
         """
         host, devbox_id = self._tools.host, self._room_request.devbox_id
         for folder in (self._private, *self._made):
@@ -245,7 +245,7 @@ class DevboxRoom(Room):
 async def open_room(
     tools: EngineContext, room_request: RoomRequest, *, stays: bool = False
 ) -> AsyncIterator[DevboxRoom]:
-    """A room in a devbox that runs; with `stays` the devbox goes on, and nothing of the scorer is left."""
+    """Open a room in a running devbox; with `stays` the devbox goes on without the scorer's files."""
     room = DevboxRoom(
         tools,
         room_request,
@@ -262,7 +262,7 @@ async def open_room(
 
 
 async def clear_rooms(tools: EngineContext, devbox_id: str) -> None:
-    """Take away what scorers kept in a devbox that a killed server graded in; none may be at work there."""
+    """Remove scorers' files from a devbox in which a killed server graded; no scorer may be at work."""
     request = ExecRequest(
         id=f"{SCORING_PREFIX}sweep-{secrets.token_hex(8)}",
         command="",
@@ -276,7 +276,7 @@ async def clear_rooms(tools: EngineContext, devbox_id: str) -> None:
 
 
 def _read(descriptor: int, limit: int) -> bytes:
-    """What a file holds, and a byte more than the limit where it holds more."""
+    """Return the content of a file, up to one byte more than the limit."""
     with os.fdopen(descriptor, "rb") as file:
         return file.read(limit + 1)
 
@@ -285,47 +285,47 @@ _log = logging.getLogger(__name__)
 
 
 def frozen_id(run: ScenarioRun) -> str:
-    """The id of the image that the disk of a run is frozen as, for its present scoring."""
+    """Return the id of the image in which a run's disk is frozen for its present scoring."""
     return f"{run.id}-{run.scorings}"
 
 
 @dataclass(frozen=True)
 class ScoringCase:
-    """One run to be scored, and what is known about it."""
+    """A run to be scored, with the facts about it."""
 
     run: ScenarioRun
     scenario: Scenario
     devbox: Devbox
     facts: Mapping[str, object] = field(default_factory=dict)
     trajectory: str | None = None
-    """The id of the object that was uploaded as the trajectory of the run, for scorers to read."""
+    """Id of the object with the run's uploaded trajectory, for scorers to read."""
     kept: FinalState | None = None
-    """What is scored, where that is not a devbox any more."""
+    """The final state to score; None while the devbox is scored itself."""
 
     @property
     def scorer_seconds(self) -> float:
-        """The time each scorer has."""
+        """Return the time limit of each scorer."""
         return self.scenario.scorer_seconds * self.run.scorer_multiplier
 
     @property
     def isolation(self) -> Isolation:
-        """How it is kept apart from who made it."""
+        """Return the isolation of the answer from the agent that made it."""
         return self.scenario.isolation
 
     @property
     def working_directory(self) -> str:
-        """Where the work was done: as the devbox was when it began, whatever it says of itself by now."""
+        """Return the directory of the work, as set when the devbox began, whatever it says now."""
         return self.scenario.working_directory or self.home
 
     @property
     def home(self) -> str:
-        """The home of the user, as it was when the devbox began."""
+        """Return the home of the user, as it was when the devbox began."""
         home = self.devbox.purpose.home if self.devbox.purpose else None
         return home or usual_home(self.user)
 
     @property
     def work(self) -> WorkPaths:
-        """Where the work lies, and what of the disk scorers get."""
+        """Return the paths of the work, and the part of the disk that scorers get."""
         answer = self.whole("answer_paths")
         if self.isolation == "answer":
             return WorkPaths((self.working_directory, *answer), carried=answer)
@@ -335,49 +335,49 @@ class ScoringCase:
         )
 
     def whole(self, field: str) -> tuple[str, ...]:
-        """The paths of one of the scenario's rules, absolute."""
+        """Return the paths of one of the scenario's rules, absolute."""
         paths: list[str] = getattr(self.scenario, field) or []
         return tuple(posixpath.normpath(posixpath.join(self.working_directory, path)) for path in paths)
 
     @property
     def is_reference(self) -> bool:
-        """Whether the reference output was applied, and nothing else done."""
+        """Tell whether the run only applied the reference output."""
         return REFERENCE_KEY in self.run.metadata
 
     @property
     def image_id(self) -> str:
-        """What the disk is frozen as."""
+        """Return the id of the image in which the disk is frozen."""
         return frozen_id(self.run)
 
     @property
     def start_image_id(self) -> str:
-        """What the disk looked like when the work began; only scenarios that `keeps_start` have that."""
+        """Return the image of the disk before the work; it exists only if the scenario `keeps_start`."""
         return (self.kept and self.kept.start_image_id) or self.devbox.id + PRISTINE
 
     @property
     def user(self) -> str:
-        """Who the work was done as."""
+        """Return the user that the work was done as."""
         user = self.devbox.launch_parameters.user_parameters
         return user.username if user else "user"
 
 
 @dataclass(frozen=True)
 class RoomContext:
-    """What every stage of one scoring works with."""
+    """Shared state of the stages of one scoring."""
 
     tools: EngineContext
     kits: Kits
     case: ScoringCase
     findings: TamperFindings
     egress: Egress | None = None
-    """What scorers may reach; None where the scenario does not say."""
+    """Egress of scorers; None if the scenario does not set it."""
     unknown: str | None = None
-    """Why it is not known what they may reach."""
+    """Reason why the egress of scorers is unknown."""
     conditions: Conditions = field(default_factory=Conditions)
 
     @property
     def network(self) -> TrialNetwork | None:
-        """What scorers reach, in a word; None where nothing is run."""
+        """Return the word for the scorers' network; None if no devbox runs."""
         if self.tools.host.pretends or self.unknown:
             return None
         devbox = self.case.devbox
@@ -388,7 +388,7 @@ class RoomContext:
         return plan.word(asks_models=False)
 
     async def room_request(self, devbox_id: str, index: int, scorer: Scorer[Any] | None) -> RoomRequest:
-        """Where a scorer of this case works."""
+        """Return the place, user and environment of a scorer in this case."""
         offered, user = None, scorer.user if scorer else None
         if user is not None and not self.tools.host.pretends:
             kit = await answer_command.kit(self.kits)
@@ -414,7 +414,7 @@ class RoomContext:
             raise ScorerFailed(told, cause="machine") from error
 
     async def make_kits(self, scorer: Scorer[Any]) -> tuple[Kit, ...]:
-        """What a scorer must be shown; raises ScorerFailed, which is no answer's: none was looked at."""
+        """Return the kits of a scorer; raises ScorerFailed, with the machine as its default cause."""
         try:
             return await kits_of(scorer, self.kits)
         except ScorerFailed as error:
@@ -435,7 +435,7 @@ class RoomContext:
             await self.conditions.look_at_network(self.tools, devbox_id, "while it was scored")
 
     async def _keep_trajectory(self, room: DevboxRoom) -> str | None:
-        """Put the run's trajectory into a room, piece by piece; its path, None where there is none."""
+        """Write the run's trajectory into a room, in pieces; returns its path, or None without one."""
         if self.case.trajectory is None:
             return None
         try:
@@ -456,35 +456,35 @@ class RoomContext:
             async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
                 return await scorer.score(room)
         finally:
-            # One that failed has opened files too.
+            # A failed scorer has opened files too.
             self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
             self.findings.put_below(room.guarded)
 
 
 class GradingRoom(ABC):
-    """Where one scorer grades."""
+    """Place in which one scorer grades."""
 
     @abstractmethod
     async def grade(self, scorer: Scorer[Any]) -> Verdict:
-        """Its verdict; raises ScorerFailed."""
+        """Return the scorer's verdict; raises ScorerFailed."""
 
     @abstractmethod
     async def has_sound_machine(self) -> bool:
-        """Whether the machine can hold such a devbox right now; if not, the answer did not break it."""
+        """Tell whether the machine can run such a devbox now; if not, the answer did not break it."""
 
 
 @dataclass(frozen=True)
 class RoomImages:
-    """What rooms apart from the devbox that was worked in are made from."""
+    """Images of the rooms apart from the run's own devbox."""
 
     answer: str
-    """What the work left, or what of it is graded."""
+    """The final disk, or the graded part of it."""
     base: str | None = None
-    """Without the answer; None where all of what was left is graded."""
+    """Disk without the answer; None if the whole disk is graded."""
 
 
 class CleanRoom(GradingRoom):
-    """A fresh devbox from an image, for this scorer alone: none sees what another one left."""
+    """A fresh devbox from an image, for this scorer alone, so that scorers do not see each other's files."""
 
     def __init__(self, context: RoomContext, images: RoomImages, index: int) -> None:
         self._context = context
@@ -519,7 +519,7 @@ class CleanRoom(GradingRoom):
             return False
 
     def _start_image(self) -> str:
-        """What the work began from, as far as that is still known."""
+        """Return the image that the work began from, as far as it is still known."""
         case = self._context.case
         if self._images.base is not None or case.kept is None:
             return self._images.base or case.devbox.image
@@ -527,7 +527,7 @@ class CleanRoom(GradingRoom):
         return environment.blueprint_id or environment.snapshot_id or DEFAULT_IMAGE
 
     async def _start_tools(self) -> Kit | None:
-        """The shell and tools of what the devbox began from; None where they cannot be had or shown."""
+        """Return the shell and tools of the start image as a kit; None if they cannot be found or shown."""
         tools, case = self._context.tools, self._context.case
         capabilities, _ = tools.host.report()
         kept = case.kept.start_image_id if case.kept else None
@@ -546,7 +546,7 @@ class CleanRoom(GradingRoom):
         self, image: str, kits: tuple[Kit, ...], scorer: Scorer[Any] | None = None
     ) -> AsyncIterator[tuple[str, DevboxRoom]]:
         tools = self._context.tools
-        # Never one that an earlier server began with: that one is being cleared away.
+        # A new id each time: the devbox of an earlier server is being removed.
         devbox_id = f"{self._context.case.image_id}-{self._index}-{secrets.token_hex(4)}"
         record = self._record(devbox_id, image)
         try:
@@ -563,11 +563,11 @@ class CleanRoom(GradingRoom):
             async with open_room(tools, room_request) as room:
                 yield devbox_id, room
         finally:
-            # Nobody waits for its end: the verdict is there.
+            # In the background: the verdict does not depend on the devbox's end.
             tools.work.start(f"room/{devbox_id}", partial(_end_room, tools, devbox_id), finish=True)
 
     def _record(self, devbox_id: str, image: str) -> Devbox:
-        """As the devbox that was worked in: same user, variables and size; no secrets, another network."""
+        """Return a record like the run's devbox: same user, variables and size; no secrets, own network."""
         if self._context.unknown:
             raise ScorerFailed(self._context.unknown, cause="machine")
         own = {"id": devbox_id, "image": image, "egress": self._context.egress or Egress()}
@@ -575,7 +575,7 @@ class CleanRoom(GradingRoom):
 
 
 class LiveRoom(GradingRoom):
-    """The devbox that was worked in, for scenarios whose result is something that runs there."""
+    """The run's own devbox, for scenarios whose result is a running process."""
 
     def __init__(self, context: RoomContext, index: int) -> None:
         self._context = context
@@ -583,7 +583,7 @@ class LiveRoom(GradingRoom):
 
     async def grade(self, scorer: Scorer[Any]) -> Verdict:
         devbox_id = self._context.case.devbox.id
-        # The devbox shows them since it began.
+        # The devbox shows these kits since it began.
         await self._context.make_kits(scorer)
         room_request = await self._context.room_request(devbox_id, self._index, scorer)
         stays = not self._context.tools.host.pretends
@@ -600,12 +600,12 @@ async def _end_room(tools: EngineContext, devbox_id: str) -> None:
     try:
         await close_door(tools, devbox_id)
     except BenchyardError as error:
-        # Whoever serves it is told by the next server.
+        # The next server closes the door.
         _log.warning("the door of room %s could not be closed: %s", devbox_id, error)
 
 
 async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
-    """What a devbox must show for a scorer: what it asks for, and what the room offers to it."""
+    """Return the kits that a devbox must show for a scorer: its own, and those offered by the room."""
     found = {kit.target: kit for kit in await scorer.kits(kits)}
     if scorer.user is not None:
         offered = await answer_command.kit(kits)
@@ -614,7 +614,7 @@ async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
 
 
 def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
-    """What a devbox shows of the host for scorers; raises ScorerFailed where the driver cannot."""
+    """Return the host folders of kits; raises ScorerFailed if the driver cannot show folders."""
     capabilities, _ = tools.host.report()
     if kits and Capability.MOUNTS not in capabilities:
         told = "this scorer needs a driver that can show folders; use the native driver"

@@ -1,4 +1,4 @@
-"""The start of a scenario run: what it brings along, and the devbox it is worked on in."""
+"""Start of a scenario run: its profile, and the devbox that it works in."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from benchyard.store.vault import Vault
 
 
 def join_profiles(outer: RunProfile, own: RunProfile | None) -> RunProfile:
-    """A scenario run's profile over that of its benchmark run."""
+    """Return a scenario run's profile, completed from that of its benchmark run."""
     if own is None:
         return outer
     launch = own.launch_parameters
@@ -38,7 +38,7 @@ def join_profiles(outer: RunProfile, own: RunProfile | None) -> RunProfile:
 def check_required_values(
     variables: Sequence[str] | None, secrets: Sequence[str] | None, profile: RunProfile, what: str
 ) -> None:
-    """Raise UsageError where a variable or secret is not given that must be."""
+    """Raise UsageError if a required variable or secret is missing."""
     given = {*(profile.env_vars or {}), *(profile.secrets or {})}
     missing = [name for name in variables or [] if name not in given]
     if missing:
@@ -57,7 +57,7 @@ def check_required_values(
 
 
 def devbox_request(scenario: Scenario, profile: RunProfile, metadata: dict[str, str]) -> DevboxRequest:
-    """What the devbox of a run is asked for."""
+    """Return the request for the devbox of a run."""
     environment = scenario.environment or ScenarioEnvironment()
     network = {**scenario.metadata, **metadata}.get(NETWORK_KEY)
     return DevboxRequest(
@@ -76,12 +76,12 @@ def devbox_request(scenario: Scenario, profile: RunProfile, metadata: dict[str, 
 
 
 def seal_profile(profile: RunProfile, vault: Vault) -> RunProfile:
-    """A profile that can be kept: the tokens of its repositories are sealed."""
+    """Return a profile for the store: the tokens of its repositories are sealed."""
     return profile.model_copy(update={"mounts": [_token(each, vault.seal) for each in profile.mounts or []]})
 
 
 def open_profile(profile: RunProfile, vault: Vault) -> RunProfile:
-    """A profile that was kept, with its tokens again."""
+    """Return a profile from the store, with its tokens in clear."""
     return profile.model_copy(update={"mounts": [_token(each, vault.open) for each in profile.mounts or []]})
 
 
@@ -98,23 +98,23 @@ RUN_PREFIX = "scr_"
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run that is to begin, when all about it is known."""
+    """Complete plan of a run that is to begin."""
 
     scenario: Scenario
-    """As it is, or as it was when a job began."""
+    """The present revision, or the one with which a job began."""
     profile: RunProfile = field(default_factory=RunProfile)
     benchmark_run_id: str | None = None
     run_name: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     shown: tuple[HostFolder, ...] = ()
-    """Folders of the host that its devbox sees."""
+    """Folders of the host that its devbox shows."""
     scorer_multiplier: float = 1.0
     is_reference: bool = False
-    """Whether it shows how scorers end with the reference; see ScenarioRun."""
+    """True for a run that tries scorers with the reference; see ScenarioRun."""
 
 
 class RunStarter:
-    """Finds out what a run needs, and makes its devbox."""
+    """Finds the needs of a run, and creates its devbox."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class RunStarter:
         self._scoring = scoring
 
     async def profile(self, scenario: Scenario, request: ScenarioRunRequest) -> RunProfile:
-        """What the run brings along, with that of its benchmark run; UsageError where it cannot begin."""
+        """Return a run's profile, joined with its benchmark run's; raises UsageError if it cannot begin."""
         if scenario.status == "archived":
             raise UsageError(f"scenario {scenario.id} is archived; unarchive it to run it")
         profile = await self._join_profiles(scenario, request)
@@ -142,7 +142,7 @@ class RunStarter:
         return profile
 
     async def devbox(self, asked: Caller, start: RunPlan) -> Devbox:
-        """The devbox of the run; made before the run is noted, so that what is refused leaves nothing."""
+        """Create the devbox of a run; done before the run is stored, so that a refusal leaves no record."""
         scenario = start.scenario
         seed = self._tools.vault.derive("run-devboxes", asked.id)
         isolation = scenario.isolation
@@ -167,7 +167,7 @@ class RunStarter:
         try:
             return await self._devboxes.create(made_for, wanted)
         except NotFound as error:
-            # The scenario is there; 404 would say that it is not.
+            # The scenario itself exists; a 404 would deny that.
             raise UsageError(f"scenario {scenario.id} cannot be run: {error.message}") from error
 
     async def _join_profiles(self, scenario: Scenario, request: ScenarioRunRequest) -> RunProfile:
@@ -191,7 +191,7 @@ def _first_step(scenario: Scenario) -> StepSetup | None:
 
 
 def require_isolation(tools: EngineContext) -> None:
-    """Raise NotSupported where nothing could be scored apart from who made it."""
+    """Raise NotSupported if this driver cannot score apart from the agent that made the answer."""
     capabilities, _ = tools.host.report()
     needed = {Capability.ISOLATION, Capability.SNAPSHOTS, Capability.IMAGES}
     if not needed <= capabilities and not tools.host.pretends:

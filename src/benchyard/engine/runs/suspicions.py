@@ -1,4 +1,4 @@
-"""Suspicions: why a score above 0 may not be earned, one line each. Pure."""
+"""Suspicions: reasons why a score above 0 may not be earned, one line each. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,10 +15,10 @@ _RUN_BY_ANYBODY = 0o001
 def suspicions(
     result: ContractResult, report: TamperReport, reference: ReferenceReport | None = None
 ) -> list[str]:
-    """What speaks against a result, the weightiest first; empty where it is 0, or nothing does.
+    """Return the suspicions about a result, weightiest first; empty for a score of 0.
 
-    What the result says already comes first. What the reference changed too, and had opened by scorers, is
-    part of the work.
+    Those already in the result come first. Files that the reference changed too, and that its scorers opened,
+    are part of the work.
     """
     if result.score <= 0:
         return []
@@ -36,7 +36,7 @@ def suspicions(
 
 
 def with_suspicions(result: ContractResult, lines: Iterable[str]) -> ContractResult:
-    """A result with further suspicions behind those it has; a result of 0 has none."""
+    """Return a result with further suspicions after its own; a result of 0 has none."""
     if result.score <= 0:
         return result
     return result.model_copy(update={"suspicions": _distinct([*result.suspicions, *lines])})
@@ -52,7 +52,7 @@ def _files_opened_outside(report: TamperReport, reference: ReferenceReport) -> l
         if each.path not in known
     ]
     if not named:
-        # All that are listed are the reference's too; that is not known of the rest.
+        # All listed files are the reference's too; that is unknown of the rest.
         rest = f"scorers opened {unlisted} more files that were changed outside of the work"
         return [rest] if unlisted else []
     count = len(named) + unlisted
@@ -61,7 +61,7 @@ def _files_opened_outside(report: TamperReport, reference: ReferenceReport) -> l
 
 
 def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[str]:
-    """Programs of the system that scorers may have counted on, and that nobody can run any more.
+    """Return lines for programs that scorers may need, and that cannot run any more.
 
     A check that passes when a program fails passes without it.
     """
@@ -78,7 +78,7 @@ def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[
 
 
 def _keeps_from_running(file: ChangedFile) -> bool:
-    """Whether a program, or what programs need, was taken away from where it was."""
+    """Tell whether a change removes a program, or a folder of programs, from its place."""
     is_found = is_program(file.path) or (file.type == "folder" and holds_programs(file.path))
     if file.kind == "deleted" or not is_found:
         return is_found
@@ -124,13 +124,13 @@ def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:
 
 
 def _list_text(named: Sequence[str], count: int) -> str:
-    """The first few, and how many others there are."""
+    """Return the first few names, and the number of the others."""
     shown = named[:_MOST_NAMED]
     more = count - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _distinct(lines: Iterable[str]) -> list[str]:
-    """Each once and on one line: paths and commands are written by whoever is suspected."""
+    """Return each line once and on one line: suspected agents choose the paths and commands in them."""
     told = dict.fromkeys(" ".join(each.split())[:LONGEST_SUSPICION] for each in lines)
     return [each for each in told if each][:MOST_SUSPICIONS]

@@ -1,4 +1,4 @@
-"""Files that are uploaded with a run: anything at all, or a trajectory in ATIF."""
+"""Files that are uploaded with a run: of any kind, or a trajectory in ATIF."""
 
 import asyncio
 import marshal
@@ -32,7 +32,7 @@ class Traces:
         self._runs = runs
 
     async def add(self, run_id: str, asked: Caller, request: TraceRequest) -> ScenarioRun:
-        """Keep a trace with a run; `asked` names a trajectory's object. The same again changes nothing."""
+        """Add a trace to a run; `asked` names a trajectory's object. A second call changes nothing."""
         run = await self._runs.get(run_id)
         existing = next((each for each in run.traces if each.name == request.name), None)
         if existing is not None and existing.object_id != (request.object_id or asked.id):
@@ -51,7 +51,7 @@ class Traces:
     async def keep(
         self, run_id: str, name: str, pieces: AsyncIterator[bytes], kind: TraceKind | None
     ) -> None:
-        """Keep something that we gathered with a run; the same name again changes nothing.
+        """Store a trace made by the server with a run; a second call with the same name changes nothing.
 
         Without a kind it is a trajectory or a file, which a worker finds out.
         """
@@ -66,11 +66,11 @@ class Traces:
         await self.add(run_id, Caller(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
 
     def is_free(self, run: ScenarioRun, name: str) -> bool:
-        """Whether something of our own making can be, or is, kept under a name."""
+        """Tell whether the server's own trace with this name exists, or can be stored."""
         return all(each.object_id == self._own_id(run.id, name) for each in run.traces if each.name == name)
 
     async def content(self, run_id: str, name: str) -> AsyncIterator[bytes]:
-        """The bytes of a trace, without the secrets of the run; raises NotFound."""
+        """Return the bytes of a trace, without the secrets of the run; raises NotFound."""
         run = await self._runs.get(run_id)
         trace = next((each for each in run.traces if each.name == name), None)
         if trace is None:
@@ -86,7 +86,7 @@ class Traces:
         try:
             found: bool = await self._tools.workers.call(_IS_ATIF, descriptor)
         except WorkerFailed:
-            # What takes more than a trajectory may is none.
+            # A file that takes more than a trajectory may is not one.
             return False
         finally:
             os.close(descriptor)
@@ -116,7 +116,7 @@ class Traces:
         return stored.id
 
     async def _written(self, trajectory: dict[str, Any] | None) -> AsyncIterator[bytes]:
-        """A trajectory as a text, which a worker writes: piece by piece."""
+        """Yield a trajectory as text, which a worker writes, in pieces."""
         try:
             content = await asyncio.to_thread(marshal.dumps, trajectory)
             descriptor = await self._tools.workers.make_file(_WRITTEN, content, limits=_LIMITS)

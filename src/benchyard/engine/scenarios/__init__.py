@@ -1,1 +1,1 @@
-"""What is run: scenarios, the benchmarks they make up, and custom scorers."""
+"""Definitions of runs: scenarios, benchmarks made of them, and custom scorers."""

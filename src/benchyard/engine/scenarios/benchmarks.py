@@ -1,4 +1,4 @@
-"""Benchmarks as the API sees them: named sets of scenarios."""
+"""Benchmarks for the API: named sets of scenarios."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,14 +24,14 @@ _EMPTY: dict[str, Any] = {"metadata": {}, "scenario_ids": []}
 
 
 class Benchmarks:
-    """All benchmarks of this server; no two have the same name."""
+    """All benchmarks of this server; their names are unique."""
 
     def __init__(self, records: Collection[Benchmark], scenarios: Scenarios) -> None:
         self.records = records
         self._scenarios = scenarios
 
     async def create(self, asked: Caller, request: BenchmarkRequest, *, is_public: bool = False) -> Benchmark:
-        """Keep a new one; the same request again returns what it made."""
+        """Store a new benchmark; the same request again returns the same one."""
         given = request.model_dump(exclude_none=True)
         benchmark = Benchmark(
             **{**given, "scenario_ids": _without_repeats(request.scenario_ids or [])},
@@ -49,7 +49,7 @@ class Benchmarks:
         return kept
 
     async def publish(self, asked: Caller, request: BenchmarkRequest) -> Benchmark:
-        """Make a public one, or make it what is asked for now: for what comes with the server itself."""
+        """Create or update a public benchmark of Benchyard itself."""
         before = await self.records.find(asked.id)
         if before is None:
             return await self.create(asked, request, is_public=True)
@@ -63,11 +63,11 @@ class Benchmarks:
         return await self.records.change(asked.id, apply)
 
     async def get(self, id: str) -> Benchmark:
-        """The benchmark of that id; raises NotFound."""
+        """Return the benchmark with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def update(self, id: str, change: BenchmarkChange) -> Benchmark:
-        """Change it: None leaves a field, an empty value clears it. The revision counts what differs."""
+        """Change fields: None leaves one, an empty value clears it. The revision counts the differences."""
         given = change.model_dump(exclude_none=True)
         fields = {name: value or _EMPTY.get(name) for name, value in given.items()}
         if change.scenario_ids is not None:
@@ -81,7 +81,7 @@ class Benchmarks:
             raise _name_conflict(change.name or "") from error
 
     async def change_scenarios(self, id: str, change: BenchmarkScenariosChange) -> Benchmark:
-        """Add scenarios at the end, and take others out; those that are there, or are not, change nothing."""
+        """Append and remove scenarios; present ones are not added again, missing ones are ignored."""
         added, removed = change.scenarios_to_add or [], set(change.scenarios_to_remove or [])
         await self._check(added)
 
@@ -96,7 +96,7 @@ class Benchmarks:
         return await self._change(id, fields)
 
     async def archive(self, id: str, *, is_archived: bool) -> Benchmark:
-        """Hide it from lists, or show it again; it can be looked up all the same."""
+        """Hide a benchmark from lists, or show it again; it can be read by id in any case."""
 
         def apply(benchmark: Benchmark) -> Benchmark:
             _check_own(benchmark)
@@ -107,20 +107,20 @@ class Benchmarks:
         return await self.records.change(id, apply)
 
     async def delete(self, id: str) -> Benchmark:
-        """Delete it; its scenarios stay, and what was run keeps its results."""
+        """Delete a benchmark; its scenarios stay, and its runs keep their results."""
         benchmark = await self.records.get(id)
         _check_own(benchmark)
         await run_to_end(self.records.delete(id))
         return benchmark
 
     async def with_scenario(self, scenario_id: str) -> list[Benchmark]:
-        """The benchmarks that have a scenario."""
+        """Return the benchmarks that contain a scenario."""
         return [
             each for each in await self.records.containing(scenario_id) if scenario_id in each.scenario_ids
         ]
 
     async def definitions(self, id: str, query: Query) -> Page[Scenario]:
-        """One page of a benchmark's scenarios, in its own order."""
+        """Return a page of a benchmark's scenarios, in its own order."""
         ids = (await self.records.get(id)).scenario_ids
         start = 0
         if query.starting_after is not None:

@@ -32,22 +32,22 @@ from benchyard.store.collection import Collection
 SCORER_PREFIX = "scs_"
 CUSTOM_TYPE = "custom_scorer"
 RESERVED = "benchyard."
-"""What the types of scorers begin with that come with the server itself."""
+"""Prefix of the types of scorers that come with the server."""
 
 
 class CustomScorers:
-    """All custom scorers; no two have the same type."""
+    """All custom scorers; their types are unique."""
 
     def __init__(self, records: Collection[CustomScorer]) -> None:
         self.records = records
 
     async def create(self, asked: Caller, request: CustomScorerRequest) -> CustomScorer:
-        """Keep a new one; raises UsageError if its type is taken, Forbidden if it is one of ours."""
+        """Store a new scorer; raises UsageError if its type is taken, Forbidden if it is reserved."""
         _check_free(request.type)
         return await self._insert(asked, request)
 
     async def publish(self, id: str, request: CustomScorerRequest) -> CustomScorer:
-        """Make one of those that come with the server itself, or make it what is asked for now."""
+        """Create or update a scorer that comes with the server."""
         if await self.records.find(id) is None:
             return await self._insert(Caller(id), request)
         return await self._change(id, request)
@@ -67,7 +67,7 @@ class CustomScorers:
         return kept
 
     async def update(self, id: str, request: CustomScorerRequest) -> CustomScorer:
-        """Change type and script; runs that were scored keep what they got."""
+        """Change type and script; scored runs keep their scores."""
         _check_free(request.type)
         _check_free((await self.records.get(id)).type)
         return await self._change(id, request)
@@ -85,7 +85,7 @@ class CustomScorers:
             raise _type_conflict(request.type) from error
 
     async def scripts(self, functions: Iterable[ScoringFunction]) -> dict[str, CustomScorer]:
-        """Type -> custom scorer, of those that functions name and that are there."""
+        """Return the registered custom scorers that functions name, by type."""
         found = {}
         for name in {str(each.scorer.get("custom_scorer_type")) for each in functions if _is_custom(each)}:
             scorer = await self.records.find_named(name)
@@ -94,7 +94,7 @@ class CustomScorers:
         return found
 
     async def check(self, functions: Iterable[ScoringFunction]) -> None:
-        """Raise UsageError where a function names a type that is not registered."""
+        """Raise UsageError if a function names a type that is not registered."""
         functions = list(functions)
         known = await self.scripts(functions)
         for function in functions:
@@ -148,7 +148,7 @@ class ScorerValidation:
         try:
             devbox = await self._devboxes.create(asked, wanted)
         except NotFound as error:
-            # The scorer is there; 404 would say that it is not.
+            # The scorer itself exists; a 404 would deny that.
             raise UsageError(error.message, field="environment_parameters") from error
         try:
             result = await self._grade(scorer, devbox.id, environment, request.scoring_context)

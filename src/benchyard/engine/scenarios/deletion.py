@@ -1,4 +1,4 @@
-"""Deletes benchmarks and scenarios; what was run with them stays readable."""
+"""Deletes benchmarks and scenarios; their runs stay readable."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Deletions:
-    """Deletes definitions that nothing uses at the moment."""
+    """Deletes definitions that are not in use."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Deletions:
         self._objects = objects
 
     async def benchmark(self, id: str, *, with_scenarios: bool) -> DeletedView:
-        """Delete a benchmark, and its scenarios if that is asked; raises Conflict while it is being run."""
+        """Delete a benchmark, with its scenarios if requested; raises Conflict while it is being run."""
         benchmark = await self._benchmarks.get(id)
         for job in await self._jobs.all({"parent": id, "status": _JOBS}):
             raise _in_use_conflict(f"benchmark {benchmark.name!r}", job)
@@ -57,7 +57,7 @@ class Deletions:
         return DeletedView(id=id, name=benchmark.name, scenario_ids=own)
 
     async def scenario(self, id: str) -> DeletedView:
-        """Delete a scenario that no benchmark has; raises Conflict while it is being run."""
+        """Delete a scenario that is in no benchmark; raises Conflict while it is being run."""
         scenario = await self._scenarios.get(id)
         if scenario.is_public:
             raise Forbidden(f"scenario {id} is public and cannot be deleted; it came with the server")
@@ -72,7 +72,7 @@ class Deletions:
         return DeletedView(id=id, name=scenario.name)
 
     async def sweep(self, scenario_ids: Iterable[str]) -> None:
-        """Remove the revisions and attachments of deleted scenarios that no run or job needs any more."""
+        """Remove revisions and attachments of deleted scenarios that no run or job needs any more."""
         for id in scenario_ids:
             if await self._scenarios.records.find(id) is not None or await self._is_needed(id):
                 continue
@@ -81,11 +81,11 @@ class Deletions:
             await self._scenarios.forget_revisions(id)
 
     async def sweep_all(self) -> None:
-        """The same for every scenario that was deleted, such as one whose deletion a stop cut short."""
+        """Sweep all deleted scenarios, among them those whose deletion was interrupted."""
         await self.sweep(await self._scenarios.deleted())
 
     async def _own_scenarios(self, benchmark: Benchmark) -> list[str]:
-        """The scenarios of a benchmark that are no other's and can be deleted."""
+        """Return the scenarios that are only in this benchmark and can be deleted."""
         known = []
         for at in range(0, len(benchmark.scenario_ids), _CHUNK):
             known += await self._scenarios.records.all({"id": benchmark.scenario_ids[at : at + _CHUNK]})

@@ -1,4 +1,4 @@
-"""Public benchmarks as the API lists them, and those that come with the package."""
+"""Public benchmarks for the API's lists, and those that come with the package."""
 
 import asyncio
 import functools
@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 def public_id(prefix: str, name: str) -> str:
-    """The id of something that comes with the package: the same on every server."""
+    """Return the id of a thing that comes with the package: the same on every server."""
     return id_from_bytes(prefix, hashlib.sha256(f"benchyard {prefix}{name}".encode()).digest())
 
 
 class ShippedBenchmarks:
-    """Publishes what comes with the package."""
+    """Publishes the benchmarks that come with the package."""
 
     def __init__(self, scorers: CustomScorers, scenarios: Scenarios, benchmarks: Benchmarks) -> None:
         self._scorers = scorers
@@ -40,7 +40,7 @@ class ShippedBenchmarks:
         self._benchmarks = benchmarks
 
     async def open(self, folders: Sequence[Path] | None = None) -> None:
-        """Publish what this version of the package brings; what is known already is left alone."""
+        """Publish the benchmarks of this version of the package; unchanged ones are skipped."""
         for folder in builtin_benchmarks.folders() if folders is None else folders:
             digest = await asyncio.to_thread(builtin_benchmarks.digest, folder)
             id = public_id(BENCHMARK_PREFIX, folder.name)
@@ -53,11 +53,11 @@ class ShippedBenchmarks:
             draft = await asyncio.to_thread(benchmark_file.read_benchmark, folder)
             await self._publish(draft, asked)
         except UsageError as error:
-            # A name that somebody has taken must not keep the server from starting.
+            # A name that a user has taken must not keep the server from starting.
             _log.error("the public benchmark %s was not loaded: %s", folder.name, error.message)
 
     async def _publish(self, draft: BenchmarkDraft, asked: Caller) -> None:
-        """Make all of it; the benchmark comes last, so that what is cut short is begun again."""
+        """Publish all scenarios, then the benchmark itself, so that an interrupted start repeats it."""
         ids = [await self._scenario(each) for each in draft.scenarios if isinstance(each, ScenarioDraft)]
         before = await self._benchmarks.records.find(asked.id)
         for gone in set(before.scenario_ids if before else ()) - set(ids):
@@ -75,20 +75,20 @@ class ShippedBenchmarks:
 
 
 IMPORTED_KEY = "benchyard.imported"
-"""Metadata of what `list_public` shows: `yes`, or `no` for what is only known by name."""
+"""Metadata key of listed public benchmarks: `yes`, or `no` for one that is not imported."""
 
 NAME_KEY = "benchyard.name"
-"""Metadata of what is listed under another name than its own: its own."""
+"""Metadata key with the own name of a benchmark that is listed under another one."""
 
 
 class PublicBenchmarks:
-    """What is public: benchmarks that came with the server, that were imported, and that could be."""
+    """Public benchmarks: those that came with the server, imported ones, and importable ones."""
 
     def __init__(self, benchmarks: Benchmarks) -> None:
         self._benchmarks = benchmarks
 
     async def page(self, query: Query) -> Page[BenchmarkView]:
-        """One page: imported ones first, then what came with the server, then the others by name."""
+        """Return a page: imported ones first, then those that came with the server, then others by name."""
         every = [each for each in await self._every() if _fits(each, query)]
         start = 0
         if query.starting_after is not None:
@@ -104,9 +104,9 @@ class PublicBenchmarks:
         return Page(items=items, has_more=end < len(every), total_count=len(every))
 
     async def own_page(self, query: Query) -> Page[BenchmarkView]:
-        """One page of this server's own; a search that finds no name tries those of imported public ones.
+        """Return a page of this server's own benchmarks; a search without result tries imported public ones.
 
-        A filter by name never does: who has a folder called as a public benchmark is known means that folder.
+        A filter by name does not: a user's folder may have the same name as a public benchmark.
         """
         page = await self._benchmarks.records.page(query)
         if not page.items and query.search and (name := catalog.canonical_name(query.search)):
@@ -116,7 +116,7 @@ class PublicBenchmarks:
         return Page(items=items, has_more=page.has_more, total_count=page.total_count)
 
     async def get(self, id: str) -> BenchmarkView:
-        """The benchmark of that id, one that is only known by name too; raises NotFound."""
+        """Return the benchmark with this id, even if it is not imported; raises NotFound."""
         try:
             return _benchmark_view(await self._benchmarks.get(id))
         except NotFound:
@@ -127,7 +127,7 @@ class PublicBenchmarks:
         return _benchmark_view(imported[known]) if known in imported else _importable_view(known)
 
     async def definitions(self, id: str, query: Query) -> Page[Scenario]:
-        """One page of a benchmark's scenarios; raises NotFound with what to do if it has none here yet."""
+        """Return a page of a benchmark's scenarios; raises NotFound with advice if it is not imported."""
         try:
             return await self._benchmarks.definitions(id, query)
         except NotFound:
@@ -148,14 +148,14 @@ class PublicBenchmarks:
         return [*map(_benchmark_view, first), *map(_benchmark_view, second), *others]
 
     async def _imported_by_name(self) -> dict[str, Benchmark]:
-        """By the name of the public benchmark."""
+        """Return the imported public benchmarks by their names."""
         names = catalog.names()
         found = await self._benchmarks.records.all({"name": names, "status": "active"})
         return {each.name: each for each in found if each.metadata.get(PUBLIC_KEY) == each.name}
 
 
 async def find_benchmark(benchmarks: Benchmarks, given: str) -> Benchmark:
-    """The benchmark of an id, or of any name that it is known by; raises NotFound with what to do."""
+    """Return the benchmark with this id or any of its names; raises NotFound with advice."""
     if (known := await benchmarks.records.find(given)) is not None:
         return known
     name = _importable_names().get(given)
@@ -172,13 +172,13 @@ async def find_benchmark(benchmarks: Benchmarks, given: str) -> Benchmark:
 
 
 def not_imported_hint(name: str) -> str:
-    """What to do about a public benchmark that is only known by name."""
+    """Return the advice for a public benchmark that is not imported."""
     return f"benchmark {name!r} is not imported yet; type `benchyard benchmark import {name}`"
 
 
 @functools.cache
 def _importable_names() -> dict[str, str]:
-    """Id -> name of those that can be imported."""
+    """Return the names of importable benchmarks by id."""
     return {public_id(BENCHMARK_PREFIX, name): name for name in catalog.names()}
 
 
@@ -192,7 +192,7 @@ def _benchmark_view(benchmark: Benchmark) -> BenchmarkView:
 
 
 def _about(name: str) -> dict[str, str]:
-    """What is to be known of a public benchmark, imported or not."""
+    """Return the facts about a public benchmark, imported or not."""
     about = catalog.load(name).about
     told = {
         "title": about.title,
@@ -205,7 +205,7 @@ def _about(name: str) -> dict[str, str]:
 
 
 def _importable_view(name: str) -> BenchmarkView:
-    """One that is known by name, and what it takes to have it."""
+    """Return the view of a benchmark that is not imported, with the command that imports it."""
     about = catalog.load(name).about
     metadata = {IMPORTED_KEY: "no", "benchyard.import": f"benchyard benchmark import {name}", **_about(name)}
     return BenchmarkView(
@@ -235,7 +235,7 @@ def _fits(view: BenchmarkView, query: Query) -> bool:
 
 
 def _under_name(view: BenchmarkView, asked: str | None) -> BenchmarkView:
-    """A public benchmark under the name it was asked for by: clients compare names letter by letter."""
+    """Return a public benchmark under the name in the request: clients compare names exactly."""
     metadata = view.metadata or {}
     is_public = view.is_public or PUBLIC_KEY in metadata
     if not asked or not is_public or asked == view.name or catalog.canonical_name(asked) != view.name:

@@ -1,4 +1,4 @@
-"""Scenarios as the API sees them: made, changed, archived; every revision is kept for the runs it had."""
+"""Scenarios for the API: create, change, archive; each revision is kept for its runs."""
 
 import contextlib
 from collections import OrderedDict
@@ -35,7 +35,7 @@ _KEPT = {"id", "create_time_ms", "request_hash", "revision", "status", "is_publi
 
 @dataclass(frozen=True)
 class ScenarioCollections:
-    """Where scenarios are kept: as they are, and as they were."""
+    """Collections of scenarios: the present ones, and their revisions."""
 
     current: Collection[Scenario]
     revisions: Collection[Scenario]
@@ -51,22 +51,22 @@ class Scenarios:
         self._revisions = shelves.revisions
         self._frozen: OrderedDict[str, Scenario] = OrderedDict()
         self._as_it_was: OrderedDict[tuple[str, int], Scenario] = OrderedDict()
-        """The same under their own ids, as runs see them."""
+        """Cached revisions under the ids of their scenarios, as runs use them."""
         self._scorers = scorers
         self._image_resolver = image_resolver
 
     async def create(self, asked: Caller, request: ScenarioRequest, *, is_public: bool = False) -> Scenario:
-        """Keep a new one; the same request again returns what it made."""
+        """Store a new scenario; the same request again returns the same one."""
         scenario = _scenario_from_request(asked, request, is_public=is_public)
         existing = await self.records.find(asked.id)
         if existing is None:
-            # What it names may be gone by the time the same request comes again.
+            # Its blueprint or scorers may be gone when the same request comes again.
             await self.check(scenario)
         kept, _ = await run_to_end(self.records.insert_once(scenario))
         return kept
 
     async def check(self, scenario: Scenario) -> None:
-        """Refuse what could never run or be scored; raises UsageError."""
+        """Refuse a scenario that could never run or be scored; raises UsageError."""
         for contract in (
             scenario.scoring_contract,
             *(each.scoring_contract for each in scenario.steps or []),
@@ -84,11 +84,11 @@ class Scenarios:
         await self._check_environment(scenario.environment or ScenarioEnvironment())
 
     async def get(self, id: str) -> Scenario:
-        """The scenario as it is now; raises NotFound."""
+        """Return the scenario as it is now; raises NotFound."""
         return await self.records.get(id)
 
     async def at(self, id: str, revision: int) -> Scenario:
-        """The scenario as it was; raises NotFound."""
+        """Return a revision of a scenario; raises NotFound."""
         kept = self._as_it_was.get((id, revision))
         if kept is not None:
             return kept
@@ -102,7 +102,7 @@ class Scenarios:
         return kept
 
     async def _revision(self, id: str) -> Scenario:
-        """A revision that was kept; it never changes, so it is remembered for a while."""
+        """Return a stored revision, cached for a while since it never changes."""
         found = self._frozen.pop(id, None) or await self._revisions.get(id)
         self._frozen[id] = found
         while len(self._frozen) > _REMEMBERED:
@@ -110,7 +110,7 @@ class Scenarios:
         return found
 
     async def freeze(self, scenario: Scenario) -> None:
-        """Keep this revision as it is: a run is about to begin with it."""
+        """Store the present revision, since a run is about to begin with it."""
         if revision_id(scenario.id, scenario.revision) in self._frozen:
             return
         frozen = scenario.frozen()
@@ -119,7 +119,7 @@ class Scenarios:
         await self._revision(frozen.id)
 
     async def update(self, id: str, change: ScenarioChange) -> Scenario:
-        """Change it: None leaves a field, an empty value clears it. The revision counts what differs."""
+        """Change fields: None leaves one, an empty value clears it. The revision counts the differences."""
         before = await self.records.get(id)
         _check_own(before)
         if before.status == "archived":
@@ -127,7 +127,7 @@ class Scenarios:
         await self.freeze(before)
         changed = Scenario.model_validate({**before.model_dump(), **_changes(before, change)})
         if change.validated_isolation is None and before.graded_digest != changed.graded_digest:
-            # What was found out about another scenario says nothing of this one.
+            # The validation was of a scenario that is graded differently.
             changed = changed.model_copy(update={"validated_isolation": None})
         await self.check(changed)
 
@@ -142,9 +142,9 @@ class Scenarios:
         return await self.records.change(id, apply)
 
     async def publish(self, id: str, request: ScenarioRequest) -> Scenario:
-        """Make a public one, or make it what is asked for now: for what comes with the server itself.
+        """Create or update a public scenario of Benchyard itself.
 
-        It is not checked: that is done once, by tests, and not whenever a server starts.
+        It is not checked at each start of a server: tests have done that once.
         """
         before = await self.records.find(id)
         wanted = _scenario_from_request(Caller(id), request, is_public=True)
@@ -160,7 +160,7 @@ class Scenarios:
         return await self.records.change(id, apply)
 
     async def archive(self, id: str, *, is_archived: bool) -> Scenario:
-        """Hide it from lists, or show it again; it can be looked up all the same."""
+        """Hide a scenario from lists, or show it again; it can be read by id in any case."""
 
         def apply(scenario: Scenario) -> Scenario:
             _check_own(scenario)
@@ -170,20 +170,20 @@ class Scenarios:
         return await self.records.change(id, apply)
 
     async def delete(self, id: str) -> Scenario:
-        """Delete it; the revisions that runs began with stay with them."""
+        """Delete a scenario; the revisions of its runs stay."""
         scenario = await self.records.get(id)
         _check_own(scenario)
-        # A run that begins in this moment has its revision.
+        # A run that begins just now needs the revision.
         await self.freeze(scenario)
         await run_to_end(self.records.delete(id))
         return scenario
 
     async def revisions(self, id: str) -> list[Scenario]:
-        """Every revision that is kept of a scenario."""
+        """Return the stored revisions of a scenario."""
         return [each for each in await self._revisions.containing(id) if each.id.startswith(f"{id}@")]
 
     async def own_attachments(self, id: str) -> list[str]:
-        """The objects that are attached to a deleted scenario and to no other, as that is or was."""
+        """Return the objects attached to a deleted scenario and to no revision of another."""
         kept = await self.revisions(id)
         found = []
         for object_id in sorted({each for old in kept for each in (old.attachments or {}).values()}):
@@ -193,12 +193,12 @@ class Scenarios:
         return found
 
     async def deleted(self) -> set[str]:
-        """The scenarios that are gone and of which revisions are kept."""
+        """Return the ids of deleted scenarios that still have revisions."""
         kept = {each.partition("@")[0] for each in await self._revisions.ids({})}
         return kept - await self.records.ids({})
 
     async def forget_revisions(self, id: str) -> None:
-        """Remove every revision of a scenario that is deleted and that no run needs any more."""
+        """Remove all revisions of a deleted scenario that no run needs any more."""
         for revision in await self.revisions(id):
             self._frozen.pop(revision.id, None)
             self._as_it_was.pop((id, revision.revision), None)
@@ -253,7 +253,7 @@ def _changes(before: Scenario, change: ScenarioChange) -> dict[str, Any]:
 
 
 def _with_previous_rules(before: Scenario, change: ScenarioChange) -> ScoringRules:
-    """The rules a change gives; those it says nothing about, in fields or metadata, as they were."""
+    """Return the rules of a change; rules not in its fields or metadata stay as they were."""
     said = rules_from(change.metadata or {}, ScoringRules())
     rules = {}
     for name in ScoringRules.model_fields:

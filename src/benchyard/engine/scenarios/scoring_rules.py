@@ -16,12 +16,12 @@ _WORDS = frozenset(
         *("benchyard.retry_prompt", "benchyard.reward_strategy", "benchyard.scoring_blueprint_id"),
     }
 )
-"""Keys whose value is a text; the others hold JSON."""
+"""Metadata keys with plain text as their value; the others hold JSON."""
 _WEIGHTS_OFF = 1e-6
 
 
 def rules_from(metadata: Mapping[str, str], own: ScoringRules) -> dict[str, Any]:
-    """The rules that metadata and fields give together, where fields win; raises UsageError."""
+    """Return the rules in metadata and fields together; fields win. Raises UsageError."""
     given = {
         field: _value(key, metadata[key]) for key, field in RULES_IN_METADATA.items() if metadata.get(key)
     }
@@ -65,7 +65,7 @@ def _check_rounds(rules: ScoringRules) -> None:
 
 
 def check_path(path: str, field: str) -> None:
-    """Refuse what is no path inside a devbox, or climbs out of where it begins; raises UsageError."""
+    """Refuse an invalid path inside a devbox, or one with `..`; raises UsageError."""
     if not path or "\0" in path or len(path.encode(errors="surrogatepass")) > 4096:
         raise UsageError(f"{field}: a path has 1 to 4096 bytes and no NUL character", field=field)
     if ".." in path.split("/"):
