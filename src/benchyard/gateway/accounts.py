@@ -207,8 +207,7 @@ class TokenAccounts:
         return await self._refusal(account) or account.tally.begin()
 
     async def admit_other(self, account: Account) -> str | None:
-        """Count a request that is not a model call; return the message of the budget that refuses it, or
-        None."""
+        """Count a request that is not a model call; return the refusing budget's message, or None."""
         words = await self._refusal(account)
         if words is None:
             grant = account.grant
