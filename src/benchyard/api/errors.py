@@ -59,7 +59,7 @@ def error_response(error: BenchyardError) -> Response:
     """Return the answer for an error."""
     body = error.body()
     body["message"] = body["message"][:_MAX_MESSAGE]
-    # Details may hold anything, and an error about an error helps nobody.
+    # Details may hold any value; a failure to encode one would hide the error itself.
     content = json.dumps(body, default=str)
     return Response(content, error.http_status, dict(_headers(error)), "application/json")
 

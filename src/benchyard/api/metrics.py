@@ -295,8 +295,7 @@ LEAK_LOOK_SECONDS = 60.0
 
 
 class LeakCounts:
-    """Counts leaks, in a thread and at most once per `every` seconds, since a search reads much of
-    `/proc`."""
+    """Counts leaks, in a thread and at most once per `every` seconds: a search reads much of `/proc`."""
 
     def __init__(
         self,

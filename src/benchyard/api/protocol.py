@@ -97,7 +97,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._refuse(headers_too_large())
 
     def _is_undecided(self, data: bytes) -> bool:
-        """Tell whether to wait or switch: a client may begin with HTTP/2 without announcing it."""
+        """Tell whether this is not, or not yet, known to be HTTP/1.1; switch to HTTP/2 on its preface."""
         if data.startswith(PREFACE):
             self._speak_http2(data)
             return True
@@ -144,8 +144,7 @@ class BoundedHttp(HttpToolsProtocol):
         return not self._is_tunnel and super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Keep further bytes for a tunnel's other protocol; if the program declines, the connection is
-        closed."""
+        """Keep further bytes for a tunnel's other protocol; the connection closes if its program declines."""
         if not self._is_tunnel:
             super()._unsupported_upgrade_warning()
             return
@@ -167,8 +166,7 @@ class BoundedHttp(HttpToolsProtocol):
         return self._is_half_closed
 
     def take_over(self) -> tuple[bytes, bool]:
-        """Hand the connection over to the code that carries its bytes; return early bytes, and whether input
-        ended."""
+        """Hand the connection over to another reader; return early bytes, and whether the input has ended."""
         self.cycle.disconnected = True
         self._unset_keepalive_if_required()
         early, self._early = bytes(self._early or b""), bytearray()
@@ -179,8 +177,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.connections.discard(self)
 
     def cut(self) -> None:
-        """End a connection whose answer cannot be finished, so that the client does not take it for
-        complete."""
+        """End a connection whose answer cannot be finished, so that the client does not take it for whole."""
         self.cycle.disconnected = True
         self.transport.abort()
 

@@ -90,7 +90,7 @@ class ServedDoors:
     def __init__(self) -> None:
         self._doors: dict[tuple[str, str], tuple[int, Door]] = {}
         self._changing = asyncio.Lock()
-        """Lock for replacing doors: of two concurrent openings, the earlier door would be served for ever."""
+        """Lock for replacing doors: without it, one of two opened at once could be left open for ever."""
 
     def has(self, devbox_id: str, kind: str, listener: socket.socket) -> bool:
         """Tell whether this very socket is served already, as when a restarted server sends it again."""

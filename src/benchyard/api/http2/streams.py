@@ -120,8 +120,7 @@ class FrameWriter:
         self._writable.set()
 
     async def writable(self) -> None:
-        """Wait until the client has caught up; a client that reads nothing is dropped by
-        `ConnectionLimits.watch`."""
+        """Wait until the client has caught up; `ConnectionLimits.watch` drops a client that reads nothing."""
         await self._writable.wait()
 
     def room(self, stream_id: int) -> int:
@@ -171,7 +170,7 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 @dataclass(frozen=True)
 class StreamTerms:
-    """What holds for all streams of a connection."""
+    """Settings that all streams of a connection share."""
 
     wire: FrameWriter
     seconds: float
@@ -238,8 +237,7 @@ class Http2Stream:
         self._terms.on_change(self)
 
     def refuse_rest(self) -> None:
-        """End a request that was answered before its body was complete; called with a delay, so that clients
-        read it."""
+        """End a request answered before its body was complete; called late, so that the answer is read."""
         if not (self.is_gone or self.is_whole):
             self._end(ErrorCodes.NO_ERROR)
 

@@ -216,8 +216,7 @@ class UpstreamConnections:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, url: URL, headers: CIMultiDict[str], body: bytes) -> UpstreamConnection:
-        """Send a request; return its connection once the head of the answer came. Raises OSError,
-        ValueError."""
+        """Send a request; return its connection once the answer's head came. Raises OSError, ValueError."""
         head = _head(method, url, headers, len(body))
         place = (url.scheme, url.raw_host or "", url.port or 0)
         connection = self._kept(place) or await self._connected(place)

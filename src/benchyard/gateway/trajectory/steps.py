@@ -162,8 +162,7 @@ class StepBuilder:
         return True
 
     def _resolve_by_name(self, result: ToolResult) -> bool:
-        """Attach a result to the first waiting call, preferably one of its name, in the last step with
-        one."""
+        """Attach a result to the first waiting call, preferably of its name, in the last step with one."""
         last = next((acted for acted in reversed(self._acted) if acted.pending), None)
         if last is None:
             return False
