@@ -105,4 +105,4 @@ def _head(asked: InboundRequest) -> h11.Request:
 
 
 def _ignore_use() -> None:
-    """Ignore use: no idle time applies here, since the gateway itself gives up on silent providers."""
+    """Do nothing on use: no idle time applies here, since the gateway gives up on silent providers."""

@@ -161,7 +161,7 @@ async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Bu
     folder = settings.data / "images"
     groups = BuildCgroups(folder)
     groups.clear()
-    # Build with the container engine that holds the devboxes, if the driver is set to use one.
+    # Build with the container engine that holds the devboxes, if the driver's options name one.
     socket = settings.driver_options.get("socket") if settings.driver == "container" else None
     url = f"unix://{socket.removeprefix('unix://')}" if socket else None
     return await open_builder(images, folder, driver.trees, groups, BuilderChoice(settings.builder, url))

@@ -1,4 +1,4 @@
-"""TLS of a running server, and its certificate: either given, or issued by the server itself."""
+"""TLS of a running server, and its certificate, either given or issued by the server itself."""
 
 import asyncio
 import re

@@ -271,11 +271,11 @@ class TokenAccounts:
         await self._recorder.forget(grant_id)
 
     def accounts(self) -> Iterator[Account]:
-        """Return every grant that was not revoked."""
+        """Yield every grant that was not revoked."""
         yield from list(self._accounts.values())
 
     def secrets(self) -> Iterator[str]:
-        """Return every token and key, so that they can be kept out of logs."""
+        """Yield every token and key, so that they can be kept out of logs."""
         for account in self.accounts():
             yield account.grant.token
             yield from (each.key for each in account.grant.upstreams.values() if each.key)

@@ -118,7 +118,7 @@ class Gateway:
         return await self._ask({"op": "status"})
 
     def calls(self, grant_id: str) -> Iterator[Call]:
-        """Return every call of a grant, in order, read from disk lazily (blocks)."""
+        """Yield every call of a grant, in order, read from disk lazily (blocks)."""
         return read_calls(protocol.record_file(self._folder, grant_id))
 
     async def forget(self, grant_id: str) -> None:

@@ -98,7 +98,7 @@ class Control:
         try:
             connection, _address = self._listener.accept()
         except OSError:
-            # The client has gone again, or no descriptor is left; the next event tells.
+            # The client has gone again, or no descriptor is left: then the loop calls this again.
             return
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         if struct.unpack("3i", told)[1] != os.getuid():

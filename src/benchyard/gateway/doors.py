@@ -124,7 +124,7 @@ class ServedDoors:
             await self.close(devbox_id)
 
     def devboxes(self) -> Iterator[str]:
-        """Return the ids of devboxes with doors."""
+        """Yield the ids of devboxes with doors."""
         yield from dict.fromkeys(devbox_id for devbox_id, _kind in self._doors)
 
     async def _close(self, devbox_id: str, kind: str) -> None:

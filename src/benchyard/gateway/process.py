@@ -54,7 +54,7 @@ def start(folder: Path, options: GatewayOptions) -> int:
 
 
 def _let_go() -> None:
-    """Drop inherited terminals, raise limits, and protect the memory, which holds keys, from being read."""
+    """Detach the standard streams, keep the memory with its keys unreadable, and raise the file limit."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
