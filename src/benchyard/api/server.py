@@ -1,4 +1,4 @@
-"""Life of the server: opens all services, answers until it is told to stop, and closes them."""
+"""Lifecycle of the server: opens all services, answers until it is told to stop, and closes them."""
 
 import asyncio
 import fcntl
