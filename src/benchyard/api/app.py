@@ -29,7 +29,7 @@ _BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
 class App(FastAPI):
-    """FastAPI, with what holds for every route in its schema: keys, and how errors look."""
+    """FastAPI app whose schema also has the parts common to all routes: keys, and the form of errors."""
 
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
@@ -50,11 +50,11 @@ def _add_failures(schema: dict[str, Any]) -> None:
 
 
 def build_app(services: Services) -> FastAPI:
-    """The app that serves these services."""
+    """Build the app that serves these services."""
     app = App(
         title="Benchyard",
         version=importlib.metadata.version("benchyard"),
-        # A page of our own: that of the library loads its scripts from elsewhere.
+        # The reference page is our own: the library's page loads scripts from other servers.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -69,13 +69,13 @@ def build_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     add_error_handlers(app)
-    # Not `include_router`: it would look for the route of each request twice.
+    # Not `include_router`: it would search the route of each request twice.
     app.router.routes.extend(all_routes())
     return app
 
 
 def all_routes() -> list[BaseRoute]:
-    """The routes of every file in the folder, literal paths before those with parameters."""
+    """Return the routes of every file in the folder, literal paths before those with parameters."""
     found: list[BaseRoute] = []
     for module in pkgutil.iter_modules(routes.__path__):
         found.extend(importlib.import_module(f"{routes.__name__}.{module.name}").router.routes)

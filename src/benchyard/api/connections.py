@@ -1,4 +1,4 @@
-"""Connections of clients: how many there may be, who makes room, and which one a request came on."""
+"""Connections of clients: their limits, closing of idle ones, and the connection below each request."""
 
 import asyncio
 import fcntl
@@ -17,16 +17,16 @@ from benchyard.api.log import logger
 
 _MOST_DESCRIPTORS = 65_536
 _OWN_DESCRIPTORS = 1024
-"""Kept for files, devboxes and the database."""
+"""Descriptors kept for files, devboxes and the database."""
 _LOOKS = 4
 _MOST_STREAMS = 10_000
-"""Requests that share connections, of all clients together: a connection alone does not tell its cost."""
+"""Limit for the requests of all clients on shared connections, since connections alone do not limit load."""
 _BYTES_ACKED = slice(120, 128)
-"""Where the kernel's `tcp_info` says how many bytes have reached the other side."""
+"""Position of the number of acknowledged bytes in the kernel's `tcp_info`."""
 
 
 class ClientConnection(Protocol):
-    """A connection, whatever is spoken on it."""
+    """A client's connection, in any protocol."""
 
     transport: asyncio.Transport
 
@@ -38,13 +38,13 @@ class _Progress:
 
 
 class ConnectionLimits:
-    """Who is connected; `seconds` is how long one may neither ask for anything nor take its answer."""
+    """Open connections; `seconds` limits the time without a request, or without taking bytes of an answer."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self.most = most
         self.seconds = seconds
         self.streams: set[object] = set()
-        """The requests that share connections with others."""
+        """Requests on connections that carry several at once."""
         self._waiting: dict[ClientConnection, None] = {}
         self._taking: WeakKeyDictionary[ClientConnection, _Progress] = WeakKeyDictionary()
 
@@ -58,7 +58,7 @@ class ConnectionLimits:
         self._waiting.pop(connection, None)
 
     def has_room(self, connected: int) -> bool:
-        """Whether one more fits; if need be, the one that has waited longest without a request has to go."""
+        """Tell whether one more connection fits; if needed, close the one that is idle for longest."""
         if connected <= self.most:
             return True
         if not self._waiting:
@@ -69,11 +69,11 @@ class ConnectionLimits:
         return True
 
     def has_room_for_stream(self) -> bool:
-        """Whether one more request fits on the connections that carry several."""
+        """Tell whether one more request fits on the connections that carry several."""
         return len(self.streams) < _MOST_STREAMS
 
     async def watch(self, connections: Iterable[ClientConnection]) -> None:
-        """Drop connections that hold bytes back without taking any of them, for ever."""
+        """Drop connections whose clients do not take the waiting bytes of their answers; runs for ever."""
         while True:
             await asyncio.sleep(self.seconds / _LOOKS)
             for connection in list(connections):
@@ -94,7 +94,7 @@ class ConnectionLimits:
 
 
 def _state(transport: asyncio.Transport) -> tuple[int, int] | None:
-    """How many bytes wait to be taken, and how many were; None for a connection that is gone."""
+    """Return the numbers of waiting and acknowledged bytes; None for a closed connection."""
     given: socket.socket | None = transport.get_extra_info("socket")
     try:
         if given is None or given.fileno() < 0:
@@ -108,7 +108,7 @@ def _state(transport: asyncio.Transport) -> tuple[int, int] | None:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as it may, within reason."""
+    """Raise this process's limit of open files as far as allowed, up to a maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _within_reason(hard)
     if _within_reason(soft) < wanted:
@@ -116,7 +116,7 @@ def raise_descriptor_limit() -> None:
 
 
 def most_connections(asked: int) -> int:
-    """How many connections there may be, so that descriptors are left for everything else."""
+    """Return how many connections to allow, so that descriptors remain for everything else."""
     descriptors = _within_reason(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     return min(asked, max(descriptors - _OWN_DESCRIPTORS, descriptors // 2))
 
@@ -130,18 +130,18 @@ _KEY = "benchyard.underneath"
 
 
 class RequestCarrier(Protocol):
-    """Carries one request and its answer."""
+    """Connection or stream that carries one request and its answer."""
 
     def cut(self) -> None:
-        """End an answer that cannot be finished, so that nobody takes it for a whole one."""
+        """End an answer that cannot be finished, so that the client does not take it for complete."""
 
 
 def carrier_extensions(carrier: RequestCarrier) -> dict[str, Any]:
-    """What a scope has as extensions, for `carrier_of` to find."""
+    """Return the extensions of a scope that let `carrier_of` find the carrier."""
     return {_KEY: {"held": carrier}}
 
 
 def carrier_of(scope: Scope) -> RequestCarrier:
-    """What this request came on."""
+    """Return the carrier of a request."""
     carrier: RequestCarrier = scope["extensions"][_KEY]["held"]
     return carrier

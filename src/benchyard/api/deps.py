@@ -1,4 +1,4 @@
-"""What routes work with: the open services of this server, handed to them by FastAPI."""
+"""Dependencies of routes: the open services of this server, provided by FastAPI."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from benchyard.workers.workers import Workers
 
 @dataclass(frozen=True)
 class Services:
-    """Everything a running server has open."""
+    """The open parts of a running server."""
 
     settings: Settings
     store: Store
@@ -43,20 +43,20 @@ class Services:
     leakage: LeakCounts
     ssh: SshServer
     workers: Workers
-    """For what clients send: what agents left has others, and cannot keep these busy."""
+    """Workers for data that clients send; data left by agents has other workers, so it cannot block these."""
     job_views: JobViews = field(default_factory=JobViews)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server begins to stop: long-polls and streams end soon after."""
+    """Event that is set when the server begins to stop: long-polls and streams end soon after."""
 
 
 def services_of(connection: HTTPConnection) -> Services:
-    """The services of the app that serves this request or socket."""
+    """Return the services of the app that serves this request or socket."""
     services: Services = connection.app.state.services
     return services
 
 
 async def _services(connection: HTTPConnection) -> Services:
-    # Dependencies are coroutines: plain functions would each be sent to a thread.
+    # Dependencies are coroutines: plain functions would each run in a thread.
     return services_of(connection)
 
 

@@ -1,4 +1,4 @@
-"""Routes that are cheap until somebody asks for them: a server has many, and most clients need a few."""
+"""Routes that cost little until their first request: a server has many, and most clients need a few."""
 
 from collections.abc import Callable, Collection
 from typing import Any, get_type_hints
@@ -12,7 +12,7 @@ from benchyard.api.requests import Handler, with_large_bodies
 
 
 class LazyRoute(APIRoute):
-    """A route whose parameters and models FastAPI looks at when it is first asked for, not at the start."""
+    """A route whose parameters and models FastAPI processes at its first request, not at the start."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class LazyRoute(APIRoute):
         self._has_pattern = False
 
     def get_route_handler(self) -> Handler:
-        """What is called with each request."""
+        """Return the handler that is called with each request."""
         return with_large_bodies(super().get_route_handler())
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -42,7 +42,7 @@ class LazyRoute(APIRoute):
         return super().matches(scope)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a route has is there once FastAPI has looked at it."""
+        """Build the route as FastAPI does, at the first access to any other attribute."""
         options = self.__dict__.get("_options")
         if options is None:
             raise AttributeError(name)
@@ -57,7 +57,7 @@ class LazyRoute(APIRoute):
 
 
 def _build_models(endpoint: Callable[..., Any]) -> None:
-    """Build what it takes and answers: of what is not built, FastAPI would make half, and warn of it."""
+    """Build the models an endpoint takes and returns: FastAPI would build others by half, with a warning."""
     for kind in get_type_hints(endpoint).values():
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind.model_rebuild()

@@ -26,7 +26,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class MetricSample:
-    """One number; `suffix` follows the name of its family."""
+    """A number with its labels; `suffix` follows the name of its family."""
 
     value: float
     labels: Labels
@@ -35,7 +35,7 @@ class MetricSample:
 
 @dataclass(frozen=True)
 class MetricFamily:
-    """Numbers of one name."""
+    """Numbers that share a name."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -43,7 +43,7 @@ class MetricFamily:
     samples: Iterable[MetricSample]
 
     def lines(self) -> Iterator[str]:
-        """How it is written."""
+        """Yield the lines of the family in the text format."""
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} {self.kind}"
         for sample in self.samples:
@@ -51,12 +51,12 @@ class MetricFamily:
 
 
 def single_sample(value: float) -> tuple[MetricSample, ...]:
-    """The samples of a family that has only one number."""
+    """Return the samples of a family with a single number."""
     return (MetricSample(value, {}),)
 
 
 class Histogram:
-    """How often a value came to lie where."""
+    """Counts of values by upper bound."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -64,12 +64,12 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Take a value in."""
+        """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def samples(self, labels: Labels) -> Iterator[MetricSample]:
-        """Its numbers, under these labels."""
+        """Yield the numbers of the histogram, with these labels."""
         total = 0
         for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
             total += count
@@ -79,7 +79,7 @@ class Histogram:
 
 
 def metrics_text(families: Iterable[MetricFamily]) -> str:
-    """The whole page."""
+    """Return the page with all families."""
     return "".join(f"{line}\n" for family in families for line in family.lines())
 
 
@@ -106,7 +106,7 @@ _UNMATCHED = "(unmatched)"
 
 
 class ServerMetrics:
-    """Everything that has to be counted while it happens; the rest is looked at when somebody asks."""
+    """Counts that must be taken as events happen; all other numbers are computed on request."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, str]] = Counter()
@@ -117,7 +117,7 @@ class ServerMetrics:
         self._began = time.time()
 
     def saw(self, devbox: Devbox) -> None:
-        """Note that a devbox came into another status."""
+        """Note that a devbox changed its status."""
         if devbox.status is _S.RUNNING:
             self._saw_start(devbox)
         elif devbox.status in ENDED:
@@ -135,7 +135,7 @@ class ServerMetrics:
     def families(
         self, live: Iterable[Devbox], activity: HostActivity, leaks: Mapping[str, int]
     ) -> Iterator[MetricFamily]:
-        """All numbers as they are now."""
+        """Yield all current numbers."""
         yield from self._of_devboxes(live)
         yield MetricFamily(
             "benchyard_executions_running", "gauge", "Commands that run.", single_sample(activity.running)
@@ -201,7 +201,7 @@ class ServerMetrics:
 
 
 def job_families(jobs: Mapping[str, int], trials: Mapping[str, int]) -> Iterator[MetricFamily]:
-    """The numbers of jobs and their trials, by state."""
+    """Yield the numbers of jobs and their trials, by state."""
     yield MetricFamily(
         "benchyard_jobs",
         "gauge",
@@ -217,9 +217,9 @@ def job_families(jobs: Mapping[str, int], trials: Mapping[str, int]) -> Iterator
 
 
 class RequestCounts:
-    """Counts every request once it has its answer; one whose client left without gets the status `none`.
+    """Counts every answered request; a request whose client left before gets the status `none`.
 
-    A socket counts when it has ended, as the GET that it began with: 101 where it was let in.
+    A socket counts when it has ended, as the GET with which it began: 101 if it was accepted.
     """
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
@@ -258,7 +258,7 @@ def _status(message: Message) -> str:
     kind = message["type"]
     if kind in ("http.response.start", "websocket.http.response.start"):
         return str(message["status"])
-    # A close that comes before the socket was let in goes out as a refusal.
+    # A close before the socket was accepted is sent as a refusal.
     return {"websocket.accept": "101", "websocket.close": "403"}.get(kind, "none")
 
 
@@ -295,7 +295,7 @@ LEAK_LOOK_SECONDS = 60.0
 
 
 class LeakCounts:
-    """Counts leaks, in a thread and at most once per `every` seconds: a look reads much of `/proc`."""
+    """Counts leaks, in a thread and at most once per `every` seconds: a search reads much of `/proc`."""
 
     def __init__(
         self,
@@ -311,7 +311,7 @@ class LeakCounts:
         self._look: asyncio.Task[None] | None = None
 
     async def counts(self) -> Mapping[str, int]:
-        """Leaks by kind, as they were at the last look; only the first one is waited for."""
+        """Return the leaks by kind at the last search; only the first search is waited for."""
         is_old = self._counts is None or self._clock() - self._looked_at >= self._every
         if is_old and (self._look is None or self._look.done()):
             self._look = asyncio.create_task(self._count())
@@ -324,7 +324,7 @@ class LeakCounts:
         try:
             found = await asyncio.to_thread(self._find)
         except (OSError, ValueError) as error:
-            # The machine changed under the look; the next one finds it still.
+            # The machine changed during the search; the next one will find the leak if it persists.
             logger.warning("leaks could not be counted, will try again: %s", error)
             return
         counted = Counter(leak.kind for leak in found)

@@ -25,7 +25,7 @@ class GatewayGone(BenchyardError):
 
 
 class ModelCall(Response):
-    """The gateway's own answer to a request that came to the server."""
+    """Response that passes a request to the gateway, and the gateway's answer back."""
 
     def __init__(self, services: Services, descriptor: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class ModelCall(Response):
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and its answer back; an answer that breaks off is cut."""
+        """Pass the request on and its answer back; cut an answer that breaks off."""
         try:
             async with open_stream(self._descriptor) as stream:
                 exchange = TunnelExchange(stream, IdleClock(_ignore_use))
@@ -63,7 +63,7 @@ class ModelCall(Response):
             if answering.done():
                 answering.result()
             elif uploading.done():
-                # The client has gone, or sends what is refused.
+                # The client has gone, or its body was refused.
                 uploading.result()
             else:
                 raise StillWaiting("the server is stopping; send it again in a moment")
@@ -85,7 +85,7 @@ class ModelCall(Response):
 
 
 def _address(scope: Scope) -> TunnelAddress:
-    """What the gateway is asked for: what follows the run's id."""
+    """Return the address at the gateway: the part of the path after the run's id."""
     path: bytes = scope["raw_path"]
     rest = b"/" + path.split(b"/", _PREFIX_PARTS)[_PREFIX_PARTS]
     return TunnelAddress("", 0, rest, path[: len(path) - len(rest)])
@@ -105,4 +105,4 @@ def _head(asked: InboundRequest) -> h11.Request:
 
 
 def _ignore_use() -> None:
-    """Nobody asks how long it idles: the gateway itself gives up on providers that say nothing."""
+    """Do nothing on use: no idle time applies here, since the gateway gives up on silent providers."""

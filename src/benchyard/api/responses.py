@@ -1,4 +1,4 @@
-"""Answers that take their time or are long: long-polls, streams, archives and files of devboxes."""
+"""Answers that take long or are large: long-polls, streams, archives and files of devboxes."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ T = TypeVar("T")
 async def wait_for_answer(
     services: Services, answer: Coroutine[Any, Any, T], client: Request | None = None
 ) -> T:
-    """Wait for an answer, or raise StillWaiting when the server begins to stop.
+    """Wait for an answer; raise StillWaiting if the server begins to stop.
 
-    With `client` the work on the answer ends when that client leaves.
+    With `client`, the work on the answer also ends when that client leaves.
     """
     task = asyncio.ensure_future(answer)
     stopping = asyncio.ensure_future(services.stopping.wait())
@@ -48,7 +48,7 @@ async def wait_for_answer(
 
 
 async def _wait_until_left(client: Request) -> None:
-    """Return once a client is gone whose request has come whole."""
+    """Return once a client has gone; its request must be read completely."""
     while (await client.receive())["type"] != "http.disconnect":
         pass
 
@@ -60,12 +60,12 @@ async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
 
 
 def bytes_stream(services: Services, content: AsyncIterator[bytes]) -> StreamingResponse:
-    """Bytes as they come."""
+    """Return an answer with bytes as they arrive."""
     return StreamingResponse(_until_stop(services, content), media_type="application/octet-stream")
 
 
 def event_stream(services: Services, events: AsyncIterator[BaseModel]) -> StreamingResponse:
-    """Events as they come, with comments in between so that nobody takes silence for death."""
+    """Return an answer with events as they arrive, and comments in between that show it is alive."""
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
     return StreamingResponse(_frames(services, events), media_type="text/event-stream", headers=headers)
 
@@ -117,25 +117,25 @@ ZIP = "application/zip"
 
 
 class SendableArchive(Protocol):
-    """Something packed that waits to be sent."""
+    """A packed archive, ready to be sent."""
 
     size: int
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """All of it, in pieces that fit into memory."""
+        """Yield the content in pieces that fit into memory."""
 
 
 async def archive_response(
     services: Services, packing: AbstractAsyncContextManager[SendableArchive], media_type: str = TAR
 ) -> StreamingResponse:
-    """The answer that sends an archive; what it was packed into is gone afterwards."""
+    """Return the answer that sends an archive; its temporary files are removed afterwards."""
     stack = AsyncExitStack()
     archive = await wait_for_answer(services, stack.enter_async_context(packing))
     return _ArchiveResponse(archive, stack, media_type)
 
 
 class _ArchiveResponse(StreamingResponse):
-    """Sends an archive and lets go of it, also when the client went away."""
+    """Sends an archive and then removes it, also if the client went away."""
 
     def __init__(self, archive: SendableArchive, stack: AsyncExitStack, media_type: str) -> None:
         headers = {"content-length": str(archive.size), "content-disposition": "attachment"}
@@ -158,7 +158,7 @@ class DevboxFileResponse(Response):
         self.headers["content-length"] = str(file.size)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the headers, then as many bytes as were promised."""
+        """Send the headers, then as many bytes as they announce."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             left = self._file.size

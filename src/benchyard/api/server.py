@@ -1,4 +1,4 @@
-"""Running the server: opens everything, answers until it is told to stop, closes everything."""
+"""Lifecycle of the server: opens all services, answers until it is told to stop, and closes them."""
 
 import asyncio
 import fcntl
@@ -60,7 +60,7 @@ _RINGS = (20_000, 20, 20)
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; raises before anything is changed if it cannot start."""
+    """Serve until SIGTERM or SIGINT; raises before any change is made if it cannot start."""
     log_to_stderr()
     raise_descriptor_limit()
     _make_private(settings.data)
@@ -76,7 +76,7 @@ async def run(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """Everything a server has open, from the database up."""
+    """Open all services of a server, from the database up."""
     async with AsyncExitStack() as stack:
         key_file = settings.data / "secret-key"
         had_key = key_file.exists()
@@ -135,7 +135,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> None:
-    """Say at the start which secrets cannot be opened, and what to do about it."""
+    """Log at the start which secrets cannot be decrypted, and how to repair that."""
     lost = await secrets.unreadable()
     if not lost:
         return
@@ -161,14 +161,14 @@ async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Bu
     folder = settings.data / "images"
     groups = BuildCgroups(folder)
     groups.clear()
-    # The engine that holds the devboxes is the one to build, where another could be meant.
+    # Build with the container engine that holds the devboxes, if the driver's options name one.
     socket = settings.driver_options.get("socket") if settings.driver == "container" else None
     url = f"unix://{socket.removeprefix('unix://')}" if socket else None
     return await open_builder(images, folder, driver.trees, groups, BuilderChoice(settings.builder, url))
 
 
 def _give_way(reason: str) -> None:
-    """Stop as by a signal: the database is another server's."""
+    """Stop as by a signal, because another server has taken the database."""
     logger.error("this server has to stop: %s", reason)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -183,7 +183,7 @@ def _driver(settings: Settings) -> Driver:
 
 @dataclass(frozen=True)
 class _Listener:
-    """Where clients come in."""
+    """Listening socket for clients, and its TLS."""
 
     bound: socket.socket
     tls: Tls | None
@@ -198,11 +198,11 @@ async def _serve(services: Services, door: _Listener) -> None:
     settings = services.settings
     crowd = ConnectionLimits(most_connections(settings.max_connections), settings.client_seconds)
     others = SshBehindTls(services.ssh, door.tls)
-    # What is made here stays: to look for garbage in it takes a part of the time until we listen.
+    # Objects of the start stay alive: searching them for cycles would delay listening.
     gc.disable()
     app = build_app(services)
     gc.freeze()
-    # What a request or a trial makes is nearly always free of rings, and looking for them costs time.
+    # Objects of a request or trial are rarely in reference cycles, and searching for cycles costs time.
     gc.set_threshold(*_RINGS)
     gc.enable()
     config = uvicorn.Config(
@@ -229,7 +229,7 @@ async def _serve(services: Services, door: _Listener) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, told to stop by us instead of by its own signal handlers."""
+    """uvicorn's server, stopped by this module instead of its own signal handlers."""
 
     def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
@@ -240,7 +240,7 @@ class _Server(uvicorn.Server):
         yield
 
     def stop(self) -> None:
-        """Begin to stop: streams and long-polls end, short requests finish; a second time does not wait."""
+        """Begin to stop: streams and long-polls end, short requests finish; a second call does not wait."""
         if jobs := self._services.engine.jobs.unfinished():
             names = ", ".join(f"{job.name!r} ({job.id})" for job in jobs[:_MOST_NAMES])
             more = ", ..." if len(jobs) > _MOST_NAMES else ""
@@ -258,7 +258,7 @@ def _signals(server: _Server) -> Iterator[None]:
     wanted = (signal.SIGTERM, signal.SIGINT)
     for number in wanted:
         loop.add_signal_handler(number, server.stop)
-    # Not taken back: to be told a second time must not cut short what is still being put away.
+    # The handlers stay: a second signal must not interrupt the closing of services.
     yield
 
 
@@ -313,7 +313,7 @@ def _only_server(data: Path) -> Iterator[None]:
 
 
 def _holder_text(data: Path) -> str:
-    """Which server holds a data folder, as far as its note says, and what to do."""
+    """Describe the server that holds a data folder, as far as its note tells, and the way out."""
     try:
         note = json.loads((data / "server.json").read_text())
         which = f": it runs at {note['url']} (process {note['pid']})."
@@ -326,7 +326,7 @@ def _holder_text(data: Path) -> str:
 
 
 def _data_option(data: Path) -> str:
-    """What `benchyard server` has to be told to mean the server of this data folder."""
+    """Return the options by which `benchyard server` finds the server of this data folder."""
     return "" if data == default_data_folder().absolute() else f" --data {shlex.quote(str(data))}"
 
 

@@ -1,4 +1,4 @@
-"""TLS of a running server, and its certificate: one that it is given, or one that it makes for itself."""
+"""TLS of a running server, and its certificate, either given or issued by the server itself."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ from benchyard.store.vault import write_private
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 397
-"""Some clients take no certificate that is good for longer."""
+"""Some clients reject certificates with a longer validity."""
 RENEW_DAYS = 30
 LOCAL_DOMAIN = "localhost"
 LOCAL_ADDRESSES = ("127.0.0.1", "::1")
@@ -42,24 +42,24 @@ _DOMAIN = re.compile(
 
 
 class Certificate(ABC):
-    """What a server shows; `chain` and `key` are the files it is loaded from."""
+    """The server's certificate; `chain` and `key` are the files it is loaded from."""
 
     chain: Path
     key: Path
     trusted: Path
-    """What a client on this machine trusts: enough to know this server, and nothing else."""
+    """File with the certificate that a client on this machine trusts, to know this server and no other."""
 
     @property
     def advice(self) -> str:
-        """How clients come to trust it; empty where they do already."""
+        """Instructions for clients to trust the certificate; empty if they trust it already."""
         return ""
 
     @abstractmethod
     def refresh(self, now: datetime) -> bool:
-        """See to it that the files are good; returns whether they have changed since the last time."""
+        """Make sure that the files are valid; return whether they have changed since the last call."""
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Show it in new connections from now on; raises UsageError if the files do not fit together."""
+        """Use the certificate for new connections; raises UsageError if the files do not fit together."""
         for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
             try:
                 each.load_cert_chain(self.chain, self.key, password="")
@@ -71,7 +71,7 @@ class Certificate(ABC):
 
 
 class GivenCertificate(Certificate):
-    """Files that somebody else makes and renews; a client here trusts the first of the chain."""
+    """Files that the user creates and renews; a client on this machine trusts the first of the chain."""
 
     def __init__(self, chain: Path, key: Path, trusted: Path) -> None:
         self.chain = chain
@@ -97,7 +97,7 @@ class GivenCertificate(Certificate):
 
 
 class OwnCertificate(Certificate):
-    """A certificate for one domain, and the authority that signs it, which can sign for nothing else."""
+    """A certificate for one domain, with its own authority, which can sign for no other domain."""
 
     def __init__(self, folder: Path, domain: str) -> None:
         if not _DOMAIN.fullmatch(domain):
@@ -237,7 +237,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 def certificate_now() -> datetime:
-    """The time, as certificates tell it."""
+    """Return the current time in UTC, as certificates use it."""
     return datetime.now(UTC)
 
 
@@ -247,17 +247,17 @@ _HTTP2 = "h2"
 
 @dataclass(frozen=True)
 class Tls:
-    """How a server encrypts, and what it shows."""
+    """TLS context of a server, and its certificate."""
 
     context: ssl.SSLContext
     certificate: Certificate
     names: "WeakKeyDictionary[ssl.SSLObject, str]"
-    """Which name the client of each open connection asked for."""
+    """Server name that the client of each open connection asked for."""
 
 
 @asynccontextmanager
 async def open_tls(settings: Settings, look_seconds: float = LOOK_SECONDS) -> AsyncIterator[Tls | None]:
-    """TLS as the settings ask for it, None for none; raises UsageError where it cannot be had."""
+    """Open TLS as the settings ask for it, or yield None; raises UsageError if it is not possible."""
     certificate = _certificate(settings)
     if certificate is None:
         yield None
@@ -284,7 +284,7 @@ async def open_tls(settings: Settings, look_seconds: float = LOOK_SECONDS) -> As
 
 
 def is_http2(transport: asyncio.BaseTransport) -> bool:
-    """Whether both sides settled on HTTP/2 when the encryption began."""
+    """Tell whether both sides chose HTTP/2 in the TLS handshake."""
     encrypted: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     return encrypted is not None and encrypted.selected_alpn_protocol() == _HTTP2
 
@@ -304,5 +304,5 @@ async def _look_after(certificate: Certificate, context: ssl.SSLContext, seconds
                 certificate.load(context)
                 logger.info("the certificate was renewed")
         except (UsageError, OSError) as error:
-            # The old one is still shown; a pair that is being written is whole at the next look.
+            # The old certificate stays in use; a pair being written is complete at the next look.
             logger.warning("the certificate could not be renewed, will try again: %s", error)

@@ -1,4 +1,4 @@
-"""A multipart upload with the parts `path` and `file`, taken in piece by piece."""
+"""Multipart uploads with the parts `path` and `file`, received piece by piece."""
 
 import asyncio
 import tempfile
@@ -25,7 +25,7 @@ _FILE, _PATH = b"file", b"path"
 
 @dataclass(frozen=True)
 class Upload:
-    """What came: where it goes, and its bytes in a nameless file of the server, at its beginning."""
+    """A received upload: its target path, and its bytes in an unnamed file, positioned at the beginning."""
 
     path: str
     file: BinaryIO
@@ -33,7 +33,7 @@ class Upload:
 
 @asynccontextmanager
 async def receive_upload(request: Request, folder: Path) -> AsyncIterator[Upload]:
-    """Take an upload in; cut short or malformed, it raises UsageError and leaves nothing behind."""
+    """Receive an upload; raises UsageError for a malformed or truncated one, leaving no files behind."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:
@@ -55,7 +55,7 @@ async def receive_upload(request: Request, folder: Path) -> AsyncIterator[Upload
 
 
 class _Parts:
-    """Sorts what the parser finds into the path and the file."""
+    """Sorts the parsed parts into the path and the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class _Parts:
         self._is_complete = False
 
     def callbacks(self) -> "multipart.MultipartCallbacks":
-        """What the parser calls, by its names."""
+        """Return the callbacks of the parser, by name."""
         return {
             "on_part_begin": self._begin,
             "on_header_field": partial(self._add_header, 0),
@@ -79,7 +79,7 @@ class _Parts:
         }
 
     def complete(self) -> str:
-        """The path, once everything has come; raises UsageError."""
+        """Return the path, once all parts have arrived; raises UsageError."""
         if not self._is_complete:
             raise UsageError("the upload was cut short; send it again")
         for part in (_PATH, _FILE):

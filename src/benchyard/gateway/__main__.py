@@ -10,7 +10,7 @@ from benchyard.gateway.protocol import GatewayOptions
 
 
 def main() -> int:
-    """Start it as the command line says."""
+    """Start the gateway of the folder named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchyard.gateway")
     parser.add_argument("folder", type=Path)
     for each in fields(GatewayOptions):

@@ -1,4 +1,4 @@
-"""Who may come in: grants by their tokens, what they have used, and what their budgets allow."""
+"""Grants by their tokens, the usage of each, and the limits of their budgets."""
 
 import asyncio
 import hashlib
@@ -16,12 +16,12 @@ from benchyard.gateway.records.writer import CallTally, Recorder
 
 
 class Tally:
-    """The count of one grant; it goes on where its file ended."""
+    """Running usage of one grant; continues from the grant's record on disk."""
 
     def __init__(self, kept: GrantHistory | None = None) -> None:
         self._spent = kept.spent if kept else GrantUsage()
         self.unmetered = kept.unmetered if kept else 0
-        """Calls that may have used what nobody told us of."""
+        """Calls whose usage is unknown although they may have used something."""
         self._last_number = kept.last_number if kept else 0
         self._held = 0
         self._held_since = 0.0
@@ -29,7 +29,7 @@ class Tally:
 
     @property
     def spent(self) -> GrantUsage:
-        """What was used until now, with a wait that goes on."""
+        """Usage until now, including a wait that has not ended yet."""
         waiting = time.monotonic() - self._held_since if self._held else 0.0
         return replace(self._spent, rate_limited_ms=self._spent.rate_limited_ms + round(waiting * 1000))
 
@@ -40,27 +40,27 @@ class Tally:
         return self._last_number
 
     def pass_on(self) -> int:
-        """Count a request that is no call of a model; how many there are."""
+        """Count a request that is not a call of a model, and return the number of such requests so far."""
         self._spent = replace(self._spent, others=self._spent.others + 1)
         return self._spent.others
 
     def end(self, metering: "asyncio.Future[CallTally]") -> None:
-        """Count what a call comes to, as soon as that is known."""
+        """Add the usage of a call as soon as it is known."""
         self._settling.add(metering)
         metering.add_done_callback(self._settle)
 
     async def settled(self) -> None:
-        """Wait until every call that ended is counted."""
+        """Wait until the usage of every ended call is added."""
         while self._settling:
             await asyncio.wait(list(self._settling))
 
     def refuse(self, words: str) -> None:
-        """Note which budget refused a request."""
+        """Note the message of the budget that refused a request."""
         self._spent = replace(self._spent, over_budget=words)
 
     @contextmanager
     def held(self) -> Iterator["RateLimitWait"]:
-        """While the provider lets us wait; requests that wait at the same time count once."""
+        """Count the time of this block as waiting for the provider; overlapping waits count once."""
         wait = RateLimitWait(time.monotonic())
         if not self._held:
             self._held_since = wait.since
@@ -93,13 +93,13 @@ class Tally:
 
 
 class RateLimitWait:
-    """One time that a request was held."""
+    """Time that one request was held because of the provider's rate limit."""
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.waited_ms = 0
         self.limited_ms = 0
-        """What it adds to its grant's: 0 while others are held, too."""
+        """Milliseconds added to the grant's total by the last of overlapping waits; 0 for the others."""
 
 
 def _sum(left: float | None, right: float | None) -> float | None:
@@ -107,13 +107,13 @@ def _sum(left: float | None, right: float | None) -> float | None:
 
 
 MOST_UNMETERED = 20
-"""Of calls that do not say what they used, under a budget that counts it: so many connections may break."""
+"""Calls of unknown usage a token or dollar budget tolerates, since connections may break."""
 
 
 def budget_refusal(budget: GrantBudget, tallies: Iterable[Tally], whose: str) -> str | None:
-    """Why one more request goes beyond a budget that these share; None if it does not."""
+    """Return the reason why one more request exceeds a budget that these tallies share; None if none is."""
     if budget == GrantBudget():
-        # Nothing is added up: there may be thousands of them.
+        # Skip the sums: there may be thousands of tallies.
         return None
     counted = list(tallies)
     spent = [tally.spent for tally in counted]
@@ -149,17 +149,17 @@ _SHORTEST_TOKEN = 16
 
 @dataclass
 class Account:
-    """A grant, its count, and what it has open."""
+    """A grant, its usage, and its open requests."""
 
     grant: Grant
     tally: Tally
     open: "set[asyncio.Task[Any]]" = field(default_factory=set)
     ended: str | None = None
-    """Why it was ended, for those that were open."""
+    """Reason for the end of the grant, reported to requests that were open; None while it is in force."""
 
     @property
     def is_live(self) -> bool:
-        """Whether its token opens anything."""
+        """True while the token of the grant is accepted."""
         return self.ended is None and time.time() * 1000 < self.grant.expires_ms
 
 
@@ -174,7 +174,7 @@ class TokenAccounts:
         self._earlier: asyncio.Future[Any] | None = None
 
     async def grant(self, grant: Grant) -> GrantUsage:
-        """Let a token in; the same id again keeps its count and replaces everything else."""
+        """Accept a token; granting the same id again keeps its usage and replaces everything else."""
         check_name(grant.id)
         if len(grant.token) < _SHORTEST_TOKEN:
             raise UsageError(f"a token has at least {_SHORTEST_TOKEN} characters")
@@ -185,7 +185,7 @@ class TokenAccounts:
             await self._take_up_groups()
         if grant.id not in self._accounts:
             kept = await self._recorder.kept(grant.id)
-            # Asked for twice at once, it is made once.
+            # Two concurrent requests for the same grant must share one account.
             self._accounts.setdefault(grant.id, Account(grant, self._known(grant) or Tally(kept)))
         account = self._accounts[grant.id]
         self._by_token.pop(_hash(account.grant.token), None)
@@ -196,18 +196,18 @@ class TokenAccounts:
         return account.tally.spent
 
     def find(self, token: str, devbox_id: str) -> Account | None:
-        """The grant of a token that comes from its own devbox."""
+        """Return the grant of a token that comes from the devbox it was granted to; else None."""
         account = self._by_token.get(_hash(token))
         if account is None or not account.is_live or account.grant.devbox_id != devbox_id:
             return None
         return account
 
     async def admit(self, account: Account) -> int | str:
-        """The number of one more call, which is counted; or why a budget refuses it."""
+        """Count one more call and return its number, or the message of the budget that refuses it."""
         return await self._refusal(account) or account.tally.begin()
 
     async def admit_other(self, account: Account) -> str | None:
-        """Count a request that is no call of a model; or why a budget refuses it."""
+        """Count a request that is not a model call; return the refusing budget's message, or None."""
         words = await self._refusal(account)
         if words is None:
             grant = account.grant
@@ -222,7 +222,7 @@ class TokenAccounts:
         counted = [account.tally] if _counts_usage(grant.budget) else []
         for tally in counted + (members if _counts_usage(grant.group_budget) else []):
             await tally.settled()
-        # Nothing is awaited from here on: between a look at the budgets and the count nobody else comes in.
+        # No await from here on: no other request may come between the check of the budgets and the count.
         words = budget_refusal(grant.budget, [account.tally], "trial")
         words = words or budget_refusal(grant.group_budget, members, "job")
         if words is not None and account.tally.spent.over_budget is None:
@@ -231,7 +231,7 @@ class TokenAccounts:
         return words
 
     async def spent(self, grant_id: str) -> GrantUsage:
-        """What was used, as it is on disk; raises NotFound."""
+        """Return the usage of a grant, once it is on disk; raises NotFound."""
         account = self._accounts.get(check_name(grant_id))
         if account is not None:
             await account.tally.settled()
@@ -243,7 +243,7 @@ class TokenAccounts:
         return kept.spent
 
     async def revoke(self, grant_id: str) -> GrantUsage:
-        """End a token and what it has open; one that has ended already is fine. Raises NotFound."""
+        """End a token and its open requests; a token that has ended already is fine. Raises NotFound."""
         account = self._accounts.pop(check_name(grant_id), None)
         if account is None:
             return await self.spent(grant_id)
@@ -254,7 +254,7 @@ class TokenAccounts:
         return account.tally.spent
 
     async def end(self, account: Account, why: str) -> None:
-        """Break off what a grant has open."""
+        """Cancel the open requests of a grant."""
         account.ended = account.ended or why
         tasks = list(account.open)
         for task in tasks:
@@ -263,7 +263,7 @@ class TokenAccounts:
             await asyncio.wait(tasks)
 
     async def forget(self, grant_id: str) -> None:
-        """Remove what is kept of a grant that has ended."""
+        """Remove the record of a grant that has ended."""
         if check_name(grant_id) in self._accounts:
             raise Conflict(f"grant {grant_id} is in use; revoke it first")
         for members in self._groups.values():
@@ -271,11 +271,11 @@ class TokenAccounts:
         await self._recorder.forget(grant_id)
 
     def accounts(self) -> Iterator[Account]:
-        """Every grant that was not revoked."""
+        """Yield every grant that was not revoked."""
         yield from list(self._accounts.values())
 
     def secrets(self) -> Iterator[str]:
-        """Every token and key there is, for those who must not tell them."""
+        """Yield every token and key, so that they can be kept out of logs."""
         for account in self.accounts():
             yield account.grant.token
             yield from (each.key for each in account.grant.upstreams.values() if each.key)
@@ -284,7 +284,7 @@ class TokenAccounts:
         return self._groups.get(grant.group or "", {}).get(grant.id)
 
     async def _take_up_groups(self) -> None:
-        """Once: what groups had used before this process was started."""
+        """Load the usage of all groups from disk, once per process."""
         if self._earlier is None:
             self._earlier = asyncio.ensure_future(self._recorder.of_groups())
             for group, members in (await self._earlier).items():
@@ -296,7 +296,7 @@ class TokenAccounts:
 
 
 def _counts_usage(budget: GrantBudget) -> bool:
-    """Whether what a call used must be known before the next."""
+    """Tell whether a budget needs the usage of each call before the next one is admitted."""
     return budget.tokens is not None or budget.usd is not None
 
 

@@ -1,4 +1,4 @@
-"""Calls of models, as they are kept and told, and what they came to."""
+"""Calls of models as they are recorded and reported, and their totals."""
 
 import statistics
 from collections.abc import Iterable
@@ -8,22 +8,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TokenUsage:
-    """What a call used, as its answer says."""
+    """Tokens that a call used, as its answer reports them."""
 
     input_tokens: int = 0
-    """All that went in, with what was read from or written to a cache."""
+    """All input tokens, including those read from or written to a cache."""
     output_tokens: int = 0
-    """All that came out, with what the model thought to itself."""
+    """All output tokens, including the model's reasoning."""
     cached_tokens: int = 0
-    """Of the input, what was read from a cache."""
+    """Input tokens that were read from a cache."""
     cache_write_tokens: int = 0
-    """Of the input, what was written to a cache."""
+    """Input tokens that were written to a cache."""
     reasoning_tokens: int = 0
-    """Of the output, what the model thought to itself."""
+    """Output tokens that the model spent on reasoning."""
 
     @property
     def total_tokens(self) -> int:
-        """What a budget of tokens counts."""
+        """Tokens counted against a token budget."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
@@ -32,19 +32,19 @@ class TokenUsage:
 
 @dataclass(frozen=True)
 class Call:
-    """One request for a model, and what came of it."""
+    """Request for a model, and its outcome."""
 
     number: int
-    """From 1, in the order in which they came."""
+    """Number of the call, from 1, in order of arrival."""
     dialect: str
     """`anthropic`, `responses`, `chat` or `gemini`."""
     provider: str
-    """The route it took, as `anthropic` or `openai`."""
+    """The route that the call took, such as `anthropic` or `openai`."""
     path: str
     model: str | None
-    """As the agent named it."""
+    """The model as the agent named it."""
     status: int
-    """Of the answer; 0 if there was none."""
+    """Status of the answer; 0 if there was no answer."""
     started_ms: int
     ended_ms: int
     request: Any = None
@@ -53,34 +53,34 @@ class Call:
     """The whole answer: of a stream, what the same call without streaming would have answered."""
     first_byte_ms: int | None = None
     usage: TokenUsage | None = None
-    """None if the answer does not say."""
+    """None if the answer does not report its usage."""
     cost_usd: float | None = None
     """None if the model has no known price."""
     rate_limited_ms: int = 0
-    """How long the gateway waited for the provider to take it."""
+    """Milliseconds that the gateway waited for the provider to accept the call."""
     error: str | None = None
-    """What went wrong, in a line."""
+    """The failure, in one line."""
 
 
 @dataclass(frozen=True)
 class ModelTotals:
-    """The calls of one model."""
+    """Totals over the calls of one model."""
 
     model: str | None
-    """As the agent named it; None for calls that named none."""
+    """The model as the agent named it; None for calls that named none."""
     calls: int = 0
     failed: int = 0
-    """Of the calls, those that were not answered, or with an error."""
+    """Number of calls without an answer, or answered with an error."""
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
     first_byte_p50_ms: float | None = None
-    """How long the middle one of the answered calls took until its answer began; None if none did."""
+    """Median time to the first byte of the answer, over the answered calls; None if no call was answered."""
     rate_limited_ms: int = 0
 
 
 def totals_by_model(calls: Iterable[Call]) -> list[ModelTotals]:
-    """What the calls of each model came to; the model with the most tokens first."""
+    """Return the totals per model, sorted by tokens, the largest first."""
     groups: dict[str | None, list[Call]] = {}
     for call in calls:
         groups.setdefault(call.model, []).append(call)
@@ -89,19 +89,19 @@ def totals_by_model(calls: Iterable[Call]) -> list[ModelTotals]:
 
 
 def cost_of(calls: Iterable[Call]) -> float | None:
-    """What calls cost together; a call that failed and says nothing of what it used costs nothing."""
+    """Return the total cost of calls, None if unknown; a failed call without reported usage costs nothing."""
     known = [call.cost_usd for call in calls if call.usage is not None or not is_failed(call)]
     costs = [cost for cost in known if cost is not None]
     return sum(costs) if len(costs) == len(known) else None
 
 
 def usage_of(calls: Iterable[Call]) -> TokenUsage:
-    """What calls used together."""
+    """Return the total usage of calls."""
     return sum((call.usage for call in calls if call.usage is not None), TokenUsage())
 
 
 def is_failed(call: Call) -> bool:
-    """Whether a call came to no answer, or to one that is an error."""
+    """Tell whether a call has no answer, or an error as its answer."""
     return not 200 <= call.status < 400
 
 

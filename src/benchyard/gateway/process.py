@@ -1,4 +1,4 @@
-"""The gateway's process: one per folder, in a session of its own; it ends itself when nobody needs it."""
+"""The gateway's process: one per folder, in a session of its own; ends when it is no longer needed."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _SET_DUMPABLE = 4
 
 
 def start(folder: Path, options: GatewayOptions) -> int:
-    """Start the gateway of a folder in the background; returns its exit status once it listens, or cannot."""
+    """Start the gateway of a folder in the background; return an exit status once it listens or failed."""
     os.umask(0o077)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
@@ -44,7 +44,7 @@ def start(folder: Path, options: GatewayOptions) -> int:
     except BlockingIOError:
         return Conflict.exit_code
     listener = protocol.bind_control_socket(folder)
-    # The socket listens from here on: whoever connects waits for the child to answer.
+    # The socket listens from here on: clients that connect wait until the child accepts.
     if os.fork():
         return 0
     os.setsid()
@@ -54,7 +54,7 @@ def start(folder: Path, options: GatewayOptions) -> int:
 
 
 def _let_go() -> None:
-    """Keep nothing of who started it, and let nobody look into a memory that holds keys."""
+    """Detach the standard streams, keep the memory with its keys unreadable, and raise the file limit."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
@@ -70,7 +70,7 @@ def _serve(folder: Path, options: GatewayOptions, listener: socket.socket) -> No
     ledger = TokenAccounts(recorder)
     _write_log(folder / protocol.LOG, ledger)
     _LOG.info("gateway %s begins", protocol.VERSION)
-    # What a request makes is nearly always free of rings, and looking for them costs time.
+    # Objects of a request are rarely in reference cycles, and searching for cycles costs time.
     gc.freeze()
     gc.set_threshold(*_RINGS)
     try:
@@ -103,7 +103,7 @@ async def _work(
 async def _until_unneeded(
     control: Control, ledger: TokenAccounts, lease_seconds: float, folder: Path
 ) -> None:
-    """End what has expired, until the server says so or there is neither a grant nor a server."""
+    """End expired grants, until the server asks to stop or there is neither a grant nor a server."""
     look = min(_LOOK_SECONDS, lease_seconds)
     while not control.stopped.is_set():
         control.see_to_socket(folder)
@@ -126,7 +126,7 @@ def _write_log(file: Path, ledger: TokenAccounts) -> None:
 
 
 class _Discreet(logging.Formatter):
-    """Lines without any token or key, whoever wrote them."""
+    """Log formatter that masks tokens and keys in every line."""
 
     def __init__(self, ledger: TokenAccounts) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -140,6 +140,6 @@ class _Discreet(logging.Formatter):
 
 
 def complain(error: OSError) -> int:
-    """Say why it cannot start, to who started it."""
+    """Write the reason why the gateway cannot start to stderr; return the exit status."""
     sys.stderr.write(f"{error.strerror}: {error.filename}\n")
     return 1

@@ -1,4 +1,4 @@
-"""A database is used by one server: it claims it before it changes anything, whatever its data folder is."""
+"""Claims of servers on databases: only one server uses a database, whatever its data folder is."""
 
 import contextlib
 import fcntl
@@ -13,15 +13,15 @@ from sqlalchemy.engine import make_url
 from benchyard.errors import Conflict
 
 _POSTGRES_CLAIM = "benchyard.store.postgres"
-"""Imported when it is used: what Postgres needs takes long to import."""
+"""Imported at its first use: the import of Postgres libraries takes long."""
 _MAX_NOTE = 200
 
 
 @contextlib.asynccontextmanager
 async def claim_database(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the claim on a database; raises Conflict, saying who has it.
+    """Hold the claim on a database; raises Conflict, naming the holder.
 
-    `lost` is called with the reason when another server got it while the database was out of reach.
+    `lost` is called with the reason if another server got the claim while the database was unreachable.
     """
     who = f"{socket.gethostname()}, process {os.getpid()}, data folder {data}"
     parsed = make_url(url)
@@ -52,7 +52,7 @@ def _lock_file(path: Path, who: str) -> Iterator[None]:
 
 
 def database_taken(who: str) -> Conflict:
-    """The error that says who has the database."""
+    """Return the error that names the holder of the database."""
     return Conflict(
         f"another server uses this database ({who or 'unknown'}); "
         "stop it, or give this one a database of its own with --database-url"

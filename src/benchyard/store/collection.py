@@ -1,4 +1,4 @@
-"""The records of one table: insert, look up, change, list; remembered where they change often."""
+"""Records of one table: insert, look up, change, list; cached in memory where they change often."""
 
 import asyncio
 import logging
@@ -41,9 +41,9 @@ MOST_NAME_BYTES = 2600
 
 @dataclass(frozen=True)
 class RecordUpdate(StatementRows):
-    """What replaces a record that only one writer changes, as a part of a transaction.
+    """Statement that replaces a record with a single writer, as a part of a transaction.
 
-    Of several for the same record in one transaction, all but the last must be left out.
+    If one transaction has several for the same record, all but the last must be left out.
     """
 
     id: str
@@ -65,7 +65,7 @@ class RecordRows(Generic[T]):
         self.update = Statement(update(table).where(own_id).values(values))
 
     def values(self, record: T, body: str | None = None) -> dict[str, Any]:
-        """What is kept of a record, beside its id; `body` is its JSON, where that is there already."""
+        """Return the columns of a record except its id; `body` is its JSON if it exists already."""
         columns = record.columns()
         return {
             "create_time_ms": record.create_time_ms,
@@ -77,7 +77,7 @@ class RecordRows(Generic[T]):
         }
 
     def adding(self, records: Sequence[T]) -> Callable[[Connection], None]:
-        """What adds new records, as a part of a transaction; those that are there stay as they are."""
+        """Return work for a transaction that adds new records; existing ones stay as they are."""
         rows = [{"id": record.id, **self.values(record)} for record in records]
 
         def work(connection: Connection) -> None:
@@ -89,20 +89,20 @@ class RecordRows(Generic[T]):
         return work
 
     def putting(self, record: T, body: str | None = None) -> RecordUpdate:
-        """What replaces a record that only one writer changes."""
+        """Return the statement that replaces a record with a single writer."""
         return RecordUpdate(self.update, [{"own_id": record.id, **self.values(record, body)}], record.id)
 
 
 def _name(text: str) -> str:
-    # What an index of Postgres can hold; both databases refuse it alike.
+    # An index of Postgres holds no more; both databases refuse longer names alike.
     if len(text.encode()) > MOST_NAME_BYTES:
         raise UsageError(f"a name may have {MOST_NAME_BYTES} bytes in UTF-8", field="name")
     return check_text(text)
 
 
 def check_text(text: str) -> str:
-    """A text that both databases keep; raises UsageError."""
-    # Postgres keeps no NUL in text; both databases refuse it alike.
+    """Return a text that both databases can store; raises UsageError for any other."""
+    # Postgres stores no NUL in text; both databases refuse it alike.
     if "\0" in text:
         raise UsageError("a NUL character cannot be part of a name, an id or a filter")
     return text
@@ -118,7 +118,7 @@ _LABELLED = "labelled."
 
 
 class Database(Protocol):
-    """Where a collection's work is done."""
+    """Database that runs the work of a collection."""
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Run statements that only read."""
@@ -127,7 +127,7 @@ class Database(Protocol):
         """Run a transaction."""
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        """Run a transaction that a cancellation does not cut off from whoever asked for it."""
+        """Run a transaction; a cancellation is delivered only after its end."""
 
 
 class Collection(Generic[T]):
@@ -149,7 +149,7 @@ class Collection(Generic[T]):
         return record
 
     async def insert_once(self, record: T) -> tuple[T, bool]:
-        """Add a record unless the same request did so before; returns what is stored, and whether it is new.
+        """Add a record unless the same request did so before; return the stored one, and whether it is new.
 
         Raises UsageError if its id was used for another request.
         """
@@ -164,7 +164,7 @@ class Collection(Generic[T]):
         return existing, False
 
     async def get(self, id: str) -> T:
-        """The record of that id; raises NotFound."""
+        """Return the record with an id; raises NotFound."""
         record = await self.find(id)
         if record is None:
             raise self._missing(id)
@@ -174,19 +174,19 @@ class Collection(Generic[T]):
         return NotFound(f"there is no {self._table.info[ONE]} {id[:200]}", id=id[:200])
 
     async def find(self, id: str) -> T | None:
-        """The record of that id, or None."""
+        """Return the record with an id; None if there is none."""
         key = {"own_id": check_text(id)}
         row = await self._database.read(lambda connection: self.rows.find.run(connection, key).first())
         return None if row is None else self._record(row.id, row.body)
 
     async def find_named(self, name: str) -> T | None:
-        """The newest record of that name, or None."""
+        """Return the newest record of a name; None if there is none."""
         return await self._first(self._table.c.name == check_text(name))
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
-        """Replace a record by what `change` makes of it, with nobody in between; raises NotFound.
+        """Replace a record by the result of `change`, without other changes in between; raises NotFound.
 
-        `change` may raise to leave things as they are. Raises Conflict with `existing=True` if a unique name
+        `change` may raise to leave the record as it is. Raises Conflict with `existing=True` if a unique name
         is taken.
         """
         key = {"own_id": check_text(id)}
@@ -215,7 +215,7 @@ class Collection(Generic[T]):
             raise self._missing(id)
 
     async def page(self, query: Query) -> Page[T]:
-        """One page; raises UsageError for a limit out of range or an unknown cursor."""
+        """Return one page; raises UsageError for a limit out of range or an unknown cursor."""
         if not 1 <= query.limit <= MAX_LIMIT:
             raise UsageError(f"limit must be between 1 and {MAX_LIMIT}", field="limit")
         wanted = self._conditions(query.where)
@@ -225,17 +225,17 @@ class Collection(Generic[T]):
         return await self._database.read(lambda connection: self._page(connection, query, wanted))
 
     async def all(self, where: Where) -> list[T]:
-        """Every record that fits and can be read, newest first."""
+        """Return every matching record that can be read, newest first."""
         query = self._newest(self._conditions(where))
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
 
     async def containing(self, text: str, limit: int | None = None) -> list[T]:
-        """Every record that has a text such as an id anywhere in its body, newest first."""
+        """Return every record with a text, such as an id, anywhere in its body, newest first."""
         query = self._newest([self._table.c.body.contains(check_text(text), autoescape=True)]).limit(limit)
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
 
     async def before(self, time_ms: int, where: Where, *, without_parent: bool = False) -> list[T]:
-        """Every record that was made before a time, oldest first."""
+        """Return every record that was made before a time, oldest first."""
         wanted = [*self._conditions(where), self._table.c.create_time_ms < time_ms]
         if without_parent:
             wanted.append(self._table.c.parent.is_(None))
@@ -244,18 +244,18 @@ class Collection(Generic[T]):
         return found[::-1]
 
     async def ids(self, where: Where) -> set[str]:
-        """The ids of every record that fits, of those that cannot be read too."""
+        """Return the ids of all matching records, including those that cannot be read."""
         query = select(self._table.c.id).where(*self._conditions(where))
         return await self._database.read(lambda connection: set(connection.execute(query).scalars()))
 
     async def metadata_keys(self, where: Where) -> list[str]:
-        """The metadata keys in use, in order."""
+        """Return the metadata keys in use, sorted."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.key).select_from(self._table.join(items, true()))
         return await self._strings(query.where(*self._conditions(where)).distinct())
 
     async def metadata_values(self, key: str, where: Where) -> list[str]:
-        """The values in use for one metadata key, in order."""
+        """Return the values in use for one metadata key, sorted."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.value).select_from(self._table.join(items, true()))
         wanted = (items.c.key == check_text(key), *self._conditions(where))
@@ -279,7 +279,7 @@ class Collection(Generic[T]):
         try:
             return self._model.model_validate_json(body)
         except ValidationError as error:
-            # Where it is wrong, never what is there: that may be a secret.
+            # Show the place of the error only, never the value: it may be a secret.
             first = error.errors(include_input=False, include_url=False, include_context=False)[0]
             place = ".".join(str(part) for part in first["loc"]) or "its body"
             raise Unreadable(
@@ -325,7 +325,7 @@ class Collection(Generic[T]):
 
     def _condition(self, key: str, value: str | Sequence[str]) -> ColumnElement[bool]:
         if key.startswith(_LABELLED):
-            # Whether the metadata has a key at all: "yes" or "no".
+            # Condition on the existence of a metadata key: "yes" or "no".
             label = metadata_value(self._table.c.body, check_text(key.removeprefix(_LABELLED)))
             return label.is_not(None) if value == "yes" else label.is_(None)
         column = self._column(key)
@@ -349,7 +349,7 @@ _REMEMBERED = 2048
 
 
 class LiveCollection(Collection[T]):
-    """A collection that remembers the records it was last asked for."""
+    """A collection that caches its most recently used records."""
 
     def __init__(self, database: Database, table: Table, model: type[T]) -> None:
         super().__init__(database, table, model)
@@ -361,24 +361,24 @@ class LiveCollection(Collection[T]):
         return self._remember(await super().insert(record))
 
     async def find(self, id: str) -> T | None:
-        """The record of that id, or None."""
+        """Return the record with an id; None if there is none."""
         known = self._known.get(id)
         if known is not None:
             return known
-        # Not while somebody changes it: what is read before and remembered after would be old.
+        # Wait for a change under way: a record read before it and cached after it would be stale.
         async with self._lock(id):
             found = await super().find(id)
             return self._remember(found) if found else None
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
-        """Replace a record by what `change` makes of it, with nobody in between; raises NotFound."""
+        """Replace a record by the result of `change`, without other changes in between; raises NotFound."""
         async with self._lock(id):
             old = self._known.get(id)
             if old is None:
                 return await until_ended(asyncio.ensure_future(self._change(id, change)))
             new = change(old)
             if new is not old:
-                # Whatever goes wrong, it is read again before anybody believes it.
+                # Drop the cached record first, so that it is read again if the write fails.
                 self._known.pop(id, None)
                 await self._database.write_whole(self.rows.putting(new))
                 self._remember(new)

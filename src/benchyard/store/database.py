@@ -1,4 +1,4 @@
-"""The database: SQLite in a file by default, Postgres by URL, behind the same verbs."""
+"""The database: SQLite in a file by default, Postgres by URL, with the same methods."""
 
 import importlib
 from collections.abc import Callable
@@ -25,13 +25,13 @@ _KINDS = {
     "postgres": _POSTGRES,
     "postgresql": _POSTGRES,
 }
-"""Imported when it is used: what Postgres needs takes long to import."""
+"""Imported at its first use: the import of Postgres libraries takes long."""
 
 
 class Store:
     """All records. Use as an async context manager; opening it brings the schema up to date.
 
-    Raises UsageError for a URL of a database Benchyard does not know.
+    Raises UsageError for a URL of an unknown kind of database.
     """
 
     def __init__(self, url: str) -> None:
@@ -53,11 +53,11 @@ class Store:
         await self._close()
 
     def collection(self, table: str, model: type[T]) -> Collection[T]:
-        """The records of one table."""
+        """Return the records of one table."""
         return Collection(self, TABLES[table], model)
 
     def live(self, table: str, model: type[T]) -> LiveCollection[T]:
-        """The records of a table that only this process writes; all of it must use the same object."""
+        """Return the records of a table that only this process writes; all of it must use this object."""
         return LiveCollection(self, TABLES[table], model)
 
     async def read(self, work: Callable[[Connection], R]) -> R:
@@ -69,7 +69,7 @@ class Store:
         return await self._opened().write(work)
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        """Like `write`; a cancellation is delivered when it is written, or has failed."""
+        """Run a transaction; a cancellation is delivered only after it is written or has failed."""
         return await self._opened().write_whole(work)
 
     def _opened(self) -> DatabaseConnections:

@@ -1,4 +1,4 @@
-"""Looking into records' JSON bodies, in the words of either database."""
+"""Access to records' JSON bodies in SQL, for both kinds of database."""
 
 from typing import Any
 
@@ -32,17 +32,17 @@ class _MetadataItems(FunctionElement[Any]):
 
 
 def metadata_value(body: ColumnElement[str], key: str) -> ColumnElement[str]:
-    """What the body's metadata says for a key."""
+    """Return the metadata value of a key in the body."""
     return _MetadataValue(body, literal(key, String))
 
 
 def body_field(body: ColumnElement[str], field: str) -> ColumnElement[str]:
-    """One field of the body, as text."""
+    """Return one field of the body, as text."""
     return _BodyField(body, literal(field, String))
 
 
 def metadata_items(body: ColumnElement[str]) -> TableValuedAlias:
-    """The body's metadata as a table to join, with columns `key` and `value`."""
+    """Return the body's metadata as a table to join, with columns `key` and `value`."""
     return _MetadataItems(body).table_valued("key", "value", name="metadata_items")
 
 
@@ -84,6 +84,6 @@ def _metadata_items_postgres(element: _MetadataItems, compiler: SQLCompiler, **o
 
 
 def _as_json(body: str) -> str:
-    r"""A body as Postgres reads it: a `\u0000` in any text of any record would fail the whole query."""
+    r"""Cast a body to JSON in Postgres, without `\u0000`, which in any record would fail the whole query."""
     seen = rf"regexp_replace({body}, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g')"
     return rf"CAST(CASE WHEN strpos({body}, '\u0000') > 0 THEN {seen} ELSE {body} END AS json)"

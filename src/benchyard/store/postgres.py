@@ -41,12 +41,12 @@ class PostgresConnections(DatabaseConnections):
 
 
 def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
-    """The way to a Postgres database; raises UsageError where its driver is not installed."""
+    """Create an engine for a Postgres database; raises UsageError if its driver is not installed."""
     query = dict(url.query)
     if "sslmode" in query:
         query["ssl"] = query.pop("sslmode")
     try:
-        # Hidden parameters: an error that is logged must not show what was to be kept.
+        # Hide parameters: a logged error must not show the values to be stored.
         return create_async_engine(
             url.set(drivername="postgresql+asyncpg", query=query), hide_parameters=True, **options
         )
@@ -55,13 +55,13 @@ def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
 
 
 _KEY = 0x62656E63
-"""Any number will do, as long as all servers take the same."""
+"""Key of the lock: any number, if all servers use the same."""
 _NAME_BYTES = 63
 _PATIENCE_SECONDS = 3.0
-"""How long a start waits for the connection of a server that has just been killed to be noticed."""
+"""Time for the database to notice that the connection of a killed server is gone."""
 _LOOK_SECONDS = 2.0
 _AGAIN_SECONDS = 0.2
-# Of a machine that is gone without a word the database hears nothing: it has to ask.
+# The database must probe for clients whose machine is gone, since they close no connection.
 _KEEPALIVES = ("tcp_keepalives_idle=10", "tcp_keepalives_interval=5", "tcp_keepalives_count=3")
 _HOLDER = text(
     "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
@@ -71,7 +71,7 @@ _HOLDER = text(
 
 
 class PostgresClaim:
-    """Held as long as it is open; taken again when the database was away. An async context manager."""
+    """Claim on a database, renewed after the database was away. An async context manager."""
 
     def __init__(self, url: URL, who: str, lost: Callable[[str], None]) -> None:
         self._engine = postgres_engine(url, poolclass=NullPool)
@@ -108,7 +108,7 @@ class PostgresClaim:
             return await self._take()
 
     async def _take(self) -> str | None:
-        """Take the lock; who has it if it cannot be had."""
+        """Take the lock; return None, or its holder if it is taken."""
         connection: AsyncConnection | None = await self._engine.connect()
         assert connection is not None
         try:
@@ -127,20 +127,20 @@ class PostgresClaim:
                 await connection.close()
 
     async def _keep(self) -> None:
-        """Look after the connection, and take the lock again when it was lost with it."""
+        """Watch the connection, and take the lock again if it was lost."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 if self._connection is None:
                     holder = await self._take()
-                    # Our own lost connection may hold it until the database notices.
+                    # The lost connection of this server may hold the lock until the database notices.
                     if holder not in (None, self._who):
                         self._lost(database_taken(holder or "").message)
                         return
                 else:
                     await self._connection.execute(text("SELECT 1"))
             except (SQLAlchemyError, OSError):
-                # The database is away, which every request says; the lock is gone with the connection.
+                # The database is away, as every request reports; the lock is gone with the connection.
                 await self._let_go()
 
     async def _let_go(self) -> None:

@@ -7,9 +7,9 @@ _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def keep_private(file: Path) -> None:
-    """Make a SQLite file if it is not there, and close it and what lies beside it to others.
+    """Create a SQLite file if needed, and make it and the files beside it readable by their owner only.
 
-    What SQLite makes beside a file later has the file's own mode.
+    Files that SQLite creates beside it later get the file's own mode.
     """
     os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     for path in (file, *(file.with_name(file.name + end) for end in _BESIDE)):

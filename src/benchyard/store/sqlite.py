@@ -1,6 +1,7 @@
-"""SQLite in a file: one writer, several readers, each in threads of their own.
+"""SQLite in a file: one writer and several readers, in threads of their own.
 
-A whole transaction runs in its thread, so that it costs one hop there and back instead of one per statement.
+A whole transaction runs in its thread, so that it costs one switch there and back instead of one per
+statement.
 """
 
 import asyncio
@@ -39,13 +40,13 @@ class _Piece:
 
 
 class SqliteWriter:
-    """A thread that writes."""
+    """Thread that runs all writes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._waiting: list[_Piece] = []
         self._is_busy = False
-        """Whether the thread has something to write, or will be given it in a moment."""
+        """True if the thread has work, or will be given some in a moment."""
         self._queue: queue.SimpleQueue[list[_Piece] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
@@ -53,11 +54,11 @@ class SqliteWriter:
         self._is_closed = False
 
     async def write(self, work: Callable[[Connection], R], deadline: float) -> R:
-        """Run a piece of work; returns when it is on disk."""
+        """Run a piece of work; return its result when it is on disk."""
         return await self.begin(work, deadline)
 
     def begin(self, work: Callable[[Connection], R], deadline: float) -> "asyncio.Future[R]":
-        """Have a piece of work run, whether or not somebody waits for what comes back."""
+        """Schedule a piece of work; it runs even if its result is not awaited."""
         if self._is_closed:
             raise StoreError("the store is closed; the server is stopping, try again")
         if self._thread is None:
@@ -68,12 +69,12 @@ class SqliteWriter:
         self._waiting.append(_Piece(work, deadline, future))
         if not self._is_busy:
             self._is_busy = True
-            # Not at once: what others ask for in the same moment goes with it.
+            # Later in this turn of the loop, so that concurrent requests share one transaction.
             loop.call_soon(self._hand_over)
         return future
 
     async def close(self) -> None:
-        """Write what waits, and end."""
+        """Finish the waiting work, and end the thread."""
         self._is_closed = True
         if self._thread is not None:
             while self._waiting:
@@ -97,13 +98,13 @@ class SqliteWriter:
     def _tell(self, pieces: Sequence[_Piece]) -> None:
         for piece in pieces:
             if piece.future.done():
-                # Whoever asked does not wait any more.
+                # The caller does not wait any more.
                 continue
             if piece.error is not None:
                 piece.future.set_exception(piece.error)
             else:
                 piece.future.set_result(piece.result)
-        # After those who were told: what they ask for next goes with what waits already.
+        # Let resolved callers run first, so that their next requests join those already waiting.
         pieces[0].future.get_loop().call_soon(self._hand_over)
 
     def _write(self, pieces: Sequence[_Piece]) -> None:
@@ -113,12 +114,12 @@ class SqliteWriter:
             if len(pieces) == 1:
                 pieces[0].error = error
                 return
-            # One of them raised, and all are undone: each by itself, only that one raises again.
+            # One piece failed and all were undone: run each by itself, so that only that piece fails again.
             for piece in pieces:
                 self._write([piece])
 
     def _together(self, pieces: Sequence[_Piece]) -> None:
-        # Counted from the request on: while somebody locks the file, a queue must not wait in a row.
+        # Patience counts from the request: while another process locks the file, the waits must not add up.
         patience = min(piece.deadline for piece in pieces) - time.monotonic()
         with database_errors(), self._transaction(patience) as connection:
             for piece in pieces:
@@ -139,7 +140,7 @@ class SqliteWriter:
             raise
 
     def _wait_for(self, connection: Connection, seconds: float) -> None:
-        """How long a write waits for another process that locks the file; set only when it is another."""
+        """Set how long a write waits for another process's lock on the file, if that differs from before."""
         patience_ms = max(0, min(_PATIENCE_MS, int(seconds * 1000)))
         if self._patience_ms - patience_ms not in range(_PATIENCE_MS // 10):
             connection.exec_driver_sql(f"PRAGMA busy_timeout={patience_ms}")
@@ -150,14 +151,14 @@ class SqliteWriter:
             if connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
                 connection.exec_driver_sql("ROLLBACK")
         except SQLAlchemyError:
-            # Begun anew: what this one thinks of the file may be wrong.
+            # Start over with a new connection, whose view of the file is certainly right.
             connection.invalidate()
             self._connection, self._patience_ms = None, -1
 
 
 _READERS = 4
 _PATIENCE_SECONDS = 5.0
-"""How long a write waits for another process that has the file locked."""
+"""Seconds that a write waits while another process has the file locked."""
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
 
@@ -167,11 +168,11 @@ class SqliteConnections(DatabaseConnections):
     def __init__(self, url: URL) -> None:
         if url.database and url.database != ":memory:":
             keep_private(Path(url.database))
-        # Hidden parameters: an error that is logged must not show what was to be kept.
+        # Hide parameters: a logged error must not show the values to be stored.
         self._reading = create_engine(
             url, isolation_level="AUTOCOMMIT", pool_size=_READERS, hide_parameters=True
         )
-        # The writer begins and ends its transactions by itself.
+        # The writer begins and ends its transactions itself.
         self._writing = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, hide_parameters=True)
         for engine in (self._reading, self._writing):
             event.listen(engine, "connect", _set_up)
@@ -185,7 +186,7 @@ class SqliteConnections(DatabaseConnections):
         return await self._writer.write(work, time.monotonic() + _PATIENCE_SECONDS)
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        # Not in a task of its own, which takes as long as the work.
+        # Avoid a task of its own, which costs as much as the work itself.
         return await until_ended(self._writer.begin(work, time.monotonic() + _PATIENCE_SECONDS))
 
     async def close(self) -> None:
@@ -201,7 +202,7 @@ def _read(engine: Engine, work: Callable[[Connection], R]) -> R:
 
 
 def _set_up(connection: Any, _: Any) -> None:
-    # The driver would begin transactions by its own rules; `_begin_immediate` begins them by ours.
+    # Keep the driver from beginning transactions itself; `_transaction` begins them.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in _PRAGMAS:

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
 
 ONE = "one"
-"""In a table's info: what one of its records is called in a message."""
+"""Key in a table's info for the name of one of its records in messages."""
 
 metadata = MetaData(
     naming_convention={
@@ -13,7 +13,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite numbers rows by itself only in a column whose type is exactly INTEGER.
+# SQLite numbers rows automatically only in a column whose type is exactly INTEGER.
 _SEQUENCE = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -68,7 +68,7 @@ EVENTS = Table(
     Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
     Column("parent", String(128), nullable=False),
     Column("body", Text, nullable=False),
-    # What nobody has seen must not get the number of what was removed.
+    # A new event must not reuse the number of a removed one, or followers would miss it.
     sqlite_autoincrement=True,
 )
 Index(None, EVENTS.c.parent, EVENTS.c.seq)

@@ -1,1 +1,1 @@
-"""What each request passes before its route: keys, rates and limits."""
+"""Checks that each request passes before its route: keys, rates and limits."""

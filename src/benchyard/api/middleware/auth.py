@@ -1,4 +1,4 @@
-"""Who may come in: a bearer key on everything but a few paths that say for themselves."""
+"""Authentication: a bearer key on every path except a few open ones and those that check by themselves."""
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,11 +11,11 @@ from benchyard.settings import Settings
 _OPEN = ("/healthz", "/openapi.json", "/docs")
 _METRICS = "/metrics"
 _OWN_CHECK = ("/objects/upload/", "/objects/download/", "/pty/", "/gateway/")
-"""Below these, a route checks a signature or token by itself."""
+"""Paths below which a route checks a signature or token by itself."""
 
 
 class BearerKeys:
-    """Lets requests with a good key pass, and notes the key's id as `request.state.key_id`."""
+    """Lets requests with a valid key pass, and notes the key's id as `request.state.key_id`."""
 
     def __init__(self, app: ASGIApp, keys: ApiKeys, settings: Settings) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""How much and how slowly a client may send: enforced while it arrives, whatever its headers say."""
+"""Limits on size and speed of requests, enforced while they arrive, whatever their headers say."""
 
 import asyncio
 import time
@@ -24,14 +24,14 @@ class HeadersTooLarge(TooLarge):
 
 
 class NotDecoded(UsageError):
-    """The body is encoded in a way the server does not undo."""
+    """The body has an encoding that the server does not decode."""
 
     code = "not_decoded"
     http_status = 415
 
 
 class RequestLimits:
-    """Refuses what is too large, and gives up on bodies that do not arrive."""
+    """Refuses requests that are too large, and gives up on bodies that do not arrive."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -63,7 +63,7 @@ class RequestLimits:
 
 
 class _Bodies:
-    """The bytes of JSON that all requests together keep in memory."""
+    """Total size of the JSON bodies that are in memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -71,7 +71,7 @@ class _Bodies:
 
 
 class _Arriving:
-    """A body that is counted and timed as it comes in."""
+    """A body that is counted and timed as it arrives."""
 
     def __init__(self, receive: Receive, limit: int, seconds: float) -> None:
         self._receive = receive
@@ -97,13 +97,13 @@ class _Arriving:
         return message
 
     def _seconds_left(self) -> float:
-        """Until it has paused for too long, or is too slow as a whole."""
+        """Return the seconds until a pause is too long, or the whole body too slow."""
         earned = self._seconds + self.received / SLOWEST_BYTES_PER_SECOND
         return min(self._seconds, max(0.0, self._began + earned - time.monotonic()))
 
 
 class _Json:
-    """A body that will be in memory as a whole, and then again as the values it stands for."""
+    """A JSON body, which will be in memory as a whole, and then again as parsed values."""
 
     def __init__(self, arriving: _Arriving, bodies: _Bodies) -> None:
         self._arriving = arriving
@@ -127,7 +127,7 @@ class _Json:
 
 
 def headers_too_large() -> HeadersTooLarge:
-    """What to say of headers over their limit."""
+    """Return the error for headers over their limit."""
     return HeadersTooLarge(f"the headers are over {MAX_HEADER_BYTES} bytes", limit_bytes=MAX_HEADER_BYTES)
 
 

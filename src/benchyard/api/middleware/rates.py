@@ -1,4 +1,4 @@
-"""How often a key may ask: a bucket of tokens for each, filled at a steady rate."""
+"""Rate limit of keys: a bucket of tokens for each, filled at a steady rate."""
 
 import math
 import time
@@ -23,7 +23,7 @@ class _Bucket:
 
 
 class Buckets:
-    """The tokens each key has left; a key that has not asked for long has all of them."""
+    """Tokens left for each key; a key that has been idle for long has a full bucket."""
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
@@ -32,7 +32,7 @@ class Buckets:
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, key_id: str) -> float:
-        """Take a token; 0, or the seconds until there is one."""
+        """Take a token; return 0, or the seconds until there is one."""
         bucket = self._buckets.get(key_id)
         if bucket is None:
             bucket = self._add(key_id)
@@ -49,7 +49,7 @@ class Buckets:
         if len(self._buckets) >= _MANY_BUCKETS:
             for bucket in self._buckets.values():
                 self._fill(bucket)
-            # A full bucket says nothing that a missing one does not.
+            # A full bucket is equivalent to a missing one.
             self._buckets = {id: each for id, each in self._buckets.items() if each.tokens < self._burst}
         bucket = self._buckets[key_id] = _Bucket(self._burst, self._clock())
         return bucket
@@ -61,7 +61,7 @@ class Buckets:
 
 
 class RateLimit:
-    """Refuses a key that asks too often; a request costs one token, however long it is held."""
+    """Refuses requests over a key's rate; a request costs one token, however long it takes."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -84,6 +84,6 @@ class RateLimit:
         )
         response = error_response(TooMany(message, requests_per_second=self._per_second))
         response.headers["retry-after"] = str(math.ceil(seconds))
-        # The SDK looks here first: whole seconds are long when the next token is milliseconds away.
+        # The SDK reads this header first: whole seconds are long if the next token is milliseconds away.
         response.headers["retry-after-ms"] = str(math.ceil(seconds * 1000))
         return response

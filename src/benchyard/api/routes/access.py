@@ -18,7 +18,7 @@ router = APIRouter(route_class=LazyRoute)
 
 @router.post("/v1/devboxes/{id}/enable_tunnel", tags=["tunnels"])
 async def enable_tunnel(id: str, services: ServicesDep, body: TunnelRequest | None = None) -> TunnelView:
-    """Let programs outside reach the devbox's ports over HTTP; once more returns the same tunnel."""
+    """Let programs outside reach the devbox's ports over HTTP; repeating this returns the same tunnel."""
     return await services.engine.tunnels.enable(id, body or TunnelRequest())
 
 
@@ -61,7 +61,7 @@ async def create_ssh_key(id: str, request: Request, services: ServicesDep) -> Ss
 
 @router.websocket("/v1/devboxes/{id}/ssh")
 async def ssh(socket: WebSocket, id: str) -> None:
-    """Carry the bytes of an ssh connection; who may enter which devbox is the ssh server's to say."""
+    """Carry the bytes of an ssh connection; the ssh server decides which devbox a client may enter."""
     services = services_of(socket)
     try:
         serving = await services.ssh.ready()

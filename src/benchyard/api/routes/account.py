@@ -46,7 +46,7 @@ async def list_keys(query: PageQuery, services: ServicesDep) -> ApiKeyListView:
 
 @router.post("/v1/apikeys/{id}/revoke", tags=["apikeys"])
 async def revoke(id: str, services: ServicesDep) -> ApiKeyView:
-    """Let a key open nothing any more."""
+    """Revoke a key, which opens nothing any more."""
     return _view(await services.keys.revoke(id))
 
 

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=LazyRoute)
 
 
 async def agent_query(query: PageQuery, name: str | None = None, search: str | None = None) -> Query:
-    """A page of agents; a name need not be whole unless it is searched for something else too."""
+    """Return the query of a page of agents; a part of a name suffices unless `search` is given, too."""
     if name and search:
         return replace(query, where={"name": name}, search=search)
     return replace(query, search=search or name or None)

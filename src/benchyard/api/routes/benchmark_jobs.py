@@ -36,7 +36,7 @@ from benchyard.reports.estimates import with_costs
 from benchyard.reports.outcomes import job_view
 
 _LOOKED_AT = 50
-"""Earlier jobs, for what trials cost."""
+"""Number of earlier jobs that are used to estimate the cost of trials."""
 
 router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LazyRoute)
 
@@ -52,7 +52,7 @@ async def create(
 
 @router.post("/plan", response_model_exclude_none=True)
 async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
-    """Say what a job would be (an extension): counted, what is missing, what the like cost before."""
+    """Describe a job before it starts (an extension): its size, missing parts, and similar jobs' costs."""
     engine = services.engine
     found = await engine.jobs.plan(body)
     if not any(each.asks_models for each in found.agents):
@@ -74,7 +74,7 @@ async def list_jobs(
 
 @router.get("/{id}", response_model_exclude_none=True)
 async def retrieve(id: str, services: ServicesDep, suspect: SuspectRule | None = None) -> BenchmarkJobView:
-    """Look a job up, with what became of each scenario; `suspect` is an extension: count by another rule."""
+    """Look a job up, with the outcome of each scenario; `suspect` is an extension: count by another rule."""
     job = await services.engine.jobs.get(id)
     return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True, suspect=suspect)
 
@@ -123,7 +123,7 @@ async def pin(id: str, services: ServicesDep) -> BenchmarkJobView:
 
 @router.post("/{id}/unpin", response_model_exclude_none=True)
 async def unpin(id: str, services: ServicesDep) -> BenchmarkJobView:
-    """Keep a job no longer than others (an extension)."""
+    """Let a job expire like others again (an extension)."""
     return await _view(services, await services.engine.jobs.pin(id, pinned=False))
 
 

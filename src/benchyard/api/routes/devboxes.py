@@ -77,7 +77,7 @@ async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
 
 @router.get("/{id}")
 async def retrieve(id: str, services: ServicesDep) -> DevboxView:
-    """Look a devbox up; 400 for what begins like an id and is none, 404 for an id that no devbox has."""
+    """Look a devbox up; 400 for a malformed id, 404 for an id that no devbox has."""
     try:
         return services.engine.tunnels.view(await services.engine.devboxes.get(id))
     except NotFound as error:

@@ -34,7 +34,7 @@ Offset = Annotated[str | None, Parameter(description="the byte to start at")]
 
 @dataclass(frozen=True)
 class OutputPart:
-    """Which part of an output is wanted."""
+    """Requested part of an output."""
 
     offset: str | None
     follow: bool

@@ -40,7 +40,7 @@ async def write_file_contents(
     openapi_extra={"requestBody": {"content": {"multipart/form-data": {"schema": _UPLOAD_SCHEMA}}}},
 )
 async def upload_file(devbox_id: str, request: Request, services: ServicesDep) -> dict[str, str]:
-    """Write an uploaded file; the devbox's file changes only once all of it has come."""
+    """Write an uploaded file; the devbox's file changes only once all of it has arrived."""
     await services.engine.devboxes.running(devbox_id)
     async with receive_upload(request, services.settings.data / "uploads") as upload:
         await services.engine.files.upload(devbox_id, upload.path, upload.file)

@@ -1,4 +1,4 @@
-"""The gateway for code outside of devboxes: what follows a run's id goes to the run's models."""
+"""The gateway for code outside of devboxes: the path after a run's id goes to the run's models."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -14,6 +14,6 @@ router = APIRouter(prefix="/gateway", tags=["scenario runs"], route_class=LazyRo
 
 @router.api_route("/{run_id}/{path:path}", methods=["GET", "HEAD", "POST"], include_in_schema=False)
 async def call_model(run_id: str, request: Request, services: ServicesDep) -> Response:
-    """Ask a model by the token of a run, as its provider is asked (an extension)."""
+    """Call a model with the token of a run, in the format of its provider (an extension)."""
     token = token_of(CIMultiDict(request.headers.items()), request.url.query)
     return ModelCall(services, await services.engine.run_gateways.connect(run_id, token))

@@ -31,7 +31,7 @@ PATH = "/v1/gateway-configs"
 async def gateway_query(
     query: PageQuery, id: str | None = None, name: str | None = None, search: str | None = None
 ) -> Query:
-    """A page of configs; a name need not be whole."""
+    """Return the query of a page of configs; a part of a name suffices."""
     return replace(query, where={"id": id} if id else {}, search=search or name or None)
 
 
@@ -65,7 +65,7 @@ async def retrieve(id: str, services: ServicesDep) -> GatewayConfigView:
 
 @router.post(PATH + "/{id}", response_model_exclude_none=True)
 async def update(id: str, services: ServicesDep, body: GatewayConfigChange) -> GatewayConfigView:
-    """Change a gateway config; devboxes that were given it keep what it said."""
+    """Change a gateway config; devboxes that were given it keep its earlier content."""
     return _view(services, await services.engine.gateway_configs.update(id, body))
 
 

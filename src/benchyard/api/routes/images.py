@@ -124,7 +124,7 @@ async def export(id: str, services: ServicesDep) -> Response:
 
 @router.post("/{id}/delete")
 async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> dict[str, str]:
-    """Delete an image that nothing stands on; the same request again is told the same."""
+    """Delete an image that no other image or devbox needs; repeating the same request has the same answer."""
     request = identity.new_id("") if identity.seed else None
     await services.engine.library.delete(id, request)
     return {}

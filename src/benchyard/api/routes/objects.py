@@ -43,7 +43,7 @@ async def _object_query(
     state: ObjectState | None = None,
     origin: Literal["users", "runs"] | None = None,
 ) -> Query:
-    # `origin` is an extension: what users uploaded, or what is kept with runs.
+    # `origin` is an extension: objects that users uploaded, or those kept with runs.
     asked = {"name": name, "content_type": content_type, "status": state}
     where = {**_PRESENT, **{key: value for key, value in asked.items() if value}}
     if origin is not None:
@@ -158,7 +158,7 @@ async def download_content(id: DownloadId, request: Request, services: ServicesD
 
 
 def _part(header: str, size: int) -> tuple[int, int] | None:
-    """The bytes a header asks for, None for all; raises RangeNotThere."""
+    """Return the byte range that a header asks for, None for all bytes; raises RangeNotThere."""
     match = _RANGE.fullmatch(header)
     if match is None or (match["to"] and int(match["to"]) < int(match["first"])):
         return None

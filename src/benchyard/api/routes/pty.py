@@ -27,7 +27,7 @@ router = APIRouter(tags=["pty"], route_class=LazyRoute)
 TUNNEL_SECONDS = 24 * 3600
 TICKET_SECONDS = 300
 _ENDED, _RESTARTING = 4000, 1012
-"""4000 is what the original's clients take as the end of the shell."""
+"""Code 4000 means the end of the shell to clients of the original service."""
 _KEY_DIGITS = 32
 _LAST_OUTPUT_SECONDS = 5.0
 _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
@@ -55,7 +55,7 @@ async def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None
 
 
 def _token(connection: HTTPConnection) -> str:
-    """The pass that a client sent: as a header, in the query, or, as browsers must, as a subprotocol."""
+    """Return the pass of a client: from a header, the query, or, for browsers, a subprotocol."""
     headers = [connection.headers.get(name.decode(), "") for name in TOKEN_HEADERS]
     if connection.state.key_id is None:
         headers.append(connection.headers.get("authorization", ""))
@@ -68,7 +68,7 @@ def _token(connection: HTTPConnection) -> str:
 
 
 def _subprotocol(connection: HTTPConnection) -> str | None:
-    """The first protocol that a client offers for its socket; it expects to hear it again."""
+    """Return the first protocol that a client offers for its socket, and expects in the answer."""
     offered = connection.headers.get("sec-websocket-protocol", "").partition(",")[0].strip()
     return offered or None
 
@@ -174,7 +174,7 @@ async def _carry(services: Services, socket: WebSocket, session: TerminalSession
         if stopping.done():
             await socket.close(_RESTARTING, "the server is stopping")
         elif not (typing.done() and isinstance(typing.exception(), WebSocketDisconnect)):
-            # The shell has ended; what it printed last is sent before its exit status.
+            # The shell has ended; its last output is sent before its exit status.
             await asyncio.wait({output}, timeout=_LAST_OUTPUT_SECONDS)
             status = await services.engine.terminals.exit_status(session)
             await socket.close(_ENDED, f"exit {status}" if status is not None else "")

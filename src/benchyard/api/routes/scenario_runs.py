@@ -144,7 +144,7 @@ async def list_executions(
 async def open_gateway(
     id: str, request: Request, services: ServicesDep, body: RunGatewayRequest
 ) -> RunGatewayView:
-    """Let code of one's own ask a model, metered and recorded with the run (an extension)."""
+    """Let your own code call a model, metered and recorded with the run (an extension)."""
     opened = await services.engine.run_gateways.open(id, body)
     return RunGatewayView(
         url=opened.url,

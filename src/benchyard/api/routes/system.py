@@ -70,7 +70,7 @@ async def metrics(services: ServicesDep) -> PlainTextResponse:
     try:
         families += job_families(*await services.engine.jobs.counts())
     except StoreError as error:
-        # While the database is away, the rest is all the more worth knowing.
+        # Report the rest even while the database is away.
         _log.warning("jobs are not counted: %s", error.message)
     return PlainTextResponse(metrics_text(families), media_type=METRICS_CONTENT_TYPE)
 
@@ -103,7 +103,7 @@ async def reference(request: Request) -> HTMLResponse:
     """Show every route and model."""
     app = request.app
     if not hasattr(app.state, "reference_page"):
-        # Not in the thread: routes are built when the schema first asks for them, as requests do.
+        # Build the schema here, not in the thread: it builds routes, as requests do at the same time.
         schema = app.openapi()
         app.state.reference_page = await asyncio.to_thread(reference_page, schema)
     return HTMLResponse(app.state.reference_page, headers=_HEADERS)

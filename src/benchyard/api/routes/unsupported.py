@@ -22,7 +22,7 @@ _ROOMS = {
 }
 
 _INSTEAD = {"MCP tokens": INSTEAD_OF_MCP, "MCP configs": INSTEAD_OF_MCP}
-"""What to do meanwhile, by feature."""
+"""Advice for the meantime, by feature."""
 
 
 def _not_yet(feature: str) -> Callable[[], Awaitable[None]]:

@@ -1,4 +1,4 @@
-"""The ssh server: lets in who has a key of a devbox, and nobody anywhere else."""
+"""The ssh server: admits clients with a devbox's key, to that devbox only."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from benchyard.settings import Settings
 
 MOST_CONNECTIONS = 512
 MOST_SESSIONS = 32
-"""Of one connection: commands, terminals, file transfers and forwarded ports together."""
+"""Sessions of one connection: commands, terminals, file transfers and forwarded ports together."""
 _LOGIN_SECONDS = 30
 _ALIVE_SECONDS = 30
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -32,7 +32,7 @@ _VERSION = "Benchyard"
 async def open_connections(
     settings: Settings, engine: Engine, host: Host, key: str
 ) -> AsyncIterator["SshConnections"]:
-    """The server of this host key; its connections end with it."""
+    """Open the server with this host key; its connections end with it."""
     asyncssh.set_log_level(logging.ERROR)
     server = SshConnections(settings, engine, host, asyncssh.import_private_key(key))
     try:
@@ -43,7 +43,7 @@ async def open_connections(
 
 
 class SshConnections:
-    """Takes connections from wherever they come, and holds those that are open."""
+    """Serves connections of any origin, and keeps track of the open ones."""
 
     def __init__(self, settings: Settings, engine: Engine, host: Host, key: asyncssh.SSHKey) -> None:
         self.engine = engine
@@ -54,7 +54,7 @@ class SshConnections:
         self._key = key
 
     async def open(self) -> None:
-        """Listen on a port of its own, if the settings name one; raises UsageError if that is taken."""
+        """Listen on the port of the settings, if they name one; raises UsageError if it is taken."""
         settings = self._settings
         if settings.ssh_port is None:
             return
@@ -70,11 +70,11 @@ class SshConnections:
 
     @property
     def port(self) -> int | None:
-        """The port it listens on, if it does."""
+        """Port of the server's own listener; None without one."""
         return self._listener.get_port() if self._listener else None
 
     async def close(self) -> None:
-        """End everything; what runs in devboxes is hung up on."""
+        """End all connections; processes in devboxes get a hangup."""
         if self._listener is not None:
             self._listener.close()
         connections = list(self._connections)
@@ -83,7 +83,7 @@ class SshConnections:
         await asyncio.gather(*(each.wait_closed() for each in connections), return_exceptions=True)
 
     async def serve(self, connected: socket.socket) -> None:
-        """Speak ssh on a connected socket, to the end."""
+        """Speak ssh on a connected socket until its end."""
         try:
             connection = await asyncssh.run_server(connected, options=await self._options())
             await connection.wait_closed()
@@ -93,7 +93,7 @@ class SshConnections:
             connected.close()
 
     def enter(self, connection: asyncssh.SSHServerConnection) -> bool:
-        """Hold a connection; False if there are too many."""
+        """Register a connection; return False if there are too many."""
         if len(self._connections) >= MOST_CONNECTIONS:
             return False
         self._connections.add(connection)
@@ -104,7 +104,7 @@ class SshConnections:
         self._connections.discard(connection)
 
     def files(self, channel: "asyncssh.SSHServerChannel[bytes]") -> SftpFiles:
-        """What serves the files of a client's devbox."""
+        """Return the server of files for a client's devbox."""
         guest: SshClient = channel.get_connection().get_extra_info("guest")
         return SftpFiles(channel, guest.place(), self._settings.max_upload_bytes)
 
@@ -132,7 +132,7 @@ class SshConnections:
 
 
 class SshClient(asyncssh.SSHServer):
-    """One client: nobody until its key says whose devbox it may enter."""
+    """A client, without any rights until its key determines the devbox that it may enter."""
 
     def __init__(self, server: SshConnections) -> None:
         self._server = server
@@ -197,7 +197,7 @@ class SshClient(asyncssh.SSHServer):
         return asyncssh.stream.SSHTCPStreamSession(pass_on)
 
     def place(self) -> SshTarget:
-        """Where its sessions run."""
+        """Return the place where the client's sessions run."""
         return SshTarget(self._server.engine, self._server.host, self._devbox_id)
 
 

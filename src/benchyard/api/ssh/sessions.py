@@ -22,7 +22,7 @@ _LAZY_SECONDS = 0.1
 
 
 class LiveOutput:
-    """One execution whose output is read by those who feed it."""
+    """Reader of an execution's output by a client that also sends its input, so that echoes arrive fast."""
 
     def __init__(self, host: Host, devbox_id: str, execution_id: str) -> None:
         self._host = host
@@ -31,11 +31,11 @@ class LiveOutput:
         self._fed = asyncio.Event()
 
     def fed(self) -> None:
-        """Note that the command was sent something, to which it may answer at once."""
+        """Note that input was sent to the command, which may answer at once."""
         self._fed.set()
 
     async def output(self, stream: str, offset: int = 0) -> AsyncIterator[bytes]:
-        """Everything of a stream from an offset on, until the command has ended."""
+        """Yield a stream from an offset on, until the command has ended."""
         delay = _EAGER_SECONDS
         while True:
             is_last = await self.has_ended()
@@ -51,7 +51,7 @@ class LiveOutput:
                 delay = _EAGER_SECONDS
 
     async def has_ended(self) -> bool:
-        """Whether the command has ended."""
+        """Tell whether the command has ended."""
         state = await self._host.execution(self._devbox_id, self._execution_id)
         return state.status == "completed"
 
@@ -78,7 +78,7 @@ _CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class SshTarget:
-    """Where a connection's sessions run."""
+    """Devbox in which a connection's sessions run, with the services to reach it."""
 
     engine: Engine
     host: Host
@@ -86,7 +86,7 @@ class SshTarget:
 
 
 class SshSession:
-    """One command on its way from a client into a devbox and back."""
+    """A command or terminal, with its bytes between a client and a devbox."""
 
     def __init__(self, process: SshProcess, place: SshTarget) -> None:
         self._process = process
@@ -96,7 +96,7 @@ class SshSession:
         self._following = LiveOutput(place.host, place.devbox_id, self._id)
 
     async def run(self) -> None:
-        """Run it to its end, or until the client has gone; the client is told how it ended."""
+        """Run the command to its end, or until the client has gone; tell the client its exit status."""
         place, process = self._place, self._process
         try:
             await place.engine.devboxes.running(place.devbox_id)
@@ -128,7 +128,7 @@ class SshSession:
         )
 
     async def _carried(self) -> int | None:
-        """Carry input and output until the command has ended; None if the client goes first."""
+        """Carry input and output until the command has ended; return None if the client leaves first."""
         streams = ["stdout"] if self._size else ["stdout", "stderr"]
         printing = asyncio.ensure_future(self._print_all(streams))
         typing = asyncio.ensure_future(self._type())
@@ -160,7 +160,7 @@ class SshSession:
             await target.drain()
 
     async def _type(self) -> None:
-        """Send on what is typed, and the signals and sizes that come in between."""
+        """Pass on input, with the signals and terminal sizes that arrive in between."""
         while True:
             try:
                 data = await self._process.stdin.read(_CHUNK_BYTES)
@@ -195,7 +195,7 @@ class SshSession:
         return await self._place.host.control(self._place.devbox_id, self._id, control)
 
     async def _leave(self) -> None:
-        """The client has gone: hang up, and take a terminal away from whoever does not mind."""
+        """Hang up after the client has gone, and kill a terminal's process that ignores the hangup."""
         host, devbox_id = self._place.host, self._place.devbox_id
         await self._place.engine.ssh_keys.hang_up(devbox_id, self._id)
         if self._size:
@@ -213,7 +213,7 @@ def _size(given: tuple[int, int, int, int]) -> tuple[int, int]:
 
 
 def _environment(process: SshProcess) -> Mapping[str, str]:
-    """What a client may set: how its terminal looks, and its language."""
+    """Return the variables that a client may set: terminal type, colors and language."""
     kept = {
         name: value for name, value in process.env.items() if _LOCALE.fullmatch(name) and "\0" not in value
     }

@@ -1,6 +1,6 @@
-"""Files of a devbox over SFTP (and scp): contents by descriptor, everything else by asking a shell inside.
+"""Files of a devbox over SFTP and scp: contents by descriptor, all else through a shell inside.
 
-Every verb of asyncssh's own server is replaced, because those work on the files of this machine.
+Every operation of asyncssh's own server is replaced, because those work on the files of this machine.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ _LEADING = re.compile(rb"^[^:\n]{1,64}: (line \d+: )?")
 
 
 def quote_word(data: bytes) -> bytes:
-    """Any bytes but NUL as one word."""
+    """Quote bytes without NUL as one word of the shell."""
     if b"\0" in data:
         raise asyncssh.SFTPBadMessage("a path cannot hold a NUL byte")
     return b"'" + data.replace(b"'", b"'\\''") + b"'"
 
 
 def path_word(path: bytes) -> bytes:
-    """A path as one word that no program takes for an option."""
+    """Quote a path as one word that no program takes for an option."""
     return quote_word(path if path.startswith(b"/") else b"./" + path)
 
 
 class FileShell:
-    """One shell, started at the first question, that answers one question after the other."""
+    """A shell in a devbox, started at the first question, that answers questions in sequence."""
 
     def __init__(self, place: SshTarget) -> None:
         self._place = place
@@ -60,7 +60,7 @@ class FileShell:
         self._is_begun = False
 
     async def ask(self, question: bytes) -> bytes:
-        """What these commands print; raises SFTPError if they fail."""
+        """Run commands and return their output; raises SFTPError if they fail."""
         async with self._asking:
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
@@ -82,12 +82,12 @@ class FileShell:
             request = ExecRequest(id=self._id, command=_SHELL, attach_stdin=True, env={"LC_ALL": "C"})
             await place.host.exec(place.devbox_id, request)
             self._is_begun = True
-            # Whatever a login prints comes before the first answer.
+            # Output of the login comes before the first answer.
             await self._exchange(b":")
 
     async def _exchange(self, question: bytes) -> tuple[bytes, int]:
         mark = secrets.token_hex(16).encode()
-        # Errors go to the same stream; the answer ends with a mark that nobody can foresee.
+        # Errors go to the same stream; the answer ends with a mark that cannot be predicted.
         script = b"( %b\n) 2>&1 </dev/null; printf '%%s %%d\\n' %b $?\n" % (question, mark)
         await self._place.host.control(self._place.devbox_id, self._id, Stdin(script))
         self._following.fed()
@@ -122,7 +122,7 @@ def _error(said: bytes) -> asyncssh.SFTPError:
 
 
 STAT_FORMAT = b"'%f %s %u %g %X %Y'"
-"""Mode in hexadecimal, size, owner, group, and when it was last read and changed."""
+"""Mode in hexadecimal, size, owner, group, and times of the last access and change."""
 
 _FACTS = re.compile(rb"([0-9a-f]{1,8}) (\d{1,19}) (\d{1,10}) (\d{1,10}) (-?\d{1,12}) (-?\d{1,12})")
 _KINDS = {
@@ -138,7 +138,7 @@ _LARGEST = 2**32 - 1
 
 
 def attributes_from_stat(told: bytes) -> asyncssh.SFTPAttrs:
-    """One line of `stat -c FORMAT`; raises SFTPFailure if it is none."""
+    """Parse a line of `stat -c FORMAT`; raises SFTPFailure if it is malformed."""
     found = _FACTS.fullmatch(told.strip())
     if found is None:
         raise asyncssh.SFTPFailure("the devbox's `stat` tells nothing that can be read")
@@ -156,9 +156,9 @@ def attributes_from_stat(told: bytes) -> asyncssh.SFTPAttrs:
 
 
 def entries_from_stat(told: bytes) -> Iterator[asyncssh.SFTPName]:
-    """The entries of a directory, each told as `/FACTS ./NAME` and a line's end.
+    """Yield the entries of a directory, each printed as `/FACTS ./NAME` and a line end.
 
-    No name holds a slash: whatever else is in one, every second piece between slashes is a name.
+    No name contains a slash, so every second piece between slashes is a name.
     """
     pieces = told.split(b"/")[1:]
     for facts, name in zip(pieces[::2], pieces[1::2], strict=False):
@@ -173,14 +173,14 @@ _NOT_HERE = "not possible over sftp here; use ssh"
 
 @dataclass
 class SftpFile:
-    """An open file: a descriptor of this machine, and the path it has in the devbox."""
+    """An open file: a descriptor of this machine, and its path in the devbox."""
 
     descriptor: int
     path: bytes
 
 
 class SftpFiles(asyncssh.SFTPServer):
-    """The files of one devbox, for one client, as its user."""
+    """The files of one devbox, for one client, with the rights of the devbox's user."""
 
     def __init__(
         self, channel: "asyncssh.SSHServerChannel[bytes]", place: SshTarget, most_bytes: int
@@ -198,7 +198,7 @@ class SftpFiles(asyncssh.SFTPServer):
         self._opened.clear()
         await self._shell.close()
         if self.channel.get_subsystem() and not self.channel.is_closing():
-            # Without it, a client takes the end for a failure.
+            # Without an exit status, a client takes the end for a failure.
             self.channel.exit(0)
 
     async def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> SftpFile:
@@ -220,7 +220,7 @@ class SftpFiles(asyncssh.SFTPServer):
         return SftpFile(descriptor, path)
 
     async def _check_target(self, path: bytes, pflags: int) -> None:
-        """Refuse what opening would do beyond what was asked for: it makes files, and folders for them."""
+        """Refuse targets for which opening would do more than asked, such as creating files or folders."""
         folder = path_word(posixpath.dirname(path))
         word = path_word(path)
         told = await self._shell.ask(

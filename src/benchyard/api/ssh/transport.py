@@ -1,4 +1,4 @@
-"""Ways in to the ssh server, which is loaded when first used: a port, TLS of the right name, a websocket."""
+"""Access to the lazily loaded ssh server: through a port, through TLS by server name, through a websocket."""
 
 import asyncio
 import importlib
@@ -37,18 +37,18 @@ _BEHIND_TLS = re.compile(rf"([0-9a-f]{{{_LABEL_DIGITS}}}\.)?ssh\..+", re.IGNOREC
 
 
 class SshService(Protocol):
-    """What speaks ssh, once it is loaded."""
+    """The ssh server once it is loaded."""
 
     @property
     def port(self) -> int | None:
-        """The port it listens on by itself, if it does."""
+        """Port of the server's own listener; None without one."""
 
     async def serve(self, connected: socket.socket) -> None:
-        """Speak ssh on a connected socket, to the end."""
+        """Speak ssh on a connected socket until its end."""
 
 
 class SshServer:
-    """The ssh server, which is loaded when it is used for the first time. Use as an async context manager."""
+    """The ssh server, loaded at its first use. An async context manager."""
 
     def __init__(self, settings: Settings, engine: Engine, host: Host) -> None:
         self._settings = settings
@@ -71,17 +71,17 @@ class SshServer:
 
     @property
     def host_key(self) -> str:
-        """Its public key, as one line."""
+        """Public host key, as one line."""
         key = load_ssh_private_key(self._key.encode(), None)
         return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
     @property
     def port(self) -> int | None:
-        """The port it listens on by itself, if it does."""
+        """Port of the server's own listener; None without one."""
         return self._serving.port if self._serving else None
 
     async def ready(self) -> SshService:
-        """Load it unless that is done; raises NotSupported, saying how to get it, without its package."""
+        """Load the server if needed; raises NotSupported, with advice, if its package is missing."""
         async with self._loading:
             serving = self._serving
             if serving is None:
@@ -98,7 +98,7 @@ class SshServer:
 
 
 def read_or_make_key(file: Path) -> str:
-    """The private key that this server is known by, in PEM; made at the first start."""
+    """Return the private host key in PEM; it is created at the first start."""
     if not file.exists():
         key = Ed25519PrivateKey.generate()
         write_private(file, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode())
@@ -106,7 +106,7 @@ def read_or_make_key(file: Path) -> str:
 
 
 def ssh_name(vault: Vault, devbox_id: str, host: str) -> str:
-    """The name that leads to a devbox's ssh, for a client that reached the API under this host name."""
+    """Return the host name for a devbox's ssh, for a client that reached the API under this host name."""
     if not re.search("[a-z]", host, re.IGNORECASE) or ":" in host:
         return host
     label = vault.derive("ssh-name", devbox_id).hex()[:_LABEL_DIGITS]
@@ -114,25 +114,25 @@ def ssh_name(vault: Vault, devbox_id: str, host: str) -> str:
 
 
 def is_for_ssh(name: str) -> bool:
-    """Whether a client that asks for this name by TLS means to speak ssh."""
+    """Tell whether a client that asks for this TLS server name wants to speak ssh."""
     return _BEHIND_TLS.fullmatch(name) is not None
 
 
 @asynccontextmanager
 async def open_ssh_stream(serving: SshService) -> AsyncIterator[ByteStream]:
-    """A stream at whose other end the ssh server is."""
+    """Yield a stream whose other end is the ssh server."""
     ours, theirs = socket.socketpair()
     speaking = asyncio.ensure_future(serving.serve(theirs))
     try:
         async with open_stream(ours.detach()) as stream:
             yield stream
     finally:
-        # The server sees the end of the stream, and has until then to put away what it had open.
+        # The server sees the end of the stream, and needs time to clean up.
         await asyncio.wait({speaking})
 
 
 async def speak_ssh(serving: SshService, outside: ByteStream) -> None:
-    """Let a client that is connected otherwise speak ssh, to the end."""
+    """Let a client with another kind of connection speak ssh until its end."""
     try:
         async with open_ssh_stream(serving) as inside:
             await carry(outside, inside, IdleClock(lambda: None))
@@ -141,7 +141,7 @@ async def speak_ssh(serving: SshService, outside: ByteStream) -> None:
 
 
 class SshBehindTls:
-    """Takes those connections from the HTTP server as soon as they are made."""
+    """Takes ssh connections from the HTTP server as soon as they are made."""
 
     def __init__(self, server: SshServer, tls: Tls | None) -> None:
         self._server = server
@@ -149,13 +149,13 @@ class SshBehindTls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, connection: BoundedHttp) -> bool:
-        """Whether this connection is ours; then it is looked after from here on."""
+        """Serve a connection if its TLS server name is for ssh; tell whether it is."""
         if self._tls is None:
             return False
         name = self._tls.names.get(connection.transport.get_extra_info("ssl_object"), "")
         if not is_for_ssh(name):
             return False
-        # Before its first byte comes in.
+        # This happens before the connection's first byte arrives.
         stream = stream_from_transport(connection.transport, b"", is_all=False)
         task = asyncio.ensure_future(self._speak(connection, stream))
         self._tasks.add(task)
@@ -172,7 +172,7 @@ class SshBehindTls:
             connection.leave()
 
     async def close(self) -> None:
-        """End them all."""
+        """End all connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

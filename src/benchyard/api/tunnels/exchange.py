@@ -1,4 +1,4 @@
-"""One request and its answer over a stream into a devbox, both passed on piece by piece."""
+"""Requests and answers over a stream into a devbox, both passed on piece by piece."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -17,7 +17,7 @@ _SWITCHING = 101
 
 
 class TunnelExchange:
-    """HTTP with a program inside a devbox; what it sends is parsed strictly, and within bounds."""
+    """HTTP with a program inside a devbox, whose answers are parsed strictly and within limits."""
 
     def __init__(self, stream: ByteStream, idling: IdleClock) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class TunnelExchange:
         await self._send(head)
 
     async def upload(self, receive: Receive) -> None:
-        """Send the request's body as it comes in, and return when the client has gone."""
+        """Send the request's body as it arrives, and return when the client has gone."""
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -43,11 +43,11 @@ class TunnelExchange:
                 if not message.get("more_body", False):
                     await self._send(h11.EndOfMessage())
             except OSError:
-                # It does not want the rest; what it has to say about that is still to be read.
+                # The program does not want the rest; its answer is still to be read.
                 continue
 
     async def answer(self) -> ResponseHead:
-        """The head of the answer; raises h11.RemoteProtocolError if none comes."""
+        """Return the head of the answer; raises h11.RemoteProtocolError if none comes."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):
@@ -56,7 +56,7 @@ class TunnelExchange:
                 return event
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The answer's body, to its end; raises h11.RemoteProtocolError if it is cut short."""
+        """Yield the answer's body to its end; raises h11.RemoteProtocolError if it is cut short."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Data):
@@ -66,7 +66,7 @@ class TunnelExchange:
 
     @property
     def unparsed(self) -> bytes:
-        """What came after the answer's head, where that was the end of HTTP."""
+        """Bytes after the answer's head, if that switched to another protocol."""
         return self._http.trailing_data[0]
 
     async def _send(self, event: h11.Event) -> None:
@@ -91,7 +91,7 @@ Header = tuple[bytes, bytes]
 
 TOKEN_HEADERS = (b"x-runloop-tunnel-authorization", b"x-benchyard-tunnel-authorization")
 SANDBOX = b"sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"
-"""What a page out of a devbox may do on the API's own address: everything but pass for one of ours."""
+"""Rights of a devbox's page at the API's own address: all except sharing the API's origin."""
 
 _ONE_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection "
@@ -111,11 +111,11 @@ _OF_ONE_ANSWER = frozenset(
     b"preference-applied referrer-policy refresh repr-digest request-id retry-after server server-timing "
     b"sourcemap tk timing-allow-origin tus-resumable upload-offset upload-length vary via warning".split()
 )
-"""What an answer may say on the API's own address: all of these are about that answer and no other."""
+"""Headers that an answer may have at the API's own address: all of them concern that answer only."""
 _FAMILIES = (b"access-control-", b"grpc-", b"ratelimit", b"x-")
-"""Further ones, by what they begin with: those of programs, and those about one answer."""
+"""Prefixes of further such headers: those of programs, and those about one answer."""
 _OF_THE_ORIGIN = frozenset([b"x-dns-prefetch-control", b"x-permitted-cross-domain-policies"])
-"""Of those families, what browsers keep for the whole address."""
+"""Headers with those prefixes that browsers apply to the whole address."""
 _OF_A_SWITCH = frozenset([b"connection", b"upgrade"])
 _CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BODILESS = (204, 304)
@@ -123,37 +123,37 @@ _BODILESS = (204, 304)
 
 @dataclass(frozen=True)
 class InboundRequest:
-    """A request to a tunnel, as it came in."""
+    """A request to a tunnel, as received."""
 
     scope: Scope
     address: TunnelAddress
 
     @property
     def headers(self) -> list[Header]:
-        """Its headers, names in lower case."""
+        """Headers of the request, with names in lower case."""
         found: list[Header] = self.scope["headers"]
         return found
 
     def value(self, name: bytes) -> bytes:
-        """The first value of a header, or nothing."""
+        """Return the first value of a header; empty if it is missing."""
         return next((value for each, value in self.headers if each == name), b"")
 
     @property
     def tokens(self) -> list[str]:
-        """What may be the tunnel's token: that of a header of its own, and that of `Authorization`."""
+        """Candidates for the tunnel's token: from its own headers, and from `Authorization`."""
         return [token for name in (*TOKEN_HEADERS, b"authorization") if (token := _bearer(self.value(name)))]
 
     @property
     def upgrade(self) -> bytes:
-        """The protocol the client wants to go on with instead of HTTP, or nothing."""
+        """The protocol that the client wants to switch to; empty without one."""
         tokens = [token for name, value in self.headers if name == b"connection" for token in _tokens(value)]
         return self.value(b"upgrade") if b"upgrade" in tokens else b""
 
 
 def request_head(asked: InboundRequest, is_ours: Callable[[str], bool]) -> h11.Request:
-    """The request as the program inside gets it, without what opens doors of ours.
+    """Return the request's head for the program inside, without credentials of this server.
 
-    Raises h11.LocalProtocolError if it cannot be written.
+    Raises h11.LocalProtocolError if the head is invalid.
     """
     headers = [
         (name, value)
@@ -177,7 +177,7 @@ def request_head(asked: InboundRequest, is_ours: Callable[[str], bool]) -> h11.R
 
 
 def answer_headers(asked: InboundRequest, answer: h11.Response) -> list[Header]:
-    """The answer's headers as the client gets them; raises h11.RemoteProtocolError if it must not."""
+    """Return the answer's headers for the client; raises h11.RemoteProtocolError if they are invalid."""
     given = list(answer.headers)
     if not 200 <= answer.status_code <= 599 or any(_CONTROLS.search(value) for _, value in given):
         raise h11.RemoteProtocolError("an answer that is not one")
@@ -188,16 +188,16 @@ def answer_headers(asked: InboundRequest, answer: h11.Response) -> list[Header]:
         headers = [(name, value) for name, value in headers if _may_pass_by_path(name)]
         headers.append((b"content-security-policy", SANDBOX))
     if asked.upgrade:
-        # What the client has sent beyond its request is not one more of them.
+        # Bytes that the client sent after its request are not another request.
         headers.append((b"connection", b"close"))
     return headers
 
 
 def switch_head(asked: InboundRequest, answer: h11.InformationalResponse) -> bytes:
-    """The bytes that tell the client that from here on HTTP is over."""
+    """Return the head that tells the client to switch from HTTP to the other protocol."""
     headers = [(name, value) for name, value in answer.headers if not _CONTROLS.search(value)]
     if asked.address.prefix:
-        # A browser takes cookies, and all else, from this head as from any other.
+        # A browser takes cookies and other headers from this head as from any other.
         headers = [
             (name, value)
             for name, value in headers
@@ -208,7 +208,7 @@ def switch_head(asked: InboundRequest, answer: h11.InformationalResponse) -> byt
 
 
 def end_to_end_headers(headers: Iterable[Header], dropped: frozenset[bytes]) -> Iterable[Header]:
-    """Headers without those that concern one hop only, and without these."""
+    """Return headers without hop-by-hop ones and without the given ones."""
     kept = list(headers)
     named = {token for name, value in kept if name == b"connection" for token in _tokens(value)}
     left_out = _ONE_HOP | dropped | named
@@ -216,7 +216,7 @@ def end_to_end_headers(headers: Iterable[Header], dropped: frozenset[bytes]) -> 
 
 
 def _may_pass_by_path(name: bytes) -> bool:
-    """Whether a header is about its own answer only, or is one that no browser acts on."""
+    """Tell whether a header concerns its own answer only, or is one that no browser acts on."""
     return name in _OF_ONE_ANSWER or (name.startswith(_FAMILIES) and name not in _OF_THE_ORIGIN)
 
 

@@ -1,4 +1,4 @@
-"""The proxy to all tunnels, ahead of the API: finds out who is meant, lets in who may, and passes on."""
+"""The proxy to all tunnels, ahead of the API: finds the devbox, checks the token, and passes requests on."""
 
 import asyncio
 import hmac
@@ -40,7 +40,7 @@ _NOT_PASSED = ("CONNECT", "TRACE", "TRACK")
 
 
 class NoAnswer(DevboxError):
-    """The program inside is not there, or said nothing that can be passed on."""
+    """The program inside is not there, or its answer cannot be passed on."""
 
     code = "no_answer"
     http_status = 502
@@ -55,7 +55,7 @@ class AnswerLate(DevboxError):
 
 @dataclass
 class _Client:
-    """Whoever sent the request, and whether its answer has begun."""
+    """Sender of a request, and whether the answer has begun."""
 
     asked: InboundRequest
     receive: Receive
@@ -77,7 +77,7 @@ class _Client:
 
 
 class TunnelProxy:
-    """Takes requests to tunnels; those to terminals, and all others, go on to the API."""
+    """Serves requests to tunnels; those to terminals, and all others, go on to the API."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
@@ -127,7 +127,7 @@ class TunnelProxy:
             ) from error
 
     async def _watched(self, passage: TunnelConnection, idling: IdleClock, work: Any) -> None:
-        """Do it unless the tunnel is taken away, nothing passes for too long, or the server stops."""
+        """Run the work until the tunnel is removed, nothing passes for too long, or the server stops."""
         working = asyncio.ensure_future(work)
         waits = (passage.closed.wait(), self._services.stopping.wait(), idling.over())
         ends = [asyncio.ensure_future(wait) for wait in waits]
@@ -147,7 +147,7 @@ class TunnelProxy:
         exchange = TunnelExchange(stream, idling)
 
         def is_ours(secret: str) -> bool:
-            # What is no bearer's token is empty here, and so is the token of an open tunnel.
+            # A value that is not a bearer token is empty here, and so is the token of an open tunnel.
             known = hmac.compare_digest(secret.encode(), passage.token.encode())
             return bool(secret) and (known or self._is_our_key(secret))
 
@@ -164,7 +164,7 @@ class TunnelProxy:
             if answering.done():
                 switch = answering.result()
             else:
-                # The client has gone, or what it sent made no sense after all.
+                # The client has gone, or its request turned out to be invalid.
                 uploading.result()
                 return
         except (h11.RemoteProtocolError, h11.LocalProtocolError, OSError) as error:
@@ -185,7 +185,7 @@ class TunnelProxy:
 
 
 def _to_terminal(scope: Scope, address: TunnelAddress) -> Scope:
-    """The same request, to the API's terminals and to nothing else of it."""
+    """Rewrite a request so that it reaches the API's terminals and no other route."""
     raw = address.path if address.path.startswith(_TERMINAL_PATHS) else _TERMINAL_PATHS
     scope.setdefault("state", {})["terminal_key"] = address.key
     scope["raw_path"], scope["path"] = raw, unquote(raw.decode("latin-1"))
@@ -193,7 +193,7 @@ def _to_terminal(scope: Scope, address: TunnelAddress) -> Scope:
 
 
 async def _answer(client: _Client, exchange: TunnelExchange) -> h11.InformationalResponse | None:
-    """Pass the answer on; returns it instead where it is the end of HTTP."""
+    """Pass the answer on; return it instead if it switches to another protocol."""
     answer = await exchange.answer()
     if isinstance(answer, h11.InformationalResponse):
         if not client.asked.upgrade:
@@ -214,10 +214,10 @@ async def _switch(
     idling: IdleClock,
 ) -> None:
     connection = client.underneath
-    # Nothing else can be asked to speak another protocol.
+    # Only HTTP/1.1 connections allow a switch to another protocol.
     assert isinstance(connection, BoundedHttp)
     early, is_all = connection.take_over()
-    # Told to those who count and log; it goes no further.
+    # This is for the log and the metrics only; the client gets the program's own head.
     await client.begin(101, [])
     outside = stream_from_transport(connection.transport, early, is_all=is_all)
     try:

@@ -1,4 +1,4 @@
-"""Byte streams as tunnels need them: one side's bytes go to the other as fast as it takes them."""
+"""Byte streams for tunnels: bytes pass to the other side as fast as it takes them."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 CHUNK_BYTES = 64 * 1024
 IDLE_SECONDS = 600.0
-"""How long nothing may pass, in either direction."""
+"""Seconds without any byte in either direction after which a tunnel's connection ends."""
 _CLOSE_SECONDS = 5.0
 
 
@@ -20,26 +20,26 @@ class ByteStream:
     writer: asyncio.StreamWriter
 
     async def send(self, data: bytes) -> None:
-        """Send, waiting while the other side is slow; raises OSError when it is gone."""
+        """Send bytes, waiting while the other side is slow; raises OSError when it is gone."""
         self.writer.write(data)
         await self.writer.drain()
 
     def end(self) -> None:
-        """Say that nothing more comes from here, where this kind of connection can say so."""
+        """Signal the end of this direction; close both if the connection cannot end one alone."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
         else:
             self.close()
 
     def close(self) -> None:
-        """Close, once what was sent last is taken, or nobody takes it in a while."""
+        """Close after the last bytes are taken, or after a while if they are not."""
         self.writer.close()
         asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self.writer.transport.abort)
 
 
 @asynccontextmanager
 async def open_stream(descriptor: int) -> AsyncIterator[ByteStream]:
-    """A connected descriptor as a stream; it is closed in the end."""
+    """Open a connected descriptor as a stream, which is closed in the end."""
     sock = socket.socket(fileno=descriptor)
     try:
         stream = ByteStream(*await asyncio.open_connection(sock=sock, limit=CHUNK_BYTES))
@@ -53,7 +53,7 @@ async def open_stream(descriptor: int) -> AsyncIterator[ByteStream]:
 
 
 def stream_from_transport(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> ByteStream:
-    """A connection that spoke another protocol so far, as a stream that begins with these bytes."""
+    """Turn a connection that spoke another protocol into a stream that begins with these bytes."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(CHUNK_BYTES)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -68,7 +68,7 @@ def stream_from_transport(transport: asyncio.Transport, early: bytes, *, is_all:
 
 
 class IdleClock:
-    """Knows when bytes passed last."""
+    """Clock of the time since bytes last passed."""
 
     def __init__(self, on_use: Callable[[], None]) -> None:
         self._on_use = on_use
@@ -88,7 +88,7 @@ class IdleClock:
 
 
 async def carry(ours: ByteStream, theirs: ByteStream, idling: IdleClock) -> None:
-    """Carry bytes both ways until both sides have said that they have no more, or one is gone."""
+    """Carry bytes both ways until both sides have ended, or one is gone."""
     ways = [asyncio.ensure_future(_carry(*way, idling)) for way in ((ours, theirs), (theirs, ours))]
     try:
         await asyncio.gather(*ways)

@@ -1,4 +1,4 @@
-"""Bytes of a stream over a websocket, for clients that can reach nothing but this server."""
+"""Byte streams over a websocket, for clients that can reach only this server."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ async def _close(socket: WebSocket, code: int) -> None:
     try:
         await socket.close(code)
     except (OSError, RuntimeError, WebSocketDisconnect):
-        # The client was faster.
+        # The client closed the socket first.
         return
 
 

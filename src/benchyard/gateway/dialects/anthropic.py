@@ -1,4 +1,4 @@
-"""Anthropic's Messages."""
+"""Anthropic's Messages API."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from benchyard.gateway.dialects.values import count, fields, is_count, items, pa
 
 MOST_BLOCKS = 10_000
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-"""Kind of a delta -> the field of its block, and of itself, that it goes on with."""
+"""Kind of a delta -> the field that it extends, which has the same name in the block."""
 _CONTENT = ("content_block_delta", "content_block_start", "content_block_stop")
 _ERRORS: dict[Refusal, str] = {
     "auth": "authentication_error",
@@ -81,7 +81,7 @@ class AnthropicDialect(Dialect):
 
 
 class _Message:
-    """An answer, put together event by event."""
+    """An answer, assembled event by event."""
 
     def __init__(self) -> None:
         self._message: dict[str, Any] = {}
@@ -124,13 +124,13 @@ class _Message:
             block.go_on(fields(event.get("delta")))
 
     def _add_usage(self, used: dict[str, Any]) -> None:
-        """What comes last counts: the numbers are those of the whole message so far."""
+        """Merge usage numbers: each event gives totals of the message so far, so the last one counts."""
         known = {key: value for key, value in used.items() if value is not None}
         self._message["usage"] = {**fields(self._message.get("usage")), **known}
 
 
 class _Block:
-    """A block of an answer, put together piece by piece."""
+    """A block of an answer, assembled piece by piece."""
 
     def __init__(self) -> None:
         self.start: dict[str, Any] = {}
@@ -159,7 +159,7 @@ class _Block:
 
 
 def _input(written: str) -> Any:
-    """What a tool is called with; as it was written where the stream broke off within it."""
+    """Return the arguments of a tool call; the raw text if the stream broke off within them."""
     try:
         return parse_json(written)
     except ValueError:
@@ -170,7 +170,7 @@ _ROLES: dict[str, Who] = {"system": "system", "assistant": "agent"}
 
 
 class AnthropicReader(ConversationReader):
-    """A message is a list of blocks; results of tools are blocks of the user's."""
+    """Reader of histories of messages, each a list of blocks; tool results are blocks of the user's."""
 
     def items(self, request: Any) -> list[Any]:
         return with_system(fields(request).get("system"), fields(request).get("messages"))

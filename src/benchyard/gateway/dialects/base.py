@@ -1,4 +1,4 @@
-"""The contract of a dialect: how it is spoken, and how its requests tell a conversation. Pure."""
+"""The contract of a dialect: its HTTP conventions, and how to read the conversation of its requests. Pure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from benchyard.gateway.dialects.entries import Attachment, ConversationEntry, pl
 from benchyard.gateway.dialects.values import fields, items, parse_json, text
 
 Refusal = Literal["auth", "forbidden", "budget", "too_large", "bad_request", "unavailable"]
-"""Why the gateway answers by itself."""
+"""Reasons for which the gateway answers by itself."""
 REFUSAL_STATUS: Mapping[Refusal, int] = {
     "auth": 401,
     "forbidden": 403,
@@ -18,78 +18,78 @@ REFUSAL_STATUS: Mapping[Refusal, int] = {
     "bad_request": 400,
     "unavailable": 502,
 }
-"""A used-up budget is a 402: every agent takes that as final, soon, where it would try again after a 429."""
+"""402 for a used-up budget: agents take it as final, where they would try again after a 429."""
 
 
 class Dialect(ABC):
-    """One way of speaking with models over HTTP."""
+    """HTTP conventions of one model API."""
 
     name: ClassVar[str]
     shared: ClassVar[tuple[str, ...]]
-    """Keys of a request whose values return in the next one: kept once each, lists item by item."""
+    """Keys of a request whose values recur in the next one: recorded only once, lists item by item."""
 
     @abstractmethod
     def model(self, path: str, body: Any) -> str | None:
-        """The model a request asks for."""
+        """Return the model that a request asks for."""
 
     @abstractmethod
     def streams(self, path: str, body: Any) -> bool:
-        """Whether the answer will be a stream of events."""
+        """Tell whether the answer to a request will be a stream of events."""
 
     @abstractmethod
     def whole(self, events: Iterable[Any]) -> Any:
-        """The answer that these events (their JSON) come to, as a call without streaming has it.
+        """Assemble the answer of these events (their JSON) as a call without streaming would return it.
 
-        Of a stream that broke off: what had come until then. None if nothing had.
+        For a stream that broke off, return the part that arrived; None if there is none.
         """
 
     def bare(self, events: list[Any]) -> list[Any]:
-        """These events without content: enough for what the answer used, and which model says it answered."""
+        """Drop the content from events, leaving enough for the usage and the model named by the answer."""
         return events
 
     @abstractmethod
     def usage(self, response: Any) -> TokenUsage | None:
-        """What an answer says it used; None if it says nothing that can be read."""
+        """Return the usage that an answer reports; None if it reports none that can be read."""
 
     @abstractmethod
     def refusal(self, kind: Refusal, message: str) -> Any:
-        """The body of an answer that refuses a request, as clients of this dialect read it."""
+        """Return the body of an answer that refuses a request, in the form clients of this dialect expect."""
 
 
 RAW_ARGUMENTS = "_raw"
-"""Where arguments are kept that are no JSON object."""
+"""Key under which arguments are kept that are not a JSON object."""
 _ADDED = "additional_tools"
 _NESTED = 2
-"""How many groups are inside each other: the namespaces of an item."""
+"""Levels of nested tool groups: the namespaces of an item."""
 _GROUPS = ("tools", "functionDeclarations", "function_declarations")
 
 
 class ConversationReader(ABC):
-    """One dialect; whatever it is given, it does not raise."""
+    """Reader of conversations in one dialect; never raises, even on malformed input."""
 
     @abstractmethod
     def items(self, request: Any) -> list[Any]:
-        """The history of a request, in items as they are compared with those of the next request."""
+        """Return the history of a request as items that can be compared with those of the next request."""
 
     @abstractmethod
     def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
-        """What an item says."""
+        """Return the entries of an item of the history."""
 
     @abstractmethod
     def answer(self, response: Any) -> ConversationEntry:
-        """What an answer says."""
+        """Return the agent's entry of an answer."""
 
     @abstractmethod
     def tools(self, request: Any) -> list[dict[str, Any]]:
-        """The tools a request offers, as OpenAI's functions are declared."""
+        """Return the tools that a request offers, in the form of OpenAI's function declarations."""
 
     @abstractmethod
     def effort(self, request: Any) -> Any:
-        """How much the model is to think."""
+        """Return the reasoning effort that a request asks for."""
 
 
 def tool_arguments(given: Any) -> dict[str, Any]:
-    """What a tool is called with, as an object."""
+    """Return the arguments of a tool call as an object."""
     if isinstance(given, str):
         try:
             given = parse_json(given) if given.strip() else {}
@@ -100,14 +100,14 @@ def tool_arguments(given: Any) -> dict[str, Any]:
 
 
 def tool_schema(name: Any, description: Any, parameters: Any) -> dict[str, Any]:
-    """A tool as OpenAI's functions are declared."""
+    """Return a tool in the form of OpenAI's function declarations."""
     declared = {"name": text(name), "description": description, "parameters": parameters}
     known = {key: plain_json(value) for key, value in declared.items() if value is not None}
     return {"type": "function", "function": known}
 
 
 def offered_tools(request: Any) -> frozenset[str]:
-    """The names of the tools a request offers, in any dialect, without reading more of them."""
+    """Return the names of the tools that a request offers, in any dialect, reading only the names."""
     given = fields(request).get("tools")
     groups = [*(given if isinstance(given, list) else [given])]
     groups += [item for item in items(fields(request).get("input")) if _ADDED in fields(item).values()]
@@ -117,7 +117,7 @@ def offered_tools(request: Any) -> frozenset[str]:
 
 
 def _inside(group: dict[str, Any]) -> list[Any]:
-    """The tools of a group; a tool is a group of itself."""
+    """Return the tools of a group; a tool counts as a group of itself."""
     return [each for key in _GROUPS for each in items(group.get(key))] or [group]
 
 
@@ -127,12 +127,12 @@ def _names(tool: dict[str, Any]) -> list[str]:
 
 
 def file_from_base64(media_type: Any, data: Any) -> Attachment:
-    """A file in base64."""
+    """Describe a file given in base64."""
     return Attachment(text(media_type), len(text(data)) * 3 // 4)
 
 
 def file_from_url(url: Any, media_type: str = "") -> Attachment:
-    """A file behind a URL, or in one."""
+    """Describe a file given by a URL or inside a data URL."""
     address = text(url)
     if address.startswith("data:"):
         head, _, data = address.partition(",")
@@ -141,14 +141,14 @@ def file_from_url(url: Any, media_type: str = "") -> Attachment:
 
 
 def with_system(system: Any, history: Any) -> list[Any]:
-    """A history that begins with what the request says beside it; a lone text is the user's."""
+    """Put the separate system prompt of a request before its history; a lone text is the user's."""
     if isinstance(history, str):
         history = [{"role": "user", "content": history}]
     return [*([{"role": "system", "content": system}] if system else []), *items(history)]
 
 
 def nested_field(request: Any, *path: str) -> Any:
-    """A field inside fields; None if there is none."""
+    """Return the value of a nested field; None if it does not exist."""
     value: Any = request
     for name in path:
         value = fields(value).get(name)

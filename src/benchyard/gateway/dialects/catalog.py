@@ -17,16 +17,16 @@ _NAMES = {dialect.name: dialect for dialect in _ENDINGS.values()}
 
 
 def dialect_of_path(path: str) -> Dialect | None:
-    """The dialect of a call of a model at this path, with or without a query; None for any other request."""
+    """Return the dialect of model calls at this path, with or without a query; None for any other request."""
     plain = path.partition("?")[0]
     return next((dialect for ending, dialect in _ENDINGS.items() if plain.endswith(ending)), None)
 
 
 def dialect_named(name: str) -> Dialect | None:
-    """The dialect of that name; None if there is none."""
+    """Return the dialect of that name; None if there is none."""
     return _NAMES.get(name)
 
 
 def all_dialects() -> list[Dialect]:
-    """Every dialect, once."""
+    """Return every dialect once."""
     return list(_NAMES.values())

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and what vLLM and others add to it."""
+"""OpenAI's Chat Completions API, with the additions of vLLM and others."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from benchyard.gateway.dialects.values import count, fields, is_count, items, te
 MOST_CHOICES = 128
 MOST_CALLS = 10_000
 _WRITTEN = ("content", "refusal", "reasoning_content", "reasoning")
-"""Fields of a message that come in pieces."""
+"""Fields of a message that arrive in pieces."""
 
 
 class ChatDialect(Dialect):
@@ -86,7 +86,7 @@ class ChatDialect(Dialect):
 
 
 class _Choice:
-    """One of the answers, put together chunk by chunk."""
+    """An alternative answer, assembled chunk by chunk."""
 
     def __init__(self) -> None:
         self._choice: dict[str, Any] = {"finish_reason": None}
@@ -140,7 +140,7 @@ class _Choice:
 
 
 class _Function:
-    """The function of a call: its name, and its arguments piece by piece."""
+    """The function of a tool call: its name, and its arguments piece by piece."""
 
     def __init__(self) -> None:
         self.is_used = False
@@ -157,12 +157,12 @@ class _Function:
 
 
 class _Calls:
-    """The calls of tools in one message."""
+    """The tool calls of one message."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[dict[str, Any], _Function]] = []
         self._places: dict[int, int] = {}
-        """Index on the wire -> index in the list: some servers begin another call at the same index."""
+        """Index on the wire -> index in the list: some servers reuse an index for another call."""
 
     def take(self, call: dict[str, Any]) -> None:
         place = self._place(call)
@@ -196,7 +196,7 @@ class _Calls:
 
 
 def _keep_last(known: dict[str, Any], new: dict[str, Any]) -> None:
-    """Take over what is said; `null` takes nothing back."""
+    """Update known values; `null` does not overwrite a value."""
     known.update({key: value for key, value in new.items() if value is not None or key not in known})
 
 
@@ -204,7 +204,7 @@ _ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant"
 
 
 class ChatReader(ConversationReader):
-    """A message has a role; results of tools are messages of their own."""
+    """Reader of histories in which each message has a role, and tool results are messages of their own."""
 
     def items(self, request: Any) -> list[Any]:
         return items(fields(request).get("messages"))

@@ -1,4 +1,4 @@
-"""What is said in a conversation, in whatever dialect, as it may stand in a trajectory."""
+"""Entries of a conversation, independent of the dialect, as a trajectory holds them."""
 
 import json
 import math
@@ -10,11 +10,11 @@ Who = Literal["system", "user", "agent", "tool"]
 
 
 class Attachment(NamedTuple):
-    """A picture or another file in a message: what it is, without its bytes."""
+    """Description of a picture or another file in a message, without its bytes."""
 
     media_type: str
     size: int | None = None
-    """Of what is in the message itself, in bytes."""
+    """Size in bytes of a file contained in the message itself."""
     url: str | None = None
 
 
@@ -23,17 +23,17 @@ Piece = str | Attachment
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A model's wish to have a tool called."""
+    """Call of a tool that a model asks for."""
 
     id: str
-    """Empty where the dialect has none."""
+    """Id of the call; empty if the dialect has none."""
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answered."""
+    """Result that a tool returned."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ConversationEntry:
-    """One message, or a part of one that stands for itself."""
+    """A message, or a self-contained part of one."""
 
     who: Who
     pieces: tuple[Piece, ...] = ()
@@ -53,17 +53,17 @@ class ConversationEntry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing at all."""
+        """True if the entry has no content."""
         return not (any(self.pieces) or self.reasoning or self.uses or self.results)
 
     @property
     def text(self) -> str:
-        """Its texts."""
+        """The texts of the entry, one per line."""
         return "\n".join(piece for piece in self.pieces if isinstance(piece, str))
 
 
 def join_entries(entries: list[ConversationEntry]) -> ConversationEntry:
-    """What the agent said in several entries as one."""
+    """Merge several entries of the agent into one."""
     return ConversationEntry(
         "agent",
         tuple(piece for entry in entries for piece in entry.pieces),
@@ -74,7 +74,7 @@ def join_entries(entries: list[ConversationEntry]) -> ConversationEntry:
 
 
 MOST_TEXT = 16 * 1024**2
-"""Bytes of one text."""
+"""Largest size of one text, in bytes."""
 MOST_DEPTH = 48
 _CUT = "\n[cut: {} characters in all]"
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
@@ -82,14 +82,14 @@ _IMAGES[".webp"] = "image/webp"
 
 
 def clean_text(text: str) -> str:
-    """A text that can be written down, and is not too large."""
+    """Return a text that is valid UTF-8, cut if it is too large."""
     most = (MOST_TEXT - len(_CUT) - 20) // (1 if text.isascii() else 4)
     kept = text if len(text) <= most else text[:most] + _CUT.format(len(text))
     return kept if kept.isascii() else kept.encode("utf-8", "replace").decode()
 
 
 def plain_json(value: Any, depth: int = MOST_DEPTH) -> Any:
-    """A copy that holds nothing but JSON; what is nested too deeply is left out."""
+    """Return a copy that is valid JSON; values nested too deeply are left out."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, dict):
@@ -101,12 +101,12 @@ def plain_json(value: Any, depth: int = MOST_DEPTH) -> Any:
 
 
 def text_from_value(value: Any) -> str:
-    """A value as text: a string as it is, anything else as JSON."""
+    """Return a value as text: a string unchanged, any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(plain_json(value), ensure_ascii=False)
 
 
 def message_content(pieces: tuple[Piece, ...]) -> str | list[dict[str, Any]]:
-    """A message of ATIF: a text, or parts where there are images elsewhere."""
+    """Return the content of an ATIF message: a text, or parts if there are images stored elsewhere."""
     parts = [_part(piece) for piece in pieces if piece]
     if all(part["type"] == "text" for part in parts):
         return clean_text("\n".join(part["text"] for part in parts))
@@ -114,7 +114,7 @@ def message_content(pieces: tuple[Piece, ...]) -> str | list[dict[str, Any]]:
 
 
 def iso_time(milliseconds: int) -> str | None:
-    """A time in ISO 8601; None for what is none."""
+    """Return a time in ISO 8601; None if it is not a valid time."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
@@ -129,7 +129,7 @@ def _part(piece: Piece) -> dict[str, Any]:
 
 
 def _image(piece: Attachment) -> dict[str, Any] | None:
-    """The source of an image that is somewhere else, if ATIF knows its type."""
+    """Return the source of an image stored elsewhere; None if ATIF does not know its type."""
     url = clean_text(piece.url or "")
     if not url.startswith(("http://", "https://")):
         return None

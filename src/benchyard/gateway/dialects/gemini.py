@@ -29,7 +29,7 @@ from benchyard.gateway.dialects.values import count, fields, is_count, items, te
 MOST_CANDIDATES = 128
 STREAMING = ":streamGenerateContent"
 _JOINED = {"text", "thought", "thoughtSignature"}
-"""What a part may have that can be joined with the next one."""
+"""Keys that a part may have if it can be joined with the next one."""
 _ERRORS: dict[Refusal, str] = {
     "auth": "UNAUTHENTICATED",
     "forbidden": "PERMISSION_DENIED",
@@ -38,7 +38,7 @@ _ERRORS: dict[Refusal, str] = {
     "bad_request": "INVALID_ARGUMENT",
     "unavailable": "UNAVAILABLE",
 }
-"""No `RESOURCE_EXHAUSTED` for a budget: clients try again after that."""
+"""No `RESOURCE_EXHAUSTED` for a used-up budget: clients would try again."""
 
 
 class GeminiDialect(Dialect):
@@ -71,7 +71,7 @@ class GeminiDialect(Dialect):
         return [{**fields(event), "candidates": None} for event in events]
 
     def usage(self, response: Any) -> TokenUsage | None:
-        if isinstance(response, list):  # what a stream is without `alt=sse`
+        if isinstance(response, list):  # a stream without `alt=sse`
             response = self.whole(response)
         used = fields(fields(response).get("usageMetadata"))
         if not any(is_count(used.get(key)) for key in ("promptTokenCount", "candidatesTokenCount")):
@@ -89,14 +89,14 @@ class GeminiDialect(Dialect):
 
 
 class _Candidate:
-    """One of the answers, put together event by event."""
+    """An alternative answer, assembled event by event."""
 
     def __init__(self) -> None:
         self._candidate: dict[str, Any] = {}
         self._content: dict[str, Any] = {}
         self._parts: list[dict[str, Any]] = []
         self._texts: list[list[str]] = []
-        """For each part the pieces of its text; none if it is no text."""
+        """Pieces of text of each part; empty for a part that is not text."""
 
     def take(self, candidate: dict[str, Any]) -> None:
         self._candidate.update(candidate)
@@ -118,7 +118,7 @@ class _Candidate:
         return {**self._candidate, "content": {"role": "model", **self._content, "parts": parts}}
 
     def _goes_on(self, part: dict[str, Any]) -> bool:
-        """Whether a part is more of the same text; one that has its signature is complete."""
+        """Tell whether a part continues the text of the last one; a part with a signature is complete."""
         last = self._parts[-1]
         if not isinstance(part.get("text"), str) or not self._texts[-1] or text(last.get("thoughtSignature")):
             return False
@@ -126,12 +126,12 @@ class _Candidate:
 
 
 _ONLY_TEXT = ("output", "result", "error", "content", "text")
-"""Keys of what a tool answered whose text is all there is to it, if there is nothing else."""
+"""Keys of a tool result whose value is used as its text if there is no other key."""
 _WRAPPED = 3
 
 
 class GeminiReader(ConversationReader):
-    """A content is a list of parts; calls have names, and ids only of late."""
+    """Reader of histories of contents, each a list of parts; only newer API versions give ids to calls."""
 
     def items(self, request: Any) -> list[Any]:
         given = fields(request)
@@ -154,7 +154,7 @@ class GeminiReader(ConversationReader):
         )
 
     def answer(self, response: Any) -> ConversationEntry:
-        if isinstance(response, list):  # what a stream is without `alt=sse`
+        if isinstance(response, list):  # a stream without `alt=sse`
             response = GeminiDialect().whole(response)
         candidates = items(fields(response).get("candidates"))
         content = fields(fields(candidates[0]).get("content")) if candidates else {}

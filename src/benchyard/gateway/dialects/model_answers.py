@@ -1,4 +1,4 @@
-"""What a model answered, read from its bytes once they have passed. Pure; the bytes are hostile."""
+"""Answers of models, read from their recorded bytes, which may be hostile. Pure."""
 
 import json
 import re
@@ -11,18 +11,18 @@ from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.dialects.values import fields, items, parse_json, parse_json_list
 
 MOST_EVENT_BYTES = 64 * 1024**2
-"""Of one event; the largest that was ever seen carry a picture, or a whole answer once more."""
+"""Largest event, in bytes; the largest known ones carry a picture, or a whole answer once more."""
 _MARK = b"\xef\xbb\xbf"
 _QUIET = frozenset((b"event", b"id", b"retry"))
-"""Fields that say nothing a dialect needs: each event's data names its own type."""
+"""Fields that no dialect needs: each event's data names its own type."""
 _DONE = b"[DONE]"
 
 
 class EventReader:
-    """Makes JSON of a stream of events; what is no JSON, or too large, is counted and left out."""
+    """Parser of event streams into JSON; invalid or oversized events are counted and left out."""
 
     broken: int
-    """Events and lines that could not be read."""
+    """Number of events and lines that could not be read."""
 
     def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
         self.broken = 0
@@ -34,7 +34,7 @@ class EventReader:
         self._after_return = False
 
     def feed(self, data: bytes) -> list[Any]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         if self._after_return and data:
             data = data.removeprefix(b"\n")
             self._after_return = False
@@ -48,7 +48,7 @@ class EventReader:
         return found
 
     def end(self) -> list[Any]:
-        """What a stream held that ended without saying so; nothing is fed after that."""
+        """Return the events left at the end of a stream; nothing may be fed afterwards."""
         found: list[Any] = []
         if self._line:
             self._end_line(found)
@@ -56,7 +56,7 @@ class EventReader:
         return found
 
     def _take(self, piece: bytes) -> None:
-        """Keep a piece of a line; of an event that is too large only the line's beginning."""
+        """Keep a piece of a line; of an oversized event keep only the beginning of the line."""
         self._size += len(piece)
         if piece and (self._size <= self._most or not self._line):
             self._line.append(piece[: self._most])
@@ -94,9 +94,9 @@ class EventReader:
 
 LONGEST_LINE = 500
 MOST_DECODED = 256 * 1024 * 1024
-"""Of what a compressed answer or request may come to."""
+"""Largest size to which a compressed answer or request may expand."""
 READABLE_ENCODINGS = ("gzip", "deflate", "identity")
-"""Encodings that can be read for the record."""
+"""Encodings that can be decoded for the record."""
 READING_ERRORS = (
     ValueError,
     TypeError,
@@ -107,34 +107,34 @@ READING_ERRORS = (
     OverflowError,
     zlib.error,
 )
-"""What reading something that was made to be unreadable can raise."""
+"""Errors that reading hostile data can raise."""
 _DATA = re.compile(rb"^data:(.*)", re.MULTILINE)
 _LINE = rb"(?:(?:data|event|id|retry)?:[^\n]*|[^\S\n]*)"
 _PLAIN = re.compile(rb"(?>" + _LINE + rb"\n)*+" + _LINE)
-"""Lines of a stream that are fields, or empty."""
+"""Lines of a stream that are fields or empty."""
 _ENDS = {
     "anthropic": ("message_stop",),
     "responses": ("response.completed", "response.incomplete", "response.failed"),
 }
-"""Which events end a stream; in other dialects an answer says why it is finished."""
+"""Events that end a stream; in other dialects the answer holds a finish reason."""
 
 
 @dataclass(frozen=True)
 class AnswerContent:
-    """What was understood of an answer."""
+    """Parsed content of an answer."""
 
     response: Any = None
     usage: TokenUsage | None = None
-    """As far as it was told: what broke off may have used more."""
+    """Reported usage; an answer that broke off may have used more."""
     error: str | None = None
     is_whole: bool = False
-    """Whether it came to its end: then it used what it says, and no more."""
+    """True if the answer came to its end, so that its usage is complete."""
 
 
 def read_answer(
     dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False
 ) -> AnswerContent:
-    """What an answer of this status and content type says; if `bare`, a stream's without its content."""
+    """Parse an answer of this status and content type; `bare` drops the content of a stream."""
     try:
         return _read_answer(dialect, status, kind, data, bare=bare)
     except READING_ERRORS as error:
@@ -171,12 +171,12 @@ def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
 
 
 def _events(data: bytes) -> tuple[list[Any], int]:
-    """The events of a stream, and how much of it could not be read."""
+    """Return the events of a stream, and how many pieces of it could not be read."""
     told = _DATA.findall(data)
     if told and told[-1].strip() == b"[DONE]":
         told.pop()
     try:
-        # Nearly always each event has one line of data: then they are one list, which is read at once.
+        # Usually each event has one line of data, so that all of them can be parsed as one list.
         heard = parse_json_list(told)
     except ValueError:
         heard = []
@@ -205,7 +205,7 @@ def _is_last(event: Any) -> bool:
 
 
 def _reason(response: Any) -> str:
-    """What an answer or event that tells of a failure gives as its reason."""
+    """Return the reason that a failed answer or event gives."""
     found = response
     for key in ("response", "error", "message"):
         if isinstance(found, dict) and found.get(key):
@@ -214,12 +214,12 @@ def _reason(response: Any) -> str:
 
 
 def _line(text: str) -> str:
-    # Halves of characters, which JSON can hold, are no text for anybody else.
+    # JSON can hold lone surrogates, which cannot be encoded as text.
     return " ".join(text.split())[:LONGEST_LINE].encode(errors="replace").decode()
 
 
 def decode_body(data: bytes, encoding: str | None) -> bytes:
-    """The content of a body in an encoding that we read, as far as it came; raises ValueError."""
+    """Decode a body as far as it arrived; raises ValueError for an unknown encoding or broken data."""
     if encoding in (None, "", "identity"):
         return data
     if encoding not in ("gzip", "x-gzip", "deflate"):

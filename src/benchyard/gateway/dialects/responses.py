@@ -1,4 +1,4 @@
-"""OpenAI's Responses."""
+"""OpenAI's Responses API."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -43,14 +43,14 @@ _PARTS = {
     "response.reasoning_text.delta": ("content", "content_index", "reasoning_text", "text"),
     "response.reasoning_summary_text.delta": ("summary", "summary_index", "summary_text", "text"),
 }
-"""Kind of a delta -> the list of its item, the field that says where in it, the part's type and its field."""
+"""Kind of a delta -> the list in its item, the field with the index, the part's type and its text field."""
 _FIELDS = {
     "response.function_call_arguments.delta": "arguments",
     "response.mcp_call_arguments.delta": "arguments",
     "response.custom_tool_call_input.delta": "input",
     "response.code_interpreter_call_code.delta": "code",
 }
-"""Kind of a delta -> the field of its item that it goes on with."""
+"""Kind of a delta -> the field of its item that it extends."""
 
 
 class ResponsesDialect(Dialect):
@@ -92,7 +92,7 @@ class ResponsesDialect(Dialect):
 
 
 class _Response:
-    """An answer: the one that the last event carries, or what the others come to."""
+    """An answer: the one that the last event carries, or else assembled from the other events."""
 
     def __init__(self) -> None:
         self._response: dict[str, Any] = {}
@@ -125,7 +125,7 @@ class _Response:
         return whole
 
     def _item(self, event: dict[str, Any]) -> "_Item | None":
-        """The item an event is about: by its place, or, where it names none, the next one that is there."""
+        """Return the item of an event, by its index, or else by its place after the known items."""
         place = event.get("output_index")
         index = count(place) if is_count(place) else self._place(event)
         if index not in self._items and len(self._items) < MOST_ITEMS:
@@ -141,7 +141,7 @@ class _Response:
 
 
 class _Item:
-    """An item of an answer, put together piece by piece."""
+    """An item of an answer, assembled piece by piece."""
 
     def __init__(self) -> None:
         self.start: dict[str, Any] = {}
@@ -177,13 +177,13 @@ class _Item:
 
 _ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant": "agent"}
 _SILENT = ("item_reference", "additional_tools", "compaction", "context_compaction")
-"""Items that say nothing that can be read."""
+"""Kinds of items without readable content."""
 _ABOUT = ("type", "id", "call_id", "name", "status", "output")
-"""Fields of a call that are not what the tool is called with."""
+"""Fields of a call that are not arguments of the tool."""
 
 
 class ResponsesReader(ConversationReader):
-    """Everything is an item of its own: messages, thoughts, calls and what came of them."""
+    """Reader of histories in which messages, reasoning, calls and results are items of their own."""
 
     def items(self, request: Any) -> list[Any]:
         return with_system(fields(request).get("instructions"), fields(request).get("input"))
@@ -222,7 +222,7 @@ class ResponsesReader(ConversationReader):
 
 
 def _tool_declarations(tool: dict[str, Any]) -> list[dict[str, Any]]:
-    """A tool, or those of a namespace."""
+    """Return the declaration of a tool, or those of the tools in a namespace."""
     if tool.get("type") == "namespace":
         inner = [fields(each) for each in items(tool.get("tools"))]
         return [_tool(each) for each in inner if each.get("type") != "namespace"]

@@ -1,1 +1,1 @@
-"""The egress proxy of devboxes: what may be reached, and how it is passed on."""
+"""The egress proxy of devboxes: rules for reachable hosts, and the proxy that applies them."""

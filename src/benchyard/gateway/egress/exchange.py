@@ -1,4 +1,4 @@
-"""Bytes and requests as they pass the egress proxy: tunnels unread, plain HTTP written anew."""
+"""Traffic through the egress proxy: tunnels are passed unread, plain HTTP is written anew."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ProxySide:
-    """One end of what passes: the devbox's, or that of who it talks to."""
+    """An end of a proxied connection: the devbox's, or the host's."""
 
     def __init__(self, streams: Streams, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
         self.reader, self.writer = streams
@@ -31,12 +31,12 @@ class ProxySide:
         self.patience = 0.0
 
     def used(self) -> None:
-        """Something has passed: wait as long again."""
+        """Restart the idle timeout, because data has passed."""
         if self.limit is not None:
             self.limit.reschedule(asyncio.get_running_loop().time() + self.patience)
 
     async def next(self) -> h11.Event:
-        """The next event; raises h11.RemoteProtocolError if none can come."""
+        """Return the next event; raises h11.RemoteProtocolError if no more can come."""
         while True:
             event = self.http.next_event()
             if event is h11.NEED_DATA:
@@ -55,7 +55,7 @@ class ProxySide:
             self.used()
 
     async def answer(self, status: int, text: str) -> None:
-        """Answer with a line of text, after which the connection ends."""
+        """Answer with a line of text; the connection ends after that."""
         body = f"{text}\n".encode()
         headers = [
             ("content-type", "text/plain; charset=utf-8"),
@@ -69,7 +69,7 @@ class ProxySide:
         await self._hear_out()
 
     async def _hear_out(self) -> None:
-        """Read what was on its way already: closed before, the answer would be thrown away with it."""
+        """Read data already on its way: unread data at closing would make the peer lose the answer."""
         self.writer.write_eof()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_SECONDS):
@@ -78,12 +78,12 @@ class ProxySide:
                         return
 
     async def close(self) -> None:
-        """Send what is left to be sent, and close."""
+        """Send the remaining data, and close."""
         self.writer.close()
         await self.writer.wait_closed()
 
     async def abort(self) -> None:
-        """Close at once, whatever is left to be sent."""
+        """Close at once, dropping unsent data."""
         self.writer.transport.abort()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
@@ -91,7 +91,7 @@ class ProxySide:
 
 @dataclass(frozen=True)
 class PlainRequest:
-    """A plain request, and for what at which host."""
+    """A plain HTTP request, with its host and path."""
 
     request: h11.Request
     authority: bytes
@@ -110,7 +110,7 @@ async def exchange_plain(caller: ProxySide, upstream: ProxySide, asked: PlainReq
         uploading.cancel()
         await asyncio.wait({uploading})
         if not uploading.cancelled():
-            # Whoever sends no proper body gets no other request through here.
+            # A caller with an invalid body gets no other request through this connection.
             uploading.exception()
 
 
@@ -122,7 +122,7 @@ def _request(asked: PlainRequest) -> h11.Request:
 
 
 def _end_to_end_headers(headers: Iterable[Header], dropped: set[bytes]) -> list[Header]:
-    """Headers for the next hop: without those for this one, and with one way only to tell the body's end."""
+    """Return the headers for the next hop: no hop-by-hop ones, and a single way to mark the body's end."""
     kept = list(headers)
     named = {
         token.strip().lower() for name, value in kept if name == b"connection" for token in value.split(b",")
@@ -138,7 +138,7 @@ async def _upload(caller: ProxySide, upstream: ProxySide) -> None:
         try:
             event = await caller.next()
         except (OSError, h11.RemoteProtocolError):
-            # Half a request must not be waited with for an answer to it.
+            # Abort the upstream, which would otherwise keep waiting for the rest of the request.
             upstream.writer.transport.abort()
             raise
         if isinstance(event, h11.Data):
@@ -162,7 +162,7 @@ async def _download(upstream: ProxySide, caller: ProxySide) -> None:
 
 
 async def carry_tunnel(caller: ProxySide, upstream: ProxySide) -> None:
-    """Pass bytes both ways until both have said all, or one is gone."""
+    """Pass bytes both ways until both sides have finished, or one is gone."""
     early = caller.http.trailing_data[0]
     if early:
         upstream.writer.write(early)
@@ -171,7 +171,7 @@ async def carry_tunnel(caller: ProxySide, upstream: ProxySide) -> None:
         asyncio.ensure_future(_pump(upstream, caller)),
     ]
     try:
-        # The first that fails ends the other; one that has said all does not.
+        # A failing direction ends the other; a direction that reaches its end does not.
         await asyncio.gather(*ways)
     finally:
         for way in ways:

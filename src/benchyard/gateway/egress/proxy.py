@@ -1,4 +1,4 @@
-"""The egress proxy: a devbox's way to the hosts it may reach, served on a door of its own."""
+"""The egress proxy: serves a door of a devbox and connects to the hosts that the devbox may reach."""
 
 import asyncio
 import contextlib
@@ -29,24 +29,24 @@ _MOST_HOST = 255
 
 @dataclass
 class EgressLogEntry:
-    """One host and port that was asked for."""
+    """Requests of a devbox for one host and port, either passed or refused."""
 
     host: str
     port: int
     refused: str | None
-    """Why, and which rule is missing; None if it was let through."""
+    """The reason, with the missing rule; None if the requests were passed."""
     count: int = 0
     first_ms: int = 0
     last_ms: int = 0
 
 
 class EgressLog:
-    """The entries in the order in which they first came."""
+    """Log of requests by host and port, in the order of their first request."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, int, bool], EgressLogEntry] = {}
         self.left_out = 0
-        """Requests that are in no entry, because there were too many different ones."""
+        """Number of requests without an entry, because there were too many different hosts."""
 
     def note(self, host: str, port: int, refused: str | None = None) -> None:
         """Count one request."""
@@ -63,15 +63,15 @@ class EgressLog:
         entry.last_ms = now
 
     def refused(self) -> list[EgressLogEntry]:
-        """What was not let through."""
+        """Return the entries of refused requests."""
         return [entry for entry in self._entries.values() if entry.refused is not None]
 
     def passed(self) -> list[EgressLogEntry]:
-        """What was let through."""
+        """Return the entries of passed requests."""
         return [entry for entry in self._entries.values() if entry.refused is None]
 
     def to_json(self) -> dict[str, Any]:
-        """As it travels to another process."""
+        """Return the log as JSON, for another process."""
         return {"entries": [asdict(entry) for entry in self._entries.values()], "left_out": self.left_out}
 
 
@@ -80,13 +80,13 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 _HTTP_PORT = 80
 _WAITING = 512
 _MOST_ADDRESSES = 4
-"""Of a name that are tried."""
+"""Largest number of addresses of a name that are tried."""
 _CAN_ANSWER = (h11.IDLE, h11.SEND_RESPONSE)
 _PLAIN = re.compile(r"http://([^/?#@\\]+)(/[^#]*|\?[^#]*)?", re.IGNORECASE)
 
 
 async def resolve(name: str, port: int) -> list[Address]:
-    """What a name leads to, as this machine knows it; raises OSError."""
+    """Return the addresses of a name, as this machine resolves it; raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(
@@ -98,22 +98,22 @@ async def resolve(name: str, port: int) -> list[Address]:
 
 @dataclass(frozen=True)
 class EgressOptions:
-    """How the proxy finds hosts, and what one devbox may use of it."""
+    """Options of the proxy: name resolution, and limits for one devbox."""
 
     resolve: Resolve = resolve
     own: Callable[[Address], bool] = is_own
     most_connections: int = 128
     most_lookups: int = 4
-    """At the same time."""
+    """Concurrent lookups of names."""
     most_requests: int = 100
-    """Plain ones, one after the other on a connection."""
+    """Plain requests, one after the other, on one connection."""
     head_seconds: float = 30.0
     connect_seconds: float = 30.0
     idle_seconds: float = 600.0
 
 
 class _NoWay(Exception):
-    """Why a host is not reached, and the status that says so."""
+    """A host cannot be reached; the message gives the reason, `status` the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -122,7 +122,7 @@ class _NoWay(Exception):
 
 @dataclass(frozen=True)
 class _Passage:
-    """What is open right now: to whom, and whose task passes its bytes."""
+    """An open connection to a host, and the task that passes its bytes."""
 
     host: Host
     port: int
@@ -131,7 +131,7 @@ class _Passage:
 
 
 class EgressProxy:
-    """The proxy of one devbox; made by `serve`."""
+    """The proxy of one devbox; made by `serve_egress`."""
 
     def __init__(self, rules: Callable[[], Rules], ways: EgressOptions) -> None:
         self.log = EgressLog()
@@ -143,11 +143,11 @@ class EgressProxy:
         self._server: asyncio.Server | None = None
 
     async def open(self, sock: socket.socket) -> None:
-        """Begin to serve a socket that listens."""
+        """Begin to serve a listening socket."""
         self._server = await asyncio.start_server(self._visit, sock=sock, backlog=_WAITING)
 
     async def close(self) -> None:
-        """Let nobody in any more, and end what is open; the devbox keeps the door."""
+        """Accept no more connections, and end the open ones; the devbox keeps the door."""
         if self._server is not None:
             self._server.close()
         for task in (visits := set(self._visits)):
@@ -156,7 +156,7 @@ class EgressProxy:
             await asyncio.wait(visits)
 
     def enforce(self) -> int:
-        """End everything open that the rules do not allow any more; how much that was."""
+        """End open connections that the rules no longer allow, and return their number."""
         rules = self._rules()
         ended = [passage for passage in self._passages if not self._allows(rules, passage)]
         for passage in ended:
@@ -181,7 +181,7 @@ class EgressProxy:
             async with asyncio.timeout(self._ways.head_seconds):
                 await caller.close()
         except (OSError, h11.ProtocolError, asyncio.CancelledError):
-            # It went away, took too long, broke off, or is not allowed any more: nobody is left to be told.
+            # The caller went away, timed out, broke off, or is no longer allowed: no answer can be sent.
             return
         finally:
             await caller.abort()
@@ -212,7 +212,7 @@ class EgressProxy:
             caller.http.start_next_cycle()
 
     async def _pass(self, caller: ProxySide, request: h11.Request) -> bool:
-        """One request; False if it was the connection's last."""
+        """Serve one request; return False if it was the connection's last."""
         host, port, asked = _target(request)
         async with self._reached(host, port) as upstream, self._idling(caller, upstream):
             if asked is None:
@@ -246,7 +246,7 @@ class EgressProxy:
         passage = _Passage(host, port, address, asyncio.current_task())
         self._passages.add(passage)
         try:
-            # The rules may have changed while it was connected.
+            # The rules may have changed during connecting.
             if not self._allows(self._rules(), passage):
                 raise self._refused(host, port, is_name_allowed=False)
             yield upstream
@@ -255,7 +255,7 @@ class EgressProxy:
             await upstream.abort()
 
     async def _allowed(self, host: Host, port: int) -> list[Address]:
-        """The addresses of a host that may be reached; at least one."""
+        """Return the addresses of a host that may be reached, at least one; raises _NoWay."""
         rules = self._rules()
         if not isinstance(host, str):
             found: Sequence[Address] = [host]
@@ -295,13 +295,13 @@ class EgressProxy:
                 async with asyncio.timeout(self._ways.connect_seconds):
                     return await asyncio.open_connection(str(address), port), address
             except OSError:
-                # The next one may answer.
+                # Try the next address.
                 continue
         raise _NoWay(502, f"{host} port {port} does not answer")
 
 
 def _target(request: h11.Request) -> tuple[Host, int, PlainRequest | None]:
-    """Whom a request is for, and what is to be passed on unless it asks for a tunnel."""
+    """Return the target host and port of a request, and the plain request unless it asks for a tunnel."""
     text = request.target.decode("latin-1")
     if request.method == b"CONNECT":
         return (*_authority(text, None), None)
@@ -333,7 +333,7 @@ def _authority_text(host: Host, port: int) -> str:
 async def serve_egress(
     sock: socket.socket, rules: Callable[[], Rules], ways: EgressOptions | None = None
 ) -> EgressProxy:
-    """Serve the egress proxy on a socket that listens, which is then its own; `close` ends it."""
+    """Serve the egress proxy on a listening socket, which the proxy then owns; `close` ends it."""
     egress = EgressProxy(rules, ways or EgressOptions())
     await egress.open(sock)
     return egress

@@ -1,8 +1,8 @@
-"""What a devbox may reach through its egress proxy: names, addresses and ports; pure functions of texts.
+"""Rules for the names, addresses and ports that a devbox may reach; pure functions of texts.
 
-A name is looked up only if it is allowed, so that asking for names carries nothing out. What it leads to must
-be a public address; private networks, this machine, and where clouds keep their keys are closed unless a
-CIDR rule names them and nothing else.
+A name is looked up only if it is allowed, so that asking for names carries nothing out. It must resolve to a
+public address: private networks, this machine, and the metadata services of clouds stay closed unless a CIDR
+rule covers nothing but closed addresses.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ from benchyard.errors import UsageError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Host = str | Address
-"""A name in lower case without a dot at its end, or an address."""
+"""A name in lower case without a trailing dot, or an address."""
 Ports = tuple[tuple[int, int], ...]
 """First and last port of each range."""
 
@@ -34,30 +34,30 @@ _CLOSED = tuple(
     for text in (
         # This machine, private networks, shared addresses, loopback, link-local with the metadata of clouds
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-        # Kept for protocols, documentation, relays and measuring
+        # Reserved for protocols, documentation, relays and benchmarking
         *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
         *("198.51.100.0/24", "203.0.113.0/24"),
-        # Many receivers, and what is not in use
+        # Multicast, and addresses that are not in use
         *("224.0.0.0/4", "240.0.0.0/4"),
-        # All of IPv6 but 2000::/3, and of that what leads to IPv4 by another name, or to documentation
+        # All of IPv6 except 2000::/3, and within that the ranges that embed IPv4 or are for documentation
         *("::/3", "4000::/2", "8000::/1", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 )
 
 
 def is_public(address: Address) -> bool:
-    """Whether it belongs to the open internet, as far as an address tells."""
+    """Tell whether an address belongs to the public internet, judged by its range."""
     return not any(address in closed for closed in _CLOSED)
 
 
 def plain_address(address: Address) -> Address:
-    """The address itself: IPv4 also where it is written as IPv6."""
+    """Return the address, as IPv4 if it is an IPv4-mapped IPv6 address."""
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped if isinstance(mapped, ipaddress.IPv4Address) else address
 
 
 def host_of(text: str) -> Host:
-    """Who is meant, in one spelling of many; raises ValueError if nobody can be."""
+    """Parse a host into its canonical form; raises ValueError if it is neither a name nor an address."""
     if ":" in text:
         if "%" in text:
             raise ValueError(f"{text[:80]!r} names one network of a machine")
@@ -72,7 +72,7 @@ def host_of(text: str) -> Host:
 
 
 def _address_of(name: str, labels: list[str]) -> Address:
-    """An IPv4 address in any of its spellings: parts may be left out, octal or hexadecimal."""
+    """Parse an IPv4 address in any spelling: with parts left out, in octal or in hexadecimal."""
     if not all(_NUMBER.fullmatch(label) for label in labels):
         raise ValueError(f"{name[:80]!r} is neither a name nor an address")
     try:
@@ -82,7 +82,7 @@ def _address_of(name: str, labels: list[str]) -> Address:
 
 
 def authority_of(text: str, default_port: int | None = None) -> tuple[Host, int]:
-    """Host and port of `host:port` or `[address]:port`; raises ValueError."""
+    """Return host and port of `host:port` or `[address]:port`; raises ValueError."""
     if text.startswith("["):
         inner, bracket, rest = text[1:].partition("]")
         if not bracket or ":" not in inner:
@@ -98,7 +98,7 @@ def authority_of(text: str, default_port: int | None = None) -> tuple[Host, int]
 
 
 def pattern_of(text: str) -> str:
-    """A rule for names in its one spelling: a name, or `*.` and a name; raises UsageError."""
+    """Parse a rule for names into its canonical form: a name, or `*.` and a name; raises UsageError."""
     wildcard, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
     try:
         ascii_name = name if name.isascii() else idna.encode(name, uts46=True).decode()
@@ -116,15 +116,15 @@ def pattern_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Block:
-    """Addresses that may be reached, and on which ports."""
+    """Addresses that may be reached, with their ports."""
 
     network: Network
     ports: Ports | None = None
-    """None is any."""
+    """None allows every port."""
 
     @classmethod
     def of(cls, cidr: str, ports: Iterable[tuple[int, int]] | None = None) -> "Block":
-        """A rule out of its text; raises UsageError."""
+        """Parse a rule; raises UsageError."""
         try:
             network = ipaddress.ip_network(cidr)
         except ValueError as error:
@@ -136,54 +136,54 @@ class Block:
         return cls(network, None if ports is None else tuple(ports))
 
     def covers(self, address: Address, port: int) -> bool:
-        """Whether this address and port are meant."""
+        """Tell whether the rule allows this address and port."""
         return address in self.network and (
             self.ports is None or any(first <= port <= last for first, last in self.ports)
         )
 
     def names_closed(self) -> bool:
-        """Whether it is about closed addresses only, so that whoever wrote it meant them."""
+        """Tell whether the rule covers closed addresses only, so that its author must have meant them."""
         return any(
             closed.version == self.network.version and self.network.subnet_of(closed)  # type: ignore[arg-type]
             for closed in _CLOSED
         )
 
     def names_one(self) -> bool:
-        """Whether it is about a single address."""
+        """Tell whether the rule covers a single address."""
         return self.network.prefixlen == self.network.max_prefixlen
 
 
 def is_own(address: Address) -> bool:
-    """Whether this machine has the address: then it would send from there. Nothing is sent."""
+    """Tell whether the address is this machine's: packets to it would come from it. Sends nothing."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((str(address), 9))
             return str(probe.getsockname()[0]) == str(address)
     except OSError:
-        # There is no way to it, so it is nobody's here.
+        # Unroutable address: treat as not local.
         return False
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is allowed; everything else is not."""
+    """Allowed hosts; all others are refused."""
 
     hostnames: tuple[str, ...] = ()
-    """Names, and `*.name` for all below a name, but not the name itself."""
+    """Names, and `*.name` for all names below a name, but not the name itself."""
     blocks: tuple[Block, ...] = ()
     allow_all: bool = False
-    """Every public address, by any name."""
+    """True allows every public address, by any name."""
 
     @classmethod
     def of(
         cls, hostnames: Iterable[str] = (), blocks: Iterable[Block] = (), *, allow_all: bool = False
     ) -> "Rules":
-        """Rules out of texts; raises UsageError for one that is not a rule."""
+        """Parse rules; raises UsageError for an invalid one."""
         return cls(tuple(dict.fromkeys(map(pattern_of, hostnames))), tuple(blocks), allow_all)
 
     def allows_name(self, name: str) -> bool:
-        """Whether a name, as `host_of` writes it, may be looked up and its public addresses reached."""
+        """Tell whether a name, as `host_of` returns it, may be looked up and its public addresses reached."""
         return self.allow_all or any(
             name.endswith(rule[1:]) if rule.startswith("*.") else name == rule for rule in self.hostnames
         )
@@ -191,7 +191,7 @@ class Rules:
     def allows_address(
         self, address: Address, port: int, *, by_name: bool, own: Callable[[Address], bool] = is_own
     ) -> bool:
-        """Whether an address may be reached; `by_name` if an allowed name led to it."""
+        """Tell whether an address may be reached; `by_name` if an allowed name led to it."""
         address = plain_address(address)
         rules = [block for block in self.blocks if block.covers(address, port)]
         is_open = is_public(address)
@@ -202,13 +202,13 @@ class Rules:
         return bool(rules) or (is_open and (by_name or self.allow_all))
 
     def to_json(self) -> dict[str, Any]:
-        """As it travels to another process."""
+        """Return the rules as JSON, for another process."""
         blocks = [[str(block.network), block.ports] for block in self.blocks]
         return {"hostnames": list(self.hostnames), "blocks": blocks, "allow_all": self.allow_all}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Rules":
-        """What `to_json` wrote."""
+        """Return the rules that `to_json` wrote."""
         blocks = [
             Block.of(cidr, None if ports is None else [(int(first), int(last)) for first, last in ports])
             for cidr, ports in found["blocks"]
@@ -217,7 +217,7 @@ class Rules:
 
 
 def missing_rule(host: Host, port: int, *, is_name_allowed: bool) -> str:
-    """Which rule would have to be there."""
+    """Say which rule is missing for a host and port."""
     if not isinstance(host, str):
         return (
             f"no rule allows {host} port {port}; allowed_cidrs would have to hold {host}/{host.max_prefixlen}"

@@ -1,1 +1,1 @@
-"""Calls of models on their way: let in, sent upstream with the real key, answered and counted."""
+"""Proxy for calls of models: admits them, sends them upstream with the real key, records and counts them."""

@@ -1,4 +1,4 @@
-"""One request and its answer: passed on, teed into the record, and counted, however it ends."""
+"""Admitted requests and their answers: passed on, copied to the record, and counted, however they end."""
 
 import asyncio
 import contextlib
@@ -24,17 +24,17 @@ from benchyard.gateway.records.storage import CallEnd, CallStart
 from benchyard.gateway.records.writer import CallSubject, Recorder
 
 MOST_RECORDED = 64 * 1024 * 1024
-"""Of an answer; what is longer passes whole, and its record says that it was cut."""
+"""Largest recorded answer; a longer one passes whole, and its record notes the cut."""
 _CUT = f"the answer is longer than {MOST_RECORDED // 1024**2} MiB; its record ends there"
 _GONE = "the agent went away before the answer had ended"
 _ENDED = "this token opens nothing here any more: it was revoked or has expired"
 _REST_SECONDS = 1.0
-"""How long an answer is read on whose agent has gone: what it used is mostly told at its end."""
+"""Seconds to keep reading an answer after its agent has gone: usage is mostly reported at the end."""
 
 
 @dataclass(frozen=True)
 class AdmittedRequest:
-    """A request that was let in."""
+    """A request that was admitted, with its grant, upstream and body."""
 
     request: web.BaseRequest
     target: Target
@@ -43,16 +43,16 @@ class AdmittedRequest:
     dialect: Dialect | None
     token: str
     body: bytes = field(repr=False)
-    """As the agent sent it."""
+    """The body as the agent sent it."""
     passed: bytes = field(repr=False)
-    """As it is passed on."""
+    """The body as it is passed on."""
     added: frozenset[str] = frozenset()
-    """What was added to the body on the agent's behalf, and is kept from it."""
+    """Fields added to the body by the gateway, whose results are kept from the agent."""
 
 
 @dataclass
 class _Heard:
-    """What came of a request so far."""
+    """Answer to a request, as far as it has arrived."""
 
     status: int = 0
     first_byte_ms: int | None = None
@@ -69,7 +69,7 @@ class _Heard:
 
 
 class ModelExchange:
-    """How requests that were let in are answered."""
+    """Answers admitted requests."""
 
     def __init__(self, ledger: TokenAccounts, upstreams: UpstreamClient, recorder: Recorder) -> None:
         self._ledger = ledger
@@ -84,7 +84,7 @@ class ModelExchange:
         try:
             await self._recorder.room()
             if not asked.account.is_live:
-                # Its body came in slowly, and meanwhile the token was ended.
+                # The token ended while the body was arriving.
                 raise Refused("auth", _ENDED)
             if asked.dialect is None:
                 if words := await self._ledger.admit_other(asked.account):
@@ -136,7 +136,7 @@ class ModelExchange:
             await _hear_out(incoming, heard)
             raise
         finally:
-            # Of an answer that was read to its end, the connection is kept for the next.
+            # The connection is kept for the next request if the answer was read to its end.
             incoming.response.release()
 
 
@@ -179,7 +179,7 @@ async def _pass_back(asked: AdmittedRequest, incoming: UpstreamAnswer, heard: _H
                 await answer.write(passed)
     except (_BrokenOff, masks.KeyShown) as broken:
         heard.error = str(broken)
-        # The agent sees what happened: an answer that ends in the middle.
+        # Close the connection, so that the agent sees an answer cut in the middle.
         if asked.request.transport is not None:
             asked.request.transport.close()
         return answer
@@ -190,7 +190,7 @@ async def _pass_back(asked: AdmittedRequest, incoming: UpstreamAnswer, heard: _H
 
 
 async def _masked_chunks(incoming: UpstreamAnswer, searched: masks.KeySearch | None) -> AsyncIterator[bytes]:
-    """The body of an answer without keys; raises KeyShown where they cannot be taken out."""
+    """Yield the body of an answer without keys; raises KeyShown if a key cannot be masked."""
     async for chunk in _chunks(incoming):
         if searched is None:
             yield chunk
@@ -201,7 +201,7 @@ async def _masked_chunks(incoming: UpstreamAnswer, searched: masks.KeySearch | N
 
 
 async def _hear_out(incoming: UpstreamAnswer, heard: _Heard) -> None:
-    """Take the rest of an answer that nobody waits for any more, if it comes soon."""
+    """Read the rest of an answer whose agent has gone, if it arrives soon."""
 
     async def hear() -> None:
         with contextlib.suppress(TimeoutError, _BrokenOff):
@@ -211,17 +211,17 @@ async def _hear_out(incoming: UpstreamAnswer, heard: _Heard) -> None:
 
     hearing = asyncio.create_task(hear())
     while not hearing.done():
-        # An agent that is ended goes away, too: this is cancelled for the one and for the other.
+        # Ending an agent also closes its connection, and each of the two cancels this task.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([hearing])
 
 
 class _BrokenOff(Exception):
-    """An upstream that did not go on with its answer."""
+    """The upstream did not finish its answer."""
 
 
 async def _chunks(incoming: UpstreamAnswer) -> AsyncIterator[bytes]:
-    """The body of an answer, in the pieces in which it comes."""
+    """Yield the body of an answer, in pieces as they arrive."""
     if incoming.begun:
         yield incoming.begun
     while True:

@@ -1,6 +1,7 @@
-"""Connections to upstreams, kept for the next request: HTTP/1.1 with little work for each piece of an answer.
+"""Connections to upstreams, kept for reuse: HTTP/1.1 with little work for each piece of an answer.
 
-A library for everything costs more for a stream of many small pieces than all the rest of passing it on does.
+With a general HTTP library, passing on a stream of many small pieces would cost more than all other steps
+together.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from yarl import URL
 
 MOST_HEAD_BYTES = 64 * 1024
 _MOST_AHEAD_BYTES = 256 * 1024
-"""Of an answer that was not taken yet; the upstream waits beyond that."""
+"""Most unread bytes of an answer; beyond that, reading from the upstream pauses."""
 _IDLE_SECONDS = 15.0
 _CLOSED = "the connection was closed"
 
@@ -24,7 +25,7 @@ Destination = tuple[str, str, int]
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """A connection, and the answer to what was last asked on it."""
+    """A connection, with the answer to the last request on it."""
 
     def __init__(self, read_seconds: float, let_go: "Callable[[UpstreamConnection], None]") -> None:
         self.status = 0
@@ -37,7 +38,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        """None while nothing was asked."""
+        """None before the first request and between requests."""
         self._pieces: list[bytes] = []
         self._ahead = 0
         self._head_bytes = 0
@@ -64,7 +65,7 @@ class UpstreamConnection(asyncio.Protocol):
             await self._more()
 
     async def read(self) -> bytes:
-        """What has come of the answer's body; nothing at its end. Raises OSError."""
+        """Return the next part of the answer's body, empty at its end; raises OSError."""
         while not self._pieces:
             if self._has_ended:
                 return b""
@@ -79,7 +80,7 @@ class UpstreamConnection(asyncio.Protocol):
         return found
 
     def release(self) -> None:
-        """Nothing more is read of the answer: the connection is kept if that has ended."""
+        """End reading the answer; the connection is kept only if the answer has ended."""
         if self._parser is None:
             return
         keep = self._has_ended and self._may_go_on and self.is_open and not self._pieces
@@ -91,7 +92,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         self._forget()
         self._drop()
 
@@ -101,7 +102,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self._has_ended:
-            # More than was asked for; what was may not be read to its end yet.
+            # Data beyond the answer makes the connection unusable; the answer itself may still be unread.
             self._drop()
             return
         self._heard = self._loop.time()
@@ -152,16 +153,16 @@ class UpstreamConnection(asyncio.Protocol):
         assert self._parser is not None
         self._has_ended, self._may_go_on = self._has_begun, self._parser.should_keep_alive()
         if not self._has_begun:
-            # It said to go on, or the like: the answer itself follows.
+            # This was an informational answer such as 100; the final answer follows.
             self.reason, self.headers = "", CIMultiDict()
 
     def _check(self) -> None:
-        """Raise ValueError, which ends the parsing, for a head that is too long or that nobody asked for."""
+        """Raise ValueError, which ends the parsing, if the head is too long or belongs to no request."""
         if self._has_ended or self._head_bytes > MOST_HEAD_BYTES:
             raise ValueError("no head of an answer")
 
     async def _more(self) -> None:
-        """Wait until there is more to tell; raises OSError."""
+        """Wait until more data has arrived; raises OSError."""
         if self._error is not None:
             raise self._error
         if not self.is_open:
@@ -187,7 +188,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """End it if nothing was heard for too long, unless it is the agent that takes its time."""
+        """Fail if the upstream was silent for too long, not counting the time the agent did not read."""
         now = self._loop.time()
         if self._is_paused or self._pieces:
             self._heard = now
@@ -205,7 +206,7 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 class UpstreamConnections:
-    """All connections, by where they lead."""
+    """All connections to upstreams, by destination."""
 
     def __init__(self, trust: ssl.SSLContext, connect_seconds: float, read_seconds: float) -> None:
         self._trust = trust
@@ -215,7 +216,7 @@ class UpstreamConnections:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, url: URL, headers: CIMultiDict[str], body: bytes) -> UpstreamConnection:
-        """The answer to a request, once its head has come; raises OSError, ValueError."""
+        """Send a request; return its connection once the answer's head came. Raises OSError, ValueError."""
         head = _head(method, url, headers, len(body))
         place = (url.scheme, url.raw_host or "", url.port or 0)
         connection = self._kept(place) or await self._connected(place)
@@ -227,7 +228,7 @@ class UpstreamConnections:
         return connection
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close idle connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in [each for kept in self._idle.values() for each in kept]:
@@ -258,7 +259,7 @@ class UpstreamConnections:
         return connection
 
     def _sweep(self) -> None:
-        """Close what was not used for long; a server would do so in the middle of the next request."""
+        """Close connections that were idle for long, before the server does so during the next request."""
         loop, self._sweeper = asyncio.get_running_loop(), None
         for place, kept in list(self._idle.items()):
             old = [
@@ -274,7 +275,7 @@ class UpstreamConnections:
 
 
 def _head(method: str, url: URL, headers: CIMultiDict[str], size: int) -> bytes:
-    """Raises ValueError where a header would be more than one."""
+    """Return the head of a request; raises ValueError if a header contains a line break."""
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     lines.insert(0, f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n")
     head = f"{''.join(lines)}Content-Length: {size}\r\n\r\n"

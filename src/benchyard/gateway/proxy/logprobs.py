@@ -1,4 +1,4 @@
-"""Asking for logprobs and token ids on an agent's behalf, and keeping them from it; dialect `chat`. Pure."""
+"""Requests for logprobs and token ids on an agent's behalf, kept from the agent; dialect `chat`. Pure."""
 
 import json
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from benchyard.gateway.dialects.values import fields, items, parse_json
 
 _MOST_EVENT = 16 * 1024 * 1024
-"""Of one event that is read to be changed; a larger one passes as it is."""
+"""Largest event that is parsed, in bytes; a larger one passes unchanged."""
 _MOST_WHOLE = 64 * 1024 * 1024
 _ASKED = ("logprobs", "return_token_ids")
 
 
 def request_with_logprobs(body: bytes) -> tuple[bytes, frozenset[str]]:
-    """A request that asks for them, and which of them the agent did not ask for itself."""
+    """Add the fields to a request; return the new body, and the fields that the agent had not set itself."""
     try:
         request = parse_json(body)
     except ValueError:
@@ -26,7 +26,7 @@ def request_with_logprobs(body: bytes) -> tuple[bytes, frozenset[str]]:
 
 
 def answer_without(answer: bytes, added: frozenset[str]) -> bytes:
-    """An answer without what was not asked for."""
+    """Return an answer without the data that the agent did not ask for."""
     try:
         read = parse_json(answer)
     except ValueError:
@@ -35,7 +35,7 @@ def answer_without(answer: bytes, added: frozenset[str]) -> bytes:
 
 
 def _strip(answer: Any, added: frozenset[str]) -> bool:
-    """Take out what was not asked for; whether there was any."""
+    """Remove data that the agent did not ask for; tell whether there was any."""
     found = False
     for choice in map(fields, items(fields(answer).get("choices"))):
         if "logprobs" in added and choice.get("logprobs") is not None:
@@ -49,14 +49,14 @@ def _strip(answer: Any, added: frozenset[str]) -> bool:
 
 
 def stripper_of(added: frozenset[str], kind: str) -> "EventStripper | WholeStripper | None":
-    """What strips an answer of this content type as it comes; None if there is nothing to be stripped."""
+    """Return a stripper for an answer of this content type; None if nothing must be removed."""
     if not added:
         return None
     return EventStripper(added) if kind.startswith("text/event-stream") else WholeStripper(added)
 
 
 class WholeStripper:
-    """Strips an answer that is one piece of JSON."""
+    """Stripper for an answer that is one JSON value."""
 
     def __init__(self, added: frozenset[str]) -> None:
         self._added = added
@@ -64,7 +64,7 @@ class WholeStripper:
         self._size = 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """What may be passed on: nothing before the end, unless it is too much to be kept."""
+        """Return the bytes to pass on: empty before the end, unless the answer is too large to be held."""
         self._pieces.append(chunk)
         self._size += len(chunk)
         if self._size <= _MOST_WHOLE:
@@ -72,7 +72,7 @@ class WholeStripper:
         return self._taken()
 
     def end(self) -> bytes:
-        """The answer, or what is left of it."""
+        """Return the rest of the answer, stripped."""
         return answer_without(self._taken(), self._added)
 
     def _taken(self) -> bytes:
@@ -81,14 +81,14 @@ class WholeStripper:
 
 
 class EventStripper:
-    """Strips a stream, event by event, as it comes."""
+    """Stripper for a stream, event by event."""
 
     def __init__(self, added: frozenset[str]) -> None:
         self._added = added
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """What may be passed on."""
+        """Return the bytes to pass on."""
         self._rest += chunk
         end = self._rest.rfind(b"\n") + 1
         if not end and len(self._rest) > _MOST_EVENT:
@@ -97,7 +97,7 @@ class EventStripper:
         return b"".join(self._line(line) for line in whole.splitlines(keepends=True))
 
     def end(self) -> bytes:
-        """What is left of a stream that ended."""
+        """Return the rest of a stream that ended."""
         rest, self._rest = bytes(self._rest), bytearray()
         return self._line(rest)
 

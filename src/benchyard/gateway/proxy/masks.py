@@ -1,7 +1,7 @@
-"""Takes keys out of answers, however they are cut into pieces; the length stays, so that heads stay true.
+"""Masks keys in answers, even if chunks split them; the length stays, so that headers remain valid.
 
-An upstream that answers with what it was sent would show its key to the devbox. Known are a key as it is,
-escaped for JSON or an address, and as base64 within anything. What is not a key passes unchanged.
+An upstream that echoes its request would show its key to the devbox. A key is found in plain form, escaped
+for JSON or a URL, and as base64 within any text. All other bytes pass unchanged.
 """
 
 import base64
@@ -16,7 +16,7 @@ from benchyard.gateway.dialects.model_answers import MOST_DECODED
 from benchyard.gateway.grants import Upstream
 
 SHORTEST = 8
-"""Shorter values are left alone: they would be found in any text by chance."""
+"""Length of the shortest key that is masked; shorter values would be found in any text by chance."""
 SHOWN = "the answer showed the key of its upstream"
 UNREADABLE = "the answer is encoded in a way in which it cannot be searched for the key"
 _STAR = b"*"
@@ -25,15 +25,15 @@ _MOST_AT_ONCE = 4 * 1024 * 1024
 
 
 class KeyShown(Exception):
-    """An answer that cannot be passed on: a key is in it, where it cannot be masked."""
+    """An answer that cannot be passed on, because it contains a key that cannot be masked."""
 
 
 class KeyMask:
-    """The keys that one upstream was sent."""
+    """The keys that were sent to one upstream."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         forms = {form for key in keys if len(key) >= SHORTEST for form in _forms(key)}
-        # Longer ones first: one may be a part of another.
+        # Longer forms first: a form may be part of another.
         self._forms = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, self._forms))) if self._forms else None
         starts = b"".join(re.escape(form[:1]) for form in self._forms)
@@ -45,25 +45,25 @@ class KeyMask:
         return bool(self._forms)
 
     def found(self, data: bytes) -> bool:
-        """Whether a key is in the data."""
-        # One after another: a pattern of them all takes ten times as long.
+        """Tell whether the data contains a key."""
+        # Search one form after another: one pattern of all forms takes ten times as long.
         return any(form in data for form in self._forms)
 
     def data(self, data: bytes) -> bytes:
-        """The data without keys, as long as before."""
+        """Return the data with keys masked, at the same length."""
         if self._pattern is None or not self.found(data):
             return data
         return self._pattern.sub(lambda match: _STAR * len(match[0]), data)
 
     def text(self, text: str) -> str:
-        """The same of text."""
+        """Return the text with keys masked."""
         if self._pattern is None:
             return text
         encoded = text.encode(errors="surrogateescape")
         return self.data(encoded).decode(errors="surrogateescape") if self.found(encoded) else text
 
     def begun(self, data: bytes) -> int:
-        """How many bytes at the end of the data may be the beginning of a key."""
+        """Return how many bytes at the end of the data may be the beginning of a key."""
         if self._start is None:
             return 0
         window = data[-(self._longest - 1) :]
@@ -74,37 +74,37 @@ class KeyMask:
 
 
 class KeySearch(Protocol):
-    """An answer on its way."""
+    """Search for keys in an answer, chunk by chunk."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """What may be passed on by now; raises KeyShown."""
+        """Return the bytes that may be passed on by now; raises KeyShown."""
 
     def end(self) -> bytes:
-        """What was held back, at the end; raises KeyShown."""
+        """Return the bytes held back until the end; raises KeyShown."""
 
 
 class PlainSearch:
-    """An answer as it is: keys in it become stars."""
+    """Search in an uncompressed answer: keys in it become stars."""
 
     def __init__(self, mask: KeyMask) -> None:
         self._mask = mask
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """What may be passed on by now."""
+        """Return the bytes that may be passed on by now."""
         data = self._mask.data(self._held + chunk if self._held else chunk)
         held = self._mask.begun(data)
         self._held = data[len(data) - held :] if held else b""
         return data[: len(data) - held] if held else data
 
     def end(self) -> bytes:
-        """What was held back, at the end."""
+        """Return the bytes held back until the end."""
         held, self._held = self._held, b""
         return held
 
 
 class CompressedSearch:
-    """An answer that is compressed: it passes as it is, up to where a key would be in it."""
+    """Search in a compressed answer: it passes unchanged, up to the point where a key appears in it."""
 
     def __init__(self, mask: KeyMask) -> None:
         self._mask = mask
@@ -113,15 +113,15 @@ class CompressedSearch:
         self._is_raw = False
         self._is_begun = False
         self._undecoded = b""
-        """What came before anything could be decoded."""
+        """Bytes that came before any output of the decoder."""
         self._decoded_end = self._end = b""
-        """What may be the beginning of a key: of what it decodes to, and of its bytes as they are."""
+        """Possible beginnings of a key at the end: of the decoded data, and of the compressed bytes."""
         self._held = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """What may be passed on by now; raises KeyShown."""
+        """Return the bytes that may be passed on by now; raises KeyShown."""
         self._held += chunk
-        # As it is, too: something may follow the end of what is compressed.
+        # Search the raw bytes too: data may follow the end of the compressed part.
         self._end = self._looked_at(self._end + chunk)
         rest = chunk
         while rest:
@@ -131,29 +131,29 @@ class CompressedSearch:
                 raise KeyShown(UNREADABLE)
             self._decoded_end = self._looked_at(self._decoded_end + decoded)
         if self._end or self._decoded_end:
-            # What it decodes to may be the beginning of a key: it waits for what follows.
+            # The decoded data may end with the beginning of a key: hold it until more arrives.
             return b""
         passed, self._held = bytes(self._held), bytearray()
         return passed
 
     def _looked_at(self, data: bytes) -> bytes:
-        """What at the end of the data may be the beginning of a key; raises KeyShown for a whole one."""
+        """Return the end of the data that may be the beginning of a key; raises KeyShown for a whole key."""
         if self._mask.found(data):
             raise KeyShown(SHOWN)
         begun = self._mask.begun(data)
         return data[len(data) - begun :] if begun else b""
 
     def _decoded(self, data: bytes) -> tuple[bytes, bytes]:
-        """Some of what it decodes to, and what is left to decode."""
+        """Return some decoded data, and the data left to decode."""
         if self._decoder.eof:
-            # Of gzip, another member may follow; after anything else, nobody reads on.
+            # After a gzip member another one may follow; after any other end, clients ignore the rest.
             self._decoder = zlib.decompressobj(_ZLIB_AUTO)
         try:
             decoded = self._decoder.decompress(data, _MOST_AT_ONCE)
         except zlib.error as error:
             if self._is_raw or self._is_begun:
                 raise KeyShown(UNREADABLE) from error
-            # `deflate` comes without its wrapper from some servers.
+            # Some servers send `deflate` without its zlib wrapper.
             self._is_raw = True
             self._decoder = zlib.decompressobj(-zlib.MAX_WBITS)
             return self._decoded(self._undecoded + data)
@@ -164,18 +164,18 @@ class CompressedSearch:
         return decoded, self._decoder.unconsumed_tail or self._decoder.unused_data
 
     def end(self) -> bytes:
-        """What was held back, at the end."""
+        """Return the bytes held back until the end."""
         held, self._held = bytes(self._held), bytearray()
         return held
 
 
 def mask_of(upstream: Upstream) -> KeyMask:
-    """What must not come back from an upstream."""
+    """Return the mask of an upstream's key and secrets."""
     return KeyMask([*([upstream.key] if upstream.key else []), *upstream.secrets])
 
 
 def key_search(mask: KeyMask, encoding: str | None) -> KeySearch | None:
-    """How an answer of this encoding is searched; None where there is no key. Raises KeyShown."""
+    """Return the search for an answer of this encoding; None if there is no key. Raises KeyShown."""
     if not mask:
         return None
     known = (encoding or "identity").strip().lower()
@@ -195,7 +195,7 @@ def _forms(key: str) -> set[bytes]:
 
 
 def _base64_core(plain: bytes) -> set[bytes]:
-    """What is sure of its base64, wherever in something longer it begins."""
+    """Return the base64 of these bytes that does not depend on their neighbours, for each alignment."""
     forms = set()
     for offset in range(3):
         whole = base64.b64encode(bytes(offset) + plain)

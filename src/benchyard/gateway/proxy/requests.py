@@ -1,4 +1,4 @@
-"""Parts of a request: its target, headers and body, and what refuses it."""
+"""Parts of a request: its target, headers and body, and the errors that refuse it."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from benchyard.gateway.proxy.masks import KeyMask
 
 
 class Refused(Exception):
-    """A request that the gateway answers by itself."""
+    """A request that the gateway refuses and answers by itself."""
 
     def __init__(self, kind: Refusal, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -26,15 +26,15 @@ class Refused(Exception):
         self.status = status or REFUSAL_STATUS[kind]
 
     def body(self, dialect: Dialect | None) -> bytes:
-        """What is answered."""
+        """Return the body of the answer."""
         if dialect is None:
             return json.dumps({"error": {"type": self.kind, "message": self.message}}).encode()
         return json.dumps(dialect.refusal(self.kind, self.message)).encode()
 
     def headers(self) -> dict[str, str]:
-        """What is answered before that."""
+        """Return the headers of the answer."""
         told = {"content-type": "application/json"}
-        # Some clients would try a 401 again for minutes.
+        # Some clients would retry a 401 for minutes.
         return told if self.kind == "unavailable" else {**told, "x-should-retry": "false"}
 
 
@@ -42,24 +42,24 @@ _TARGET = re.compile(r"/[\x21-\x7e]*")
 _ROUTE = re.compile(r"[A-Za-z0-9._~-]+")
 _DECODINGS = 3
 _METHODS = {"GET": re.compile(r".*/models(/[^/:]+)?"), "POST": re.compile(r".*(/count_tokens|:countTokens)")}
-"""What agents ask beside calls of models: which there are, and how long a text is."""
+"""Paths of requests that agents send beside calls of models: lists of models, and counts of tokens."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a request asks for."""
+    """The target of a request."""
 
     route: str
     path: str
-    """As it was written, from the slash after the route."""
+    """Path as written, from the slash after the route."""
     plain: str
-    """The same, decoded: what it means."""
+    """The same path, decoded."""
     query: str
-    """As it was written."""
+    """Query as written."""
 
 
 def target_of(written: str) -> Target:
-    """The parts of a request's target; raises Refused for whatever is no plain path."""
+    """Parse the target of a request; raises Refused unless it is a plain path."""
     place, _, query = written.partition("?")
     if not _TARGET.fullmatch(written) or "#" in written or place.startswith("//"):
         raise Refused("bad_request", "the gateway takes plain paths only, as `/openai/v1/responses`")
@@ -72,7 +72,7 @@ def target_of(written: str) -> Target:
 
 
 def _check(segment: str) -> None:
-    """Refuse what could climb out of a path, however often it is encoded."""
+    """Refuse segments that could leave the path, even if encoded several times."""
     meaning = segment
     for _ in range(_DECODINGS):
         if meaning in (".", "..") or re.search(r"[/\\\x00-\x1f\x7f]", meaning):
@@ -81,20 +81,20 @@ def _check(segment: str) -> None:
 
 
 def is_greeting(method: str, target: Target) -> bool:
-    """Whether it only asks if anybody is there."""
+    """Tell whether a request only checks that a server is there."""
     if method == "HEAD" and target.plain in ("", "/"):
         return True
     return method in ("HEAD", "GET") and target.plain == "/api/hello"
 
 
 def is_lookup(method: str, target: Target) -> bool:
-    """Whether it asks for what is no call of a model, but goes with them."""
+    """Tell whether a request is one of those that agents send beside calls of models."""
     pattern = _METHODS.get(method)
     return pattern is not None and pattern.fullmatch(target.plain) is not None
 
 
 def query_without(query: str, name: str, secret: str) -> str:
-    """A query without a parameter, and without any that holds the secret; the rest as it was written."""
+    """Drop from a query the named parameter and any that contains the secret; keep the rest as written."""
     kept = []
     for pair in query.split("&"):
         key, _, value = pair.partition("=")
@@ -104,7 +104,7 @@ def query_without(query: str, name: str, secret: str) -> str:
 
 
 def query_parameter(query: str, name: str) -> str | None:
-    """The value of a query's parameter."""
+    """Return the value of a query's parameter; None if it is missing."""
     for pair in query.split("&"):
         key, _, value = pair.partition("=")
         if unquote(key) == name:
@@ -113,7 +113,7 @@ def query_parameter(query: str, name: str) -> str | None:
 
 
 KEY_HEADERS = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
-"""Where clients put what they take for a key, in the order in which it is looked for."""
+"""Headers in which clients send their key, in the order in which they are searched."""
 KEY_PARAMETER = "key"
 _HOP = frozenset(
     {
@@ -129,12 +129,12 @@ _HOP = frozenset(
     }
 )
 _OURS = frozenset({"host", "content-length", "expect", "accept-encoding", "cookie"})
-"""Of a request: set by us, or not for others. A cookie of one devbox is nobody else's."""
+"""Request headers that the gateway sets itself or drops. A devbox's cookies must not reach other devboxes."""
 
 FORWARDED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"})
-"""What may be asked of an upstream: TRACE, and what is like it, would have it answer with the key."""
+"""Methods that may be forwarded; TRACE and the like would make the upstream answer with the key."""
 _METHOD_HEADERS = frozenset({"x-http-method-override", "x-http-method", "x-method-override"})
-"""Some servers take these for the method."""
+"""Headers that some servers accept as the method."""
 
 _NOT_SENT = _HOP | _OURS | set(KEY_HEADERS)
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -143,7 +143,7 @@ Headers = CIMultiDictProxy[str] | CIMultiDict[str]
 
 
 def token_of(headers: Headers, query: str) -> str | None:
-    """What a request shows as its key."""
+    """Return the token of a request, from the place of its key; None if there is none."""
     for name in KEY_HEADERS:
         value = headers.get(name)
         if value and name == "authorization":
@@ -157,7 +157,7 @@ def token_of(headers: Headers, query: str) -> str | None:
 def headers_to_upstream(
     headers: Headers, upstream: Upstream, token: str, *, plain: bool = False
 ) -> CIMultiDict[str]:
-    """What is passed on of a request; `plain` asks for an answer that is not compressed."""
+    """Return the request headers to pass on; `plain` asks for an answer that is not compressed."""
     dropped = _NOT_SENT.union(
         _next_hop_headers(headers), (upstream.header.lower(),), map(str.lower, upstream.headers)
     )
@@ -178,7 +178,7 @@ def headers_to_upstream(
 
 
 def headers_to_agent(headers: Headers, mask: KeyMask) -> CIMultiDict[str]:
-    """What is passed back of an answer, without keys."""
+    """Return the answer headers to pass back, without keys."""
     dropped = _HOP | _next_hop_headers(headers)
     return CIMultiDict(
         (mask.text(name), mask.text(value))
@@ -188,7 +188,7 @@ def headers_to_agent(headers: Headers, mask: KeyMask) -> CIMultiDict[str]:
 
 
 def _next_hop_headers(headers: Headers) -> set[str]:
-    """Headers that are meant for the next hop only, because the sender says so."""
+    """Return the names of headers that the sender declares to be for the next hop only."""
     if "connection" not in headers:
         return set()
     said = ",".join(headers.getall("connection", []))
@@ -196,7 +196,7 @@ def _next_hop_headers(headers: Headers) -> set[str]:
 
 
 def _readable(encodings: str) -> str:
-    """Of the encodings a client takes, those we can read for the record."""
+    """Return the encodings accepted by the client that can be decoded for the record."""
     asked = [each.strip() for each in encodings.split(",")]
     return (
         ", ".join(each for each in asked if each.partition(";")[0].strip() in READABLE_ENCODINGS)
@@ -205,18 +205,18 @@ def _readable(encodings: str) -> str:
 
 
 def _is_sendable(value: str) -> bool:
-    """Whether a value is text in UTF-8; the library that sends it takes no other."""
+    """Tell whether a value is valid UTF-8; the sending library accepts no other."""
     return value.isascii() or _HALVES.search(value) is None
 
 
 MOST_BODY_BYTES = 32 * 1024 * 1024
-"""Of one body."""
+"""Largest size of one body, in bytes."""
 MOST_BODIES_BYTES = 8 * MOST_BODY_BYTES
-"""Of all bodies of a devbox that are being passed on."""
+"""Largest total size of a devbox's bodies in transit, in bytes."""
 
 
 class RequestBodies:
-    """The bodies of one devbox's requests."""
+    """Bodies of one devbox's requests in transit."""
 
     def __init__(self, most: int = MOST_BODY_BYTES, together: int = MOST_BODIES_BYTES) -> None:
         self._most = most
@@ -225,7 +225,7 @@ class RequestBodies:
 
     @asynccontextmanager
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """A request's body, held until the end; raises Refused for one that is too large."""
+        """Yield the body of a request, held until the block ends; raises Refused if it is too large."""
         mine = 0
         try:
             if (request.content_length or 0) > self._most:

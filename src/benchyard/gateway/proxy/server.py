@@ -1,4 +1,4 @@
-"""Lets requests in: checks who asks and what for, and finds the upstream."""
+"""Admission of requests: checks token and target, and finds the upstream."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ _UNKNOWN = "this token opens nothing here: it is unknown, was revoked or has exp
 
 
 class ModelProxy:
-    """Serves requests of every devbox."""
+    """Serves the model requests of every devbox."""
 
     def __init__(self, ledger: TokenAccounts, upstreams: UpstreamClient, recorder: Recorder) -> None:
         self._ledger = ledger
@@ -27,7 +27,7 @@ class ModelProxy:
     async def serve(
         self, request: web.BaseRequest, devbox_id: str, bodies: RequestBodies
     ) -> web.StreamResponse:
-        """Answer one request that came from a devbox."""
+        """Answer one request of a devbox."""
         dialect = None
         try:
             target = requests.target_of(request.raw_path if request.method != "CONNECT" else "")
@@ -73,9 +73,9 @@ def _upstream(account: Account, target: Target) -> Upstream:
 
 
 def _dialect(request: web.BaseRequest, target: Target, upstream: Upstream) -> Dialect | None:
-    """How the request is understood; None for one that is no call of a model but may pass."""
+    """Return the dialect of a request; None for a permitted request that is not a call of a model."""
     if "upgrade" in request.headers.get("connection", "").lower():
-        # 426 lets clients that try a WebSocket first go on without one at once.
+        # After a 426, clients that try a WebSocket first continue without one at once.
         raise Refused("bad_request", "the gateway takes no upgrades; ask by POST", 426)
     dialect = catalog.dialect_of_path(target.plain) if request.method == "POST" else None
     if dialect is None and not upstream.any_path and not requests.is_lookup(request.method, target):

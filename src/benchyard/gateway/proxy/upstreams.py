@@ -1,4 +1,4 @@
-"""Asking upstreams: connections, trust, proxies, and waiting when they say to come back later."""
+"""Client of upstreams: connections, trust, proxies, and waiting for rate limits."""
 
 import asyncio
 import email.utils
@@ -25,9 +25,9 @@ from benchyard.gateway.proxy.http1 import MOST_HEAD_BYTES, UpstreamConnections
 from benchyard.gateway.proxy.requests import Headers, Refused
 
 RATE_LIMITED = frozenset({429, 503, 529})
-"""Answers that say: not now."""
+"""Statuses that ask the client to try later."""
 _FINAL = (b"insufficient_quota", b"billing_hard_limit_reached")
-"""Words in such an answer that say: not later either."""
+"""Words in such an answer that mean that trying later is useless."""
 _FIRST_SECONDS = 0.5
 _LONGEST_SECONDS = 60.0
 _SPACING_SECONDS = 0.1
@@ -35,23 +35,23 @@ _JITTER = 0.25
 
 
 class RateLimitPool:
-    """Those who ask one upstream with one key."""
+    """Requests to one upstream with one key, which share its rate limit."""
 
     def __init__(self) -> None:
         self._until = 0.0
-        """When those who were told to wait may come back."""
+        """Time at which waiting requests may start again."""
         self._next = 0.0
-        """When the next one may."""
+        """Time at which the next request may start."""
         self._strikes = 0
         self._turn = asyncio.Lock()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody was told to wait, or waits."""
+        """True while requests must wait."""
         return self._left() > 0 or self._turn.locked()
 
     def told(self, seconds: float | None) -> float:
-        """Note that an answer said to wait; returns for how long."""
+        """Note that an answer asked to wait; return the delay in seconds."""
         now = time.monotonic()
         if self._until <= now:
             self._strikes += 1
@@ -62,15 +62,15 @@ class RateLimitPool:
         return delay
 
     def answered(self) -> None:
-        """Note that an answer did not say to wait."""
+        """Note an answer that did not ask to wait."""
         self._strikes = 0
 
     async def turn(self) -> None:
-        """Wait until it is this one's turn."""
+        """Wait until the next request may start."""
         if not self.is_waiting:
             return
         async with self._turn:
-            # Whoever is under way may be told to wait longer in the meantime.
+            # Requests under way may extend the wait meanwhile.
             left = self._left()
             while left > 0:
                 await asyncio.sleep(left)
@@ -82,7 +82,7 @@ class RateLimitPool:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """How long an answer says to wait; None if it does not."""
+    """Return the seconds that an answer asks to wait; None if it does not say."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if value.replace(".", "", 1).isdecimal() and len(value) < 12:
@@ -95,12 +95,12 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def is_quota_final(body: bytes) -> bool:
-    """Whether waiting would not help."""
+    """Tell whether waiting is useless because the quota is used up."""
     return any(word in body for word in _FINAL)
 
 
 _SKIPPED = ("user-agent", "accept", "accept-encoding", "content-type")
-"""What the library would add where the agent sent none."""
+"""Headers that the library would add if the agent did not send them."""
 
 
 @dataclass
@@ -118,32 +118,32 @@ class UpstreamRequest:
 
 
 class UpstreamResponse(Protocol):
-    """An answer whose head has come."""
+    """An answer whose head has arrived."""
 
     @property
     def status(self) -> int:
-        """As HTTP has it."""
+        """HTTP status code."""
 
     @property
     def reason(self) -> str | None:
-        """The words beside it."""
+        """Reason phrase of the status."""
 
     @property
     def headers(self) -> Headers:
-        """What comes before its body."""
+        """Headers of the answer."""
 
     async def read(self) -> bytes:
-        """What has come of its body; nothing at its end. Raises OSError, aiohttp.ClientError."""
+        """Return the next part of the body, empty at its end; raises OSError, aiohttp.ClientError."""
 
     def release(self) -> None:
-        """Nothing more is read of it."""
+        """End reading the answer."""
 
     def close(self) -> None:
-        """End its connection."""
+        """Close the connection."""
 
 
 class _LibraryResponse:
-    """An answer that the library has asked for."""
+    """An answer received through aiohttp."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.status = response.status
@@ -156,15 +156,15 @@ class _LibraryResponse:
 
 @dataclass
 class UpstreamAnswer:
-    """An answer, and what is known of it."""
+    """An answer, with the part of its body read so far."""
 
     response: UpstreamResponse
     begun: bytes = field(default=b"", repr=False)
-    """What was read of its body already."""
+    """Beginning of the body that was read already."""
 
 
 class UpstreamClient:
-    """All connections to upstreams; opened by `open`."""
+    """Client with all connections to upstreams; ready after `open`."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
@@ -173,12 +173,12 @@ class UpstreamClient:
         self._connections: UpstreamConnections | None = None
 
     async def open(self) -> None:
-        """Be ready to connect."""
+        """Prepare for connections."""
         options, trust = self._options, _trust()
         self._connections = UpstreamConnections(trust, options.connect_seconds, options.first_byte_seconds)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trust),
-            # Cookies of an answer go to its own devbox and nowhere else.
+            # Cookies of an answer must reach only the devbox that it is for.
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             max_line_size=MOST_HEAD_BYTES,
@@ -196,7 +196,7 @@ class UpstreamClient:
             await self._session.close()
 
     async def ask(self, outgoing: UpstreamRequest) -> UpstreamAnswer:
-        """The upstream's answer, once it is one or there is no more time to wait; raises Refused."""
+        """Send a request, waiting for rate limits while time is left; return the answer. Raises Refused."""
         upstream, tally = outgoing.upstream, outgoing.account.tally
         pool = self._pools.setdefault((upstream.base_url, upstream.key), RateLimitPool())
         while True:
@@ -221,7 +221,7 @@ class UpstreamClient:
             message = f"the model's provider at {outgoing.url.host} did not answer in time"
             raise Refused("unavailable", message, 504) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # The message of an error may show a URL, but never a header.
+            # The message of such an error may contain a URL, but never a header.
             message = f"the model's provider at {outgoing.url.host} cannot be reached: {_words(error)}"
             raise Refused("unavailable", message) from error
         return UpstreamAnswer(response)
@@ -246,7 +246,7 @@ class UpstreamClient:
 
 
 async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: UpstreamAnswer, pool: RateLimitPool) -> bool:
-    """Whether to ask again after an answer that says to wait; reads the beginning of its body."""
+    """Tell whether to retry after an answer that asks to wait; reads the beginning of its body."""
     try:
         incoming.begun = await incoming.response.read()
     except (aiohttp.ClientError, OSError) as error:
@@ -266,14 +266,14 @@ def _words(error: BaseException) -> str:
 def _trust() -> ssl.SSLContext:
     context = ssl.create_default_context()
     if not context.get_ca_certs():
-        # The system has no bundle of its own, or a folder that is read as needed; these do no harm then.
+        # The system has no CA bundle, or a folder read on demand; adding certifi's is harmless then.
         context.load_verify_locations(certifi.where())
     return context
 
 
 @lru_cache(100)
 def _proxy_for(scheme: str, host: str) -> str | None:
-    """The proxy that the server's environment names for an address; none for this machine itself."""
+    """Return the proxy that the server's environment sets for an address; None for this machine itself."""
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -284,11 +284,11 @@ def _proxy_for(scheme: str, host: str) -> str | None:
 
 
 def upstream_url(upstream: Upstream, path: str, query: str) -> URL:
-    """Where a request goes, as it is written: below the upstream's own path."""
+    """Return the URL of a request, unchanged, below the upstream's own path."""
     base = upstream.base_url.rstrip("/")
     return URL(f"{base}{path}{'?' + query if query else ''}", encoded=True)
 
 
 def now_ms() -> int:
-    """The time of day."""
+    """Return the current time in milliseconds."""
     return round(time.time() * 1000)

@@ -1,1 +1,1 @@
-"""Calls as they are kept: one database file per grant, written, read and priced."""
+"""Records of calls: one database file per grant, written, read and priced."""

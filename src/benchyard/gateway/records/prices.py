@@ -1,6 +1,7 @@
-"""What a call cost, by a published list of prices; unknown stays unknown.
+"""Prices of calls, by a published list; the cost of a call stays unknown if its price is.
 
-The list is asked once for each model and band of its prices: within one, a token costs what a token costs.
+The list is asked only once for each model and price band, since the price per token is constant within a
+band.
 """
 
 from decimal import Decimal
@@ -16,11 +17,11 @@ _LONGEST_NAME = 200
 _MOST_KNOWN = 1000
 
 Rates = tuple[Decimal, Decimal, Decimal, Decimal]
-"""Of one token that goes in, is read from a cache, is written to one, and comes out."""
+"""Prices of a token: input, read from a cache, written to a cache, output."""
 
 
 def cost_usd(prices: str | None, models: tuple[str | None, ...], usage: TokenUsage) -> float | None:
-    """The price by the first of these names that the list knows; None if it knows none of them."""
+    """Return the cost by the first of these names that the list knows; None if it knows none of them."""
     if prices is None:
         return None
     for model in models:
@@ -29,13 +30,13 @@ def cost_usd(prices: str | None, models: tuple[str | None, ...], usage: TokenUsa
         try:
             return float(_cost(prices, model, usage))
         except (LookupError, ValueError):
-            # No such provider or model, or numbers that contradict each other: nothing is known.
+            # The provider or model is unknown, or the numbers contradict each other.
             continue
     return None
 
 
 def _cost(prices: str, model: str, usage: TokenUsage) -> Decimal:
-    """Raises LookupError, ValueError."""
+    """Return the cost of a call; raises LookupError, ValueError."""
     plain = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
     steps = _steps(prices, model)
     if steps is None or plain < 0:
@@ -62,7 +63,7 @@ def _usage_cost(prices: str, model: str, usage: TokenUsage) -> Decimal:
 
 @lru_cache(_MOST_KNOWN)
 def _steps(prices: str, model: str) -> tuple[int, ...] | None:
-    """Beyond how much input a token costs another price; None if its price depends on more than that."""
+    """Return the input sizes at which the price per token changes; None if it depends on anything else."""
     found = calc_price(Priced(input_tokens=0, output_tokens=0), model, provider_id=prices)
     if not isinstance(found.model.prices, ModelPrice) or found.total_price:
         return None
@@ -72,7 +73,7 @@ def _steps(prices: str, model: str) -> tuple[int, ...] | None:
 
 @lru_cache(_MOST_KNOWN)
 def _rates(prices: str, model: str, below: int) -> Rates:
-    """What tokens cost in a request with just more input than that."""
+    """Return the prices of tokens in the band just above an input size."""
     size = below + 1
     fresh = _usage_cost(prices, model, TokenUsage(size))
     read = _usage_cost(prices, model, TokenUsage(size, cached_tokens=size))

@@ -1,4 +1,4 @@
-"""Reading what is kept of calls, in any process, while the gateway writes; also without secrets."""
+"""Reader of recorded calls, usable in any process while the gateway writes; can redact secrets."""
 
 import json
 import sqlite3
@@ -18,25 +18,25 @@ from benchyard.gateway.grants import GrantUsage
 from benchyard.gateway.records.storage import SCHEMA
 
 INTERRUPTED = "interrupted"
-"""What a call failed with that has no end: it is in flight, or was when the gateway was killed."""
+"""Error of a call without an end: it is in flight, or was when the gateway was killed."""
 OTHERS = "others"
-"""The fact about a grant that counts its requests which were no calls of a model."""
+"""Key in `meta` for the number of requests that were not calls of a model."""
 _PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class GrantHistory:
-    """What a grant has behind it, as its file tells."""
+    """Usage of a grant until now, as recorded in its file."""
 
     spent: GrantUsage
     unmetered: int
-    """Calls that may have used what nobody told us of."""
+    """Calls whose usage is unknown although they may have used something."""
     last_number: int
     group: str | None
 
 
 def read_calls(file: Path) -> Iterator[Call]:
-    """Every call in its order; what requests have in common is one object, not to be changed.
+    """Yield every call in order; equal parts of requests are shared objects, which must not be changed.
 
     Raises NotFound if there is no such file, StoreError if it cannot be read.
     """
@@ -50,13 +50,13 @@ def read_calls(file: Path) -> Iterator[Call]:
 
 @contextmanager
 def open_for_reading(file: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that reads a grant's file; raises NotFound, StoreError."""
+    """Open a grant's file for reading; raises NotFound, StoreError."""
     with closing(_open_read_only(file)) as connection, _store_errors(file):
         yield connection
 
 
 def read_history(file: Path) -> GrantHistory:
-    """What the calls of a file come to; raises NotFound, StoreError."""
+    """Return the totals of a grant's file; raises NotFound, StoreError."""
     with open_for_reading(file) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         cursor = connection.cursor()
@@ -90,12 +90,12 @@ def read_history(file: Path) -> GrantHistory:
 
 
 def is_unmetered(status: int, error: str | None, *, told: bool) -> bool:
-    """Whether a call may have used what nobody told us of: it was not refused, and did not end well."""
+    """Tell whether a call may have used unreported tokens: it was not refused, and did not end well."""
     return status < 400 and (not told or error is not None)
 
 
 def is_unpriced(status: int) -> bool:
-    """Whether a call that does not say what it used makes the cost unknown: if it was answered at all."""
+    """Tell whether a call without reported usage makes the cost unknown, because it was answered."""
     return 200 <= status < 400
 
 
@@ -128,7 +128,7 @@ def _response(row: sqlite3.Row) -> Any:
     try:
         content = model_answers.decode_body(data, row["encoding"])
     except ValueError:
-        # The call says so in its error already.
+        # The error of the call names this failure already.
         return None
     return model_answers.read_answer(dialect, row["status"], row["kind"], content).response
 
@@ -168,7 +168,7 @@ def _open_read_only(file: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True, timeout=_PATIENCE_SECONDS)
         stack.callback(connection.close)
         if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-            # Whoever began it was killed before anything was in it.
+            # The process that created the file was killed before it wrote anything.
             raise NotFound(f"no calls were recorded for {file.stem}")
         stack.pop_all()
         return connection
@@ -183,14 +183,14 @@ def _store_errors(file: Path) -> Iterator[None]:
 
 
 Clean = Callable[[bytes], bytes]
-"""Takes out of bytes what nobody may read."""
+"""Function that removes secrets from bytes."""
 
 LEFT_OUT = "the answer is left out: its encoding is not read, so that it cannot be searched for secrets"
 _GONE = "(left out)"
 
 
 def redacted_copy(file: Path, clean: Clean) -> bytes:
-    """A grant's file as it may be shown; raises NotFound, StoreError."""
+    """Return a grant's file with secrets removed; raises NotFound, StoreError."""
     with open_for_reading(file) as source, closing(sqlite3.connect(":memory:")) as copy:
         source.row_factory = sqlite3.Row
         copy.executescript(SCHEMA)
@@ -208,7 +208,7 @@ def redacted_copy(file: Path, clean: Clean) -> bytes:
 
 def _put(copy: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
     places = ", ".join("?" * len(row))
-    # Names of our own schema, not of what was recorded.
+    # Table and columns are names of our own schema, not recorded data.
     copy.execute(f"INSERT INTO {table}({', '.join(row)}) VALUES ({places})", tuple(row.values()))  # noqa: S608
 
 
@@ -217,7 +217,7 @@ def _redacted_part(row: dict[str, Any], clean: Clean) -> dict[str, Any]:
     shown = _redacted_json(data, clean, _GONE)
     if shown == data:
         return row
-    # With its number: two parts may be the same by now, and the hash of a secret could be tried out.
+    # Include the number: redacted parts may be equal, and a hash of the secret could be guessed.
     name = blake2b(b"%d %s" % (row["id"], shown), digest_size=20).digest()
     return {**row, "hash": name, "data": zlib.compress(shown)}
 
@@ -237,7 +237,8 @@ def _redacted_answer(row: dict[str, Any], clean: Clean) -> dict[str, Any]:
     shown, kind = clean(content), row["kind"]
     dialect = catalog.dialect_named(row["dialect"])
     if dialect is not None and shown:
-        # What came in pieces is found in none of them: such an answer is kept as if it had come whole.
+        # A secret split over events is found in none of them: keep such an answer as if it had not been
+        # streamed.
         whole = json.dumps(
             model_answers.read_answer(dialect, row["status"], kind or "", shown).response
         ).encode()
@@ -249,7 +250,7 @@ def _redacted_answer(row: dict[str, Any], clean: Clean) -> dict[str, Any]:
 
 
 def _redacted_json(data: bytes, clean: Clean, instead: Any) -> bytes:
-    """JSON without what nobody may read, and still JSON: a secret may look like a part of its grammar."""
+    """Remove secrets from JSON; return the replacement if the result is not valid JSON any more."""
     shown = clean(data)
     if shown == data:
         return data

@@ -1,4 +1,4 @@
-"""How calls are kept: one SQLite file per grant, in which whatever returns in the next request is kept once.
+"""Storage of calls: one SQLite file per grant, with repeated parts of requests stored only once.
 
 Items of a conversation are `parts`, by hash. A conversation is a chain of `links`, each an item and the link
 before it: a request that adds to a conversation adds one link and one part, and a long one grows linearly.
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class CallStart:
-    """A call as it begins."""
+    """Facts about a call at its start."""
 
     number: int
     dialect: str
@@ -45,25 +45,25 @@ class CallStart:
 
 @dataclass(frozen=True)
 class CallEnd:
-    """A call as it ended."""
+    """Facts about a call at its end."""
 
     number: int
     status: int
     ended_ms: int
     first_byte_ms: int | None
     answer: bytes
-    """As it came."""
+    """The body of the answer as received."""
     encoding: str | None
     kind: str
     waited_ms: int
-    """How long this one was held."""
+    """Milliseconds that this call was held because of the rate limit."""
     limited_ms: int
-    """How long its grant's requests were held because of this one alone; adds up where calls overlap."""
+    """Milliseconds that this call adds to its grant's wait; overlapping waits are counted only once."""
     error: str | None
 
 
 def open_for_writing(file: Path) -> sqlite3.Connection:
-    """A connection that writes; what it commits outlives this process, and after `synced` the machine."""
+    """Open a file for writing; commits survive this process, and after `sync_to_disk` the machine's crash."""
     keep_private(file)
     connection = sqlite3.connect(file, timeout=_PATIENCE_SECONDS, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -73,7 +73,7 @@ def open_for_writing(file: Path) -> sqlite3.Connection:
 
 
 def sync_to_disk(file: Path) -> None:
-    """Let the disk have what was committed to a file."""
+    """Flush the commits of a file to disk."""
     descriptor = os.open(file.with_name(f"{file.name}-wal"), os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -84,7 +84,7 @@ def sync_to_disk(file: Path) -> None:
 def put_start(
     connection: sqlite3.Connection, call: CallStart, model: str | None, body: Any, shared: Sequence[str]
 ) -> None:
-    """Keep a call as it begins: a row without an end."""
+    """Store a call at its start: a row without an end."""
     connection.execute(
         "INSERT OR REPLACE INTO calls(number, dialect, provider, path, model, started_ms, request) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -98,7 +98,7 @@ def put_start(
 def put_end(
     connection: sqlite3.Connection, call: CallEnd, usage: TokenUsage | None, cost_usd: float | None
 ) -> None:
-    """Keep how a call ended."""
+    """Store the end of a call."""
     connection.execute(
         "UPDATE calls SET status=?, ended_ms=?, first_byte_ms=?, answer=?, encoding=?, kind=?, waited_ms=?, "
         "limited_ms=?, error=?, usage=?, cost_usd=? WHERE number=?",
@@ -113,12 +113,12 @@ def put_end(
 
 
 def put_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
-    """Keep a fact about the grant."""
+    """Store a fact about the grant."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def _text(value: str | None) -> str | None:
-    """What can be stored of a text: halves of characters, which JSON can hold, cannot."""
+    """Return a text that can be stored: lone surrogates, which JSON can hold, are replaced."""
     return None if value is None else value.encode(errors="replace").decode()
 
 
@@ -133,7 +133,7 @@ def _take_apart(connection: sqlite3.Connection, body: Any, shared: Sequence[str]
     for key in shared:
         if key not in body:
             continue
-        # The key keeps its place, so that the request is put together in the order it had.
+        # The key stays, so that the request is restored in its original order.
         rest[key] = None
         if isinstance(body[key], list):
             lists[key] = _chain(connection, body[key])

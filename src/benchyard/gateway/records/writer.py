@@ -1,7 +1,7 @@
-"""The gateway's one writer: a thread that keeps calls in the order in which they came, and counts them.
+"""The gateway's one writer: a thread that records calls in the order of their arrival, and counts them.
 
-What waits while it writes is committed together. A call that cannot be kept is logged and still counted: its
-agent goes on.
+Tasks that queue up during a write are committed together. A call that cannot be recorded is logged and still
+counted, and its agent goes on.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from benchyard.gateway.records.reader import GrantHistory, read_history
 from benchyard.gateway.records.storage import CallEnd, CallStart
 
 MOST_WAITING_BYTES = 256 * 1024 * 1024
-"""Of bodies that are not on disk yet; new requests wait beyond that."""
+"""Limit for bodies that are not on disk yet, in bytes; new requests wait beyond that."""
 _MOST_OPEN = 32
 _MOST_AT_ONCE = 100
 _LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CallSubject:
-    """Whose call it is, and how it is understood."""
+    """Owner of a call, its dialect, and its price list."""
 
     grant_id: str
     group: str | None
@@ -45,7 +45,7 @@ class CallSubject:
 
 @dataclass(frozen=True)
 class CallTally:
-    """What a call that ended is counted as."""
+    """Outcome of an ended call, for the count of its grant."""
 
     status: int
     usage: TokenUsage | None
@@ -57,14 +57,14 @@ class CallTally:
 class _WriteTask:
     work: Callable[[], Any]
     future: "asyncio.Future[Any] | None"
-    """None where nobody waits for it."""
+    """None if no caller waits for the result."""
     size: int = 0
     result: Any = None
     error: Exception | None = None
 
 
 class Recorder:
-    """Keeps calls under a folder."""
+    """Writer of the calls under a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Recorder:
         self._models: dict[str, dict[int, str | None]] = {}
 
     def open(self) -> None:
-        """Begin to write."""
+        """Start writing."""
         (self._folder / RECORDS).mkdir(exist_ok=True, mode=0o700)
         self._loop = asyncio.get_running_loop()
         self._room.set()
@@ -85,43 +85,43 @@ class Recorder:
         self._thread.start()
 
     async def close(self) -> None:
-        """Write what waits, and end."""
+        """Write the queued tasks, and end."""
         self._jobs.put(None)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
     async def room(self) -> None:
-        """Wait until less waits to be written."""
+        """Wait until the queue of bodies is below its limit."""
         await self._room.wait()
 
     def begin(self, subject: CallSubject, call: CallStart, body: bytes, encoding: str | None) -> None:
-        """Keep a call as it begins."""
+        """Record the start of a call."""
         self._queue(_WriteTask(lambda: self._begin(subject, call, body, encoding), None, len(body)))
 
     def end(self, subject: CallSubject, call: CallEnd) -> "asyncio.Future[CallTally]":
-        """Keep how a call ended; what it comes to."""
+        """Record the end of a call, and return its outcome."""
         return self._put(lambda: self._end(subject, call), len(call.answer))
 
     def note(self, grant_id: str, key: str, value: str) -> None:
-        """Keep a fact about a grant."""
+        """Record a fact about a grant."""
         self._queue(_WriteTask(lambda: storage.put_meta(self._files.writing(grant_id), key, value), None))
 
     async def kept(self, grant_id: str) -> GrantHistory | None:
-        """What a grant has behind it, once all that was given before is written; None if nothing."""
+        """Return the usage of a grant, after all queued tasks are written; None if it has no record."""
         kept: GrantHistory | None = await self._put(lambda: self._files.kept(grant_id))
         return kept
 
     async def of_groups(self) -> dict[str, dict[str, GrantHistory]]:
-        """What is kept of grants that had a group, by group and id."""
+        """Return the recorded usage of grants with a group, by group and id."""
         found: dict[str, dict[str, GrantHistory]] = await self._put(self._files.of_groups)
         return found
 
     async def finish(self, grant_id: str) -> None:
-        """Write all that was given before, and close the grant's file."""
+        """Write all queued tasks, and close the grant's file."""
         await self._put(lambda: self._finish(grant_id))
 
     async def forget(self, grant_id: str) -> None:
-        """Remove what is kept of a grant."""
+        """Remove the record of a grant."""
         await self._put(lambda: self._files.remove(grant_id))
 
     def _put(self, work: Callable[[], Any], size: int = 0) -> "asyncio.Future[Any]":
@@ -158,11 +158,12 @@ class Recorder:
             _try_task(job)
         metered = [job for job in batch if isinstance(job.result, CallTally)]
         if metered:
-            # The next request may wait for what it used, and need not wait for the disk.
+            # Report the usage before the commit: the next request may wait for it, and need not wait for the
+            # disk.
             self._call(_resolve_all, metered)
         failed = self._files.commit()
         if failed is not None and len(batch) > 1:
-            # Any of the batch may be undone: each is done again by itself, which changes nothing otherwise.
+            # Any task of the batch may be undone: repeat each by itself, which is harmless for the others.
             for job in batch:
                 _try_task(job)
                 job.error = self._files.commit() or job.error
@@ -197,7 +198,7 @@ class Recorder:
         if usage is not None and said.is_whole:
             asked = self._models.get(subject.grant_id, {}).get(call.number)
             cost = prices.cost_usd(subject.prices, (_answering_model(said.response), asked), usage)
-        # Many agents hang up as soon as they have heard the last word: that is no error.
+        # Many agents hang up right after the last event: that is not an error.
         error = said.error if said.is_whole else call.error or said.error
         metered = CallTally(call.status, usage, cost, error)
         try:
@@ -228,12 +229,12 @@ def _try_task(job: _WriteTask) -> None:
     except OSError as error:
         job.error = from_os(error)
     except (BenchyardError, sqlite3.Error, *model_answers.READING_ERRORS) as error:
-        # One call that nobody could have thought of must not end the record of all others.
+        # An unforeseen failure of one call must not end the recording of all others.
         job.error = error
 
 
 def _read(dialect: Dialect, path: str, body: bytes, encoding: str | None) -> tuple[Any, str | None]:
-    """A request's body as JSON, or as text where it is none; and the model it asks for."""
+    """Return the body of a request as JSON, or else as text, and the model that it asks for."""
     try:
         request = parse_json(model_answers.decode_body(body, encoding))
     except ValueError:
@@ -252,7 +253,7 @@ def _answer_content(subject: CallSubject, call: CallEnd) -> model_answers.Answer
 
 
 def _answering_model(response: Any) -> str | None:
-    """The model that says it answered."""
+    """Return the model that an answer names."""
     if not isinstance(response, dict):
         return None
     name = response.get("model") or response.get("modelVersion")
@@ -260,7 +261,7 @@ def _answering_model(response: Any) -> str | None:
 
 
 class _Files:
-    """The files that are open for writing; all of it in the writer's thread."""
+    """Files that are open for writing; used only in the writer's thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -268,7 +269,7 @@ class _Files:
         self._lasting: set[str] = set()
 
     def writing(self, grant_id: str, *, lasting: bool = False) -> sqlite3.Connection:
-        """A grant's file, within a transaction; what is `lasting` is on disk when that is committed."""
+        """Return a grant's file within a transaction; a `lasting` one is synced to disk at the commit."""
         if lasting:
             self._lasting.add(grant_id)
         connection = self._open.pop(grant_id, None)
@@ -280,7 +281,7 @@ class _Files:
         return connection
 
     def commit(self) -> Exception | None:
-        """Make what was written last; what failed is undone and told."""
+        """Commit all open transactions; roll back a failed one, and return its error."""
         failed = None
         for grant_id, connection in self._open.items():
             try:

@@ -1,1 +1,1 @@
-"""Trajectories made of calls: sorted into conversations, told in steps, and written as ATIF."""
+"""Trajectories built from calls: sorted into conversations, split into steps, and written as ATIF."""

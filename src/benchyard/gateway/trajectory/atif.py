@@ -19,7 +19,7 @@ Version = Literal[
     "ATIF-v1.8",
 ]
 ATIF: Version = "ATIF-v1.8"
-"""What we write."""
+"""The version that is written."""
 ImageType = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
 AudioType = Literal[
     "audio/wav",
@@ -39,13 +39,13 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class TrajectoryPart(Model):
-    """Any part of a trajectory: what ATIF does not know is refused, and so is what has another type."""
+    """Any part of a trajectory: unknown fields and values of another type are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ImageSource(TrajectoryPart):
-    """Where an image is."""
+    """Location of an image."""
 
     media_type: ImageType
     path: str
@@ -53,7 +53,7 @@ class ImageSource(TrajectoryPart):
 
 
 class AudioSource(TrajectoryPart):
-    """Where a recording is."""
+    """Location of a recording."""
 
     media_type: AudioType
     path: str
@@ -81,11 +81,11 @@ Content = str | list[ContentPart]
 
 
 class SubagentTrajectoryRef(TrajectoryPart):
-    """Which trajectory came of a tool call: an embedded one, or a file."""
+    """Trajectory that a tool call started: an embedded one, or a file."""
 
     trajectory_id: str | None = None
     session_id: str | None = None
-    """For people; nothing is found by it."""
+    """For people; it is not used to find the trajectory."""
     trajectory_path: str | None = None
     extra: Extra | None = None
 
@@ -106,7 +106,7 @@ class TrajectoryToolCall(TrajectoryPart):
 
 
 class ObservationResult(TrajectoryPart):
-    """What came of one call of a tool, or of something else."""
+    """Result of one call of a tool, or of another event."""
 
     source_call_id: str | None = None
     content: Content | None = None
@@ -115,16 +115,16 @@ class ObservationResult(TrajectoryPart):
 
 
 class Observation(TrajectoryPart):
-    """What an agent's step led to."""
+    """Results that an agent's step led to."""
 
     results: list[ObservationResult]
 
 
 class TrajectoryMetrics(TrajectoryPart):
-    """What a step cost, and the tokens themselves where they are known."""
+    """Tokens and cost of a step, and the tokens themselves if they are known."""
 
     prompt_tokens: int | None = None
-    """With those that were read from a cache."""
+    """All input tokens, including those read from a cache."""
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     cost_usd: float | None = None
@@ -135,7 +135,7 @@ class TrajectoryMetrics(TrajectoryPart):
 
 
 class TrajectoryStep(TrajectoryPart):
-    """One message, of whoever it is."""
+    """A message of the system, the user or the agent."""
 
     step_id: Annotated[int, Field(ge=1)]
     timestamp: str | None = None
@@ -148,9 +148,9 @@ class TrajectoryStep(TrajectoryPart):
     observation: Observation | None = None
     metrics: TrajectoryMetrics | None = None
     is_copied_context: bool | None = None
-    """Said before, and only repeated here: not to be learned from again."""
+    """True for a message that repeats an earlier one, so that it is not learned from again."""
     llm_call_count: Count | None = None
-    """How many calls of models it is made of; 0 if the agent did it without any."""
+    """Number of model calls in this step; 0 if the agent did it without any."""
     extra: Extra | None = None
 
     @field_validator("timestamp")
@@ -180,18 +180,18 @@ class TrajectoryStep(TrajectoryPart):
 
 
 class TrajectoryAgent(TrajectoryPart):
-    """Who it was."""
+    """The agent that produced the trajectory."""
 
     name: str
     version: str
     model_name: str | None = None
     tool_definitions: list[dict[str, Any]] | None = None
-    """As OpenAI's functions are declared."""
+    """Declarations in the form of OpenAI's functions."""
     extra: Extra | None = None
 
 
 class FinalMetrics(TrajectoryPart):
-    """What all of it cost."""
+    """Tokens and cost of all steps together."""
 
     total_prompt_tokens: int | None = None
     total_completion_tokens: int | None = None
@@ -202,7 +202,7 @@ class FinalMetrics(TrajectoryPart):
 
 
 class Trajectory(TrajectoryPart):
-    """A whole trajectory; those of sub-agents are inside it."""
+    """A whole trajectory; those of sub-agents are embedded in it."""
 
     schema_version: Version = ATIF
     session_id: str | None = None

@@ -1,4 +1,4 @@
-"""A trajectory in ATIF, made of the calls of one agent."""
+"""Builder of an ATIF trajectory from the calls of one agent."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,22 +18,22 @@ from benchyard.gateway.trajectory.conversations import (
 from benchyard.gateway.trajectory.steps import StepBuilder
 
 MOST_NESTED = 8
-"""How many sub-agents may be inside each other; what is deeper is told beside the others."""
+"""Deepest nesting of sub-agents; a deeper one is placed below the main conversation."""
 
 
 @dataclass
 class Roles:
-    """Every conversation, once."""
+    """Every conversation, sorted by its role."""
 
     main: Conversation | None
     side: list[Conversation] = field(default_factory=list)
-    """Those that gave something a name or chose a model: the agent's work is not in them."""
+    """Conversations that only chose a name or a model; the agent's work is not in them."""
     inside: dict[int, list[Conversation]] = field(default_factory=dict)
-    """Number of a conversation -> those that it began."""
+    """Number of a conversation -> the conversations that it started."""
 
 
 def roles_of(threads: Conversations, prompt: str | None) -> Roles:
-    """What each conversation was for."""
+    """Determine the role of each conversation."""
     main = max(threads.conversations, key=lambda each: _weight(each, prompt), default=None)
     if main is None:
         return Roles(None)
@@ -51,7 +51,7 @@ def roles_of(threads: Conversations, prompt: str | None) -> Roles:
 
 
 def _weight(each: Conversation, prompt: str | None) -> tuple[bool | int, ...]:
-    """The heaviest is the main one: it has the prompt and uses tools; of several, the first."""
+    """Return the sort key of a conversation: the main one has the prompt and tools; the first wins a tie."""
     has_tools = bool(each.first.names)
     uses_them = has_tools and any(turn.answer.uses for turn in each.turns)
     wanted = (prompt or "").strip()
@@ -82,32 +82,32 @@ def _parent(each: Conversation, main: Conversation, depths: dict[int, int]) -> i
 
 MOST_SIDE_CALLS = 1000
 _MOST_SAID = 2000
-"""Characters of what was said at the side."""
+"""Most characters of a message in a side call."""
 _LAST = 16
-"""Of the calls that were not answered, and of what their requests end with."""
+"""Number of unanswered calls that are searched, and of items at the end of their requests."""
 _NOTHING = "no call of a model was answered"
 
 
 @dataclass(frozen=True)
 class TrajectoryOwner:
-    """Whose trajectory it is."""
+    """Description of a trajectory's agent."""
 
     name: str
     version: str = "unknown"
     model: str | None = None
     session_id: str | None = None
     prompt: str | None = None
-    """What the agent was told to do: its conversation is the main one."""
+    """The task that the agent was given; the main conversation contains it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def trajectory_of(
     calls: Iterable[Call], about: TrajectoryOwner, trailing: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The trajectory that these calls come to, checked against ATIF.
+    """Build the trajectory of these calls, checked against ATIF.
 
-    `trailing` has results of tools that no request carried any more: id of the call, or where there is none
-    the name of the tool, and what it answered. Those of a request that nobody answered are found here.
+    `trailing` has tool results that no request carried: id of the call, or else the name of the tool, and the
+    result. Results in requests without an answer are found here.
     """
     given = list(calls)
     threads = sort_calls(given)
@@ -120,7 +120,7 @@ def trajectory_of(
 
 
 class _TrajectoryBuilder:
-    """The trajectories of all conversations, the main one's with the others in it."""
+    """Builder of the trajectories of all conversations, embedded in the main one's."""
 
     def __init__(
         self, threads: Conversations, roles: Roles, about: TrajectoryOwner, trailing: Mapping[str, str]
@@ -153,7 +153,7 @@ class _TrajectoryBuilder:
         return {**made, "subagent_trajectories": embedded} if embedded else made
 
     def _empty(self) -> dict[str, Any]:
-        """What is there to tell if no call was answered: what the agent was told."""
+        """Return a trajectory for calls without any answer: it holds only the agent's task."""
         entries = [ConversationEntry("user", (self._about.prompt,))] if self._about.prompt else []
         if self._threads.failed:
             history = History(self._threads.failed[0])
@@ -176,14 +176,14 @@ class _TrajectoryBuilder:
 
 
 def _pending_results(threads: Conversations) -> dict[str, str]:
-    """What tools had answered in the last requests that came to nothing."""
+    """Return the tool results in the last requests that were not answered."""
     found = {}
     for call in threads.failed[-_LAST:]:
         history = History(call)
         for _, entry in history.since(max(0, len(history) - _LAST)):
             for result in entry.results:
                 told = ConversationEntry("tool", result.pieces).text
-                # Of this dialect, ids are the agent's own where it has any.
+                # In this dialect, ids of calls are the agent's own, if there are any.
                 names = (result.id, result.name) if call.dialect == "gemini" else (result.id,)
                 found.update({name: told for name in names if name})
     return found
@@ -203,7 +203,7 @@ def _at_the_side(turn: ConversationCall) -> dict[str, Any]:
 
 
 def _totals(calls: list[Call], steps: int) -> dict[str, Any]:
-    """What calls used in all; the price is known only if that of each is."""
+    """Return the total usage of calls; the cost is known only if that of each call is."""
     used = usage_of(calls)
     totals: dict[str, Any] = {
         "total_prompt_tokens": used.input_tokens,

@@ -1,4 +1,4 @@
-"""Calls sorted into conversations: each goes on from where the request before it ended."""
+"""Calls sorted into conversations: each request continues the one before it."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -22,11 +22,11 @@ _READERS: dict[str, ConversationReader] = {
     "gemini": GeminiReader(),
 }
 _NEAR = 3
-"""How many items after a changed one are looked at to see whether only that one was changed."""
+"""Number of items after a changed one that are compared, to see whether only that one changed."""
 
 
 class History:
-    """What a request says was said, item by item; items are read when they are asked for."""
+    """History of a request, item by item; items are parsed on demand."""
 
     def __init__(self, call: Call) -> None:
         self.reader = reader_of(call)
@@ -41,43 +41,43 @@ class History:
 
     @property
     def system(self) -> list[ConversationEntry]:
-        """What was said before anybody said anything."""
+        """Entries of the system before the first message of a user or agent."""
         return [entry for index in range(self._lead) for entry in self._entries(index)]
 
     @property
     def opening(self) -> int:
-        """How many items there are before the agent says anything."""
+        """Number of items before the agent's first message."""
         for index in range(len(self)):
             if any(entry.who == "agent" for entry in self.entries(index)):
                 return index
         return len(self)
 
     def item(self, index: int) -> Any:
-        """One item as it came; the first one is the user's."""
+        """Return an item as received; index 0 is the first after the system's."""
         return self._items[self._lead + index]
 
     def entries(self, index: int) -> tuple[ConversationEntry, ...]:
-        """What one item says."""
+        """Return the entries of one item."""
         return self._entries(self._lead + index)
 
     def since(self, index: int) -> Iterator[tuple[int, ConversationEntry]]:
-        """What is said from an item on, with where it is said."""
+        """Yield the entries from an item on, each with the index of its item."""
         for place in range(index, len(self)):
             for entry in self.entries(place):
                 yield place, entry
 
     def shares(self, other: "History") -> int:
-        """How many items both begin with."""
+        """Return how many items both histories begin with."""
         most = min(len(self), len(other))
         return next((index for index in range(most) if not self.has(index, other)), most)
 
     def has(self, index: int, other: "History") -> bool:
-        """Whether an item is the same in both; marks for a cache make none another."""
+        """Tell whether an item is the same in both histories, disregarding cache markers."""
         mine, theirs = self.item(index), other.item(index)
         return mine is theirs or _equal(mine, theirs) or self.entries(index) == other.entries(index)
 
     def goes_on_from(self, other: "History", shared: int) -> int:
-        """From which item on it says what the other did not; before, only what was changed or replaced."""
+        """Index of the first new item compared with the previous request; earlier items only changed."""
         if shared >= len(other) - 1:
             return min(len(other), len(self))
         near = range(shared + 1, min(shared + 1 + _NEAR, len(other), len(self)))
@@ -97,7 +97,7 @@ class History:
 
 
 def reader_of(call: Call) -> ConversationReader:
-    """The reader of a call's dialect."""
+    """Return the reader of a call's dialect."""
     found = catalog.dialect_named(call.dialect) or catalog.dialect_of_path(call.path)
     return _READERS[found.name if found else "chat"]
 
@@ -105,19 +105,19 @@ def reader_of(call: Call) -> ConversationReader:
 def _equal(mine: Any, theirs: Any) -> bool:
     try:
         return bool(mine == theirs)
-    except RecursionError:  # of what is nested too deeply
+    except RecursionError:  # nested too deeply
         return False
 
 
 MOST_LOOSE = 256
 _PROMPTS = frozenset(("prompt", "message", "task", "instructions", "query", "objective", "request", "input"))
-"""Arguments that may be a part of what a sub-agent is told."""
+"""Arguments that may be part of a sub-agent's prompt."""
 _SHORTEST = 12
-"""Of a text that is looked for inside another one."""
+"""Fewest characters of a text that is searched inside another one."""
 
 
 class Delegation(NamedTuple):
-    """A call of a tool: in which conversation, in the answer to which call, and its place there."""
+    """A call of a tool: its conversation, the number of the model call, and its place in the answer."""
 
     conversation: int
     call: int
@@ -125,7 +125,7 @@ class Delegation(NamedTuple):
 
 
 class Delegations:
-    """The texts that calls of tools were made with, until a conversation begins with them."""
+    """Arguments of tool calls, to find the call that started a conversation."""
 
     def __init__(self) -> None:
         self._exact: dict[str, list[Delegation]] = {}
@@ -133,7 +133,7 @@ class Delegations:
         self._told: dict[Delegation, list[str]] = {}
 
     def note(self, conversation: int, call: int, uses: tuple[ToolUse, ...]) -> None:
-        """Remember what tools were called with."""
+        """Remember the arguments of tool calls."""
         for place, use in enumerate(uses):
             origin = Delegation(conversation, call, place)
             for name, value in use.arguments.items():
@@ -145,13 +145,13 @@ class Delegations:
                     self._loose.append((told, origin))
 
     def find(self, opening: list[ConversationEntry]) -> Delegation | None:
-        """The call that a conversation with this opening came of."""
+        """Return the tool call that started a conversation with this opening; None if there is none."""
         texts = [text for entry in opening for text in _texts(entry)]
         exact = next((origins[0] for text in texts if (origins := self._exact.get(text.strip()))), None)
         return exact or self._inside(texts)
 
     def claim(self, origin: Delegation) -> None:
-        """Let a call be nobody else's from now on."""
+        """Remove a call, so that it cannot be matched with another conversation."""
         self._loose = deque((each for each in self._loose if each[1] != origin), maxlen=MOST_LOOSE)
         for told in self._told.pop(origin, []):
             self._exact[told].remove(origin)
@@ -169,23 +169,23 @@ def _texts(entry: ConversationEntry) -> list[str]:
 
 _MOST_CANDIDATES = 16
 _TAIL = 32
-"""How many of the last items of a request are searched for ids."""
+"""Number of items at the end of a request that are searched for ids."""
 _RECENT = 4
 _TELLING = 20
-"""How long a line is that nobody writes twice by chance."""
+"""Shortest line, in characters, that is unlikely to be written twice by chance."""
 
 
 class NewEntry(NamedTuple):
-    """Something a request says that the one before did not say there."""
+    """An entry of a request that was not at its place in the request before."""
 
     entry: ConversationEntry
     may_be_old: bool
-    """Whether it stands where the history was changed, so that it may have been said before."""
+    """True if the history was changed here, so that the entry may be an earlier one."""
 
 
 @dataclass
 class ConversationCall:
-    """One call of a conversation: what was new in its request, and its answer."""
+    """A call of a conversation: the new entries of its request, and its answer."""
 
     call: Call
     fresh: list[NewEntry]
@@ -194,37 +194,37 @@ class ConversationCall:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the agent had reason to ask again."""
+        """True if the agent had reason to repeat the call."""
         return self.call.error is not None or self.answer.is_empty
 
 
 @dataclass
 class Conversation:
-    """Calls that go on from each other."""
+    """Calls that continue each other."""
 
     number: int
     first: History
     head: History
-    """As it was last sent."""
+    """The history as last sent."""
     origin: Delegation | None = None
-    """The call of a tool that began it."""
+    """The tool call that started the conversation."""
     turns: list[ConversationCall] = field(default_factory=list)
     retried: list[Call] = field(default_factory=list)
-    """Calls that were made again, because their answers had broken off."""
+    """Calls that were repeated because their answers had broken off."""
 
     @property
     def calls(self) -> list[Call]:
-        """All of them."""
+        """All calls of the conversation."""
         return [*self.retried, *(turn.call for turn in self.turns)]
 
     @property
     def opening(self) -> list[ConversationEntry]:
-        """What it begins with, before the agent says anything."""
+        """Entries before the agent's first message."""
         return opening_of(self.first)
 
 
 class Conversations:
-    """The conversations that calls come to."""
+    """Conversations found in a sequence of calls."""
 
     def __init__(self) -> None:
         self.conversations: list[Conversation] = []
@@ -236,7 +236,7 @@ class Conversations:
         self._delegations = Delegations()
 
     def add(self, call: Call) -> None:
-        """Take the next call, in the order in which they came."""
+        """Sort in the next call; calls must come in the order of their numbers."""
         if is_failed(call):
             self.failed.append(call)
             return
@@ -250,7 +250,7 @@ class Conversations:
         self._note(found, turn)
 
     def _known(self, history: History) -> Conversation | None:
-        """The conversation that a request goes on with; None if it begins one."""
+        """Return the conversation that a request continues; None if it begins one."""
         if history.follows in self._by_id and history.follows:
             return self._by_id[history.follows]
         by_id = self._of_ids(history)
@@ -263,14 +263,14 @@ class Conversations:
         return same[0] if same else self._compacted(history)
 
     def _of_ids(self, history: History) -> list[Conversation]:
-        """Those that made the calls of tools whose results are among the last items."""
+        """Return the conversations with the tool calls whose results are among the last items."""
         start = max(0, len(history) - _TAIL)
         ids = [result.id for _, entry in history.since(start) for result in entry.results]
         found = [self._by_id[id] for id in reversed(ids) if id and id in self._by_id]
         return list({each.number: each for each in found}.values())
 
     def _compacted(self, history: History) -> Conversation | None:
-        """The one whose history was replaced by what a model has just said of it."""
+        """Return the conversation whose history was replaced by a summary that a model has just written."""
         if not history.names or self._delegations.find(opening_of(history)) is not None:
             return None
         said = "\n".join(entry.text for place, entry in history.since(0) if place < _TAIL)
@@ -290,7 +290,7 @@ class Conversations:
         return begun
 
     def _retry(self, found: Conversation, turn: ConversationCall, history: History) -> None:
-        """Let a call take the place of one that had broken off."""
+        """Replace the last call with this one if that had broken off and was repeated."""
         last = found.turns[-1] if found.turns else None
         if last is None or turn.fresh or not last.is_unfinished or len(history) != len(found.head):
             return
@@ -312,12 +312,12 @@ class Conversations:
 
 
 def opening_of(history: History) -> list[ConversationEntry]:
-    """What a history begins with, before the agent says anything."""
+    """Return the entries of a history before the agent's first message."""
     return [entry for index in range(history.opening) for entry in history.entries(index)]
 
 
 def sort_calls(calls: Iterable[Call]) -> Conversations:
-    """Calls of one agent as conversations, in the order in which they came."""
+    """Sort the calls of one agent into conversations."""
     threads = Conversations()
     for call in sorted(calls, key=lambda call: call.number):
         threads.add(call)
@@ -325,7 +325,7 @@ def sort_calls(calls: Iterable[Call]) -> Conversations:
 
 
 def _rank(known: Conversation, history: History) -> tuple[int, int]:
-    """How well a request goes on from a conversation; (0, 0) if it does not."""
+    """Rate how well a request continues a conversation; (0, 0) if it does not."""
     shared = history.shares(known.head)
     is_alike = bool(known.first.names) == bool(history.names)
     if shared == len(known.head) and shared < len(history):
@@ -340,7 +340,7 @@ def _rank(known: Conversation, history: History) -> tuple[int, int]:
 
 
 def _fresh(known: Conversation, history: History) -> list[NewEntry]:
-    """What a request says that the conversation does not have; all of it if it begins one."""
+    """Return the entries of a request that the conversation does not have; all if it begins one."""
     if not known.turns or history.follows:
         return [NewEntry(entry, False) for _, entry in history.since(0)]
     shared = history.shares(known.head)
@@ -349,5 +349,5 @@ def _fresh(known: Conversation, history: History) -> list[NewEntry]:
 
 
 def _first(history: History) -> str:
-    """What the conversations of the same beginning have in common."""
+    """Return a key that conversations with the same first item share."""
     return repr(history.entries(0)) if len(history) else ""

@@ -1,4 +1,4 @@
-"""A conversation as steps of ATIF."""
+"""Steps of an ATIF trajectory, made from a conversation."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from benchyard.gateway.trajectory.conversations import Conversation, Conversatio
 
 @dataclass
 class AgentStep:
-    """A step of the agent, with the calls of tools that nobody has answered yet."""
+    """A step of the agent, with the tool calls that have no result yet."""
 
     step: dict[str, Any]
     pending: dict[str, str] = field(default_factory=dict)
@@ -31,15 +31,15 @@ class AgentStep:
 
 
 class StepBuilder:
-    """The steps of a conversation, made turn by turn."""
+    """Builder of the steps of a conversation, call by call."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.used: dict[tuple[int, int], tuple[AgentStep, str]] = {}
-        """Number of a call and place in its answer -> the call of a tool there: the step, and its id."""
+        """Number of a call and place in its answer -> the tool call there: its step, and its id."""
         self._steps: list[dict[str, Any]] = []
         self._acted: list[AgentStep] = []
         self._waiting: dict[str, list[tuple[AgentStep, str]]] = {}
-        """Id on the wire -> the calls that wait for its result, in their order: step, and id there."""
+        """Id on the wire -> the calls that wait for its result, in order: step, and id in the step."""
         self._said: set[str] = set()
         self._told: set[str] = set()
         self._answered: set[str] = set()
@@ -48,7 +48,7 @@ class StepBuilder:
             self._turn(turn, [] if self._steps else conversation.first.system)
 
     def finish(self, trailing: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All steps; results that no request carried any more are taken from `trailing`, by id or by name."""
+        """Return all steps; results missing from the requests are taken from `trailing`, by id or by name."""
         for acted in self._acted:
             for id, name in list(acted.pending.items()):
                 told = trailing.get(id, trailing.get(name))
@@ -59,7 +59,7 @@ class StepBuilder:
         return [{"step_id": number, **step} for number, step in enumerate(self._steps, start=1)]
 
     def refer(self, call: int, place: int, reference: dict[str, Any]) -> bool:
-        """Let the result of a call of a tool lead to another trajectory; False if there is no such call."""
+        """Link the result of a tool call to another trajectory; return False if there is no such call."""
         if (call, place) not in self.used:
             return False
         acted, id = self.used[call, place]
@@ -98,13 +98,13 @@ class StepBuilder:
         self._steps.append(_without_none(step))
 
     def _is_echo(self, fresh: NewEntry) -> bool:
-        """Whether it only repeats what the agent said before."""
+        """Tell whether an entry only repeats an earlier one of the agent."""
         if self._expects_echo and not fresh.may_be_old:
             return True
         uses = fresh.entry.uses
         if uses and all(use.id and f"id {use.id}" in self._said for use in uses):
             return True
-        # Some agents give ids of their own to calls that had none.
+        # Some agents give their own ids to calls that had none.
         return all(trace in self._said for trace in _traces(fresh.entry))
 
     def _act(self, step: dict[str, Any], entry: ConversationEntry, number: int | None) -> None:
@@ -123,7 +123,7 @@ class StepBuilder:
             self._resolve(result)
 
     def _call(self, acted: AgentStep, use: ToolUse, place: int, number: int | None) -> dict[str, Any]:
-        """A call of a tool; it gets an id where it has none, or one that another call of the step has."""
+        """Return a tool call; a missing id, or one that another call of the step has, is replaced."""
         id = clean_text(use.id)
         if not id or id in acted.pending:
             id = f"call-{number if number is not None else f'copied-{len(self._steps)}'}-{place + 1}"
@@ -134,7 +134,7 @@ class StepBuilder:
         return {"tool_call_id": id, "function_name": clean_text(use.name), "arguments": use.arguments}
 
     def _observe(self, result: ToolResult, call: Call, *, is_new: bool) -> None:
-        """Put a result to its call; one that belongs to none stays with the agent's last step."""
+        """Attach a result to its call; a result without a call stays with the agent's last step."""
         if self._resolve(result):
             return
         is_known = result.id in self._answered if result.id else not is_new
@@ -162,7 +162,7 @@ class StepBuilder:
         return True
 
     def _resolve_by_name(self, result: ToolResult) -> bool:
-        """Take the first call of that name that waits, else the first one, of the last step with any."""
+        """Attach a result to the first waiting call, preferably of its name, in the last step with one."""
         last = next((acted for acted in reversed(self._acted) if acted.pending), None)
         if last is None:
             return False
@@ -213,7 +213,7 @@ def _metrics(call: Call) -> dict[str, Any]:
 
 
 def _tokens(response: Any) -> dict[str, Any]:
-    """Ids and probabilities of the tokens, where an answer has them."""
+    """Return ids and log-probabilities of the tokens, if an answer has them."""
     choice = fields(next(iter(items(fields(response).get("choices"))), None))
     told = items(fields(choice.get("logprobs")).get("content"))
     return {
@@ -234,7 +234,7 @@ def _floats(values: list[Any]) -> list[float] | None:
 
 
 def _traces(entry: ConversationEntry) -> Iterator[str]:
-    """What an agent's entry is known by: its texts, each for itself, and its calls."""
+    """Yield the texts and calls by which an agent's entry is recognized."""
     for piece in entry.pieces:
         if isinstance(piece, str) and piece.strip():
             yield f"text {piece.strip()}"

@@ -1,4 +1,4 @@
-"""The upgrade of a database that is behind, by alembic; imported only when one is: it takes its time."""
+"""Upgrade of an older database by alembic; imported only if needed, since its import takes long."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from benchyard.errors import StoreError
 
 
 def upgrade(connection: Connection) -> None:
-    """Upgrade inside the caller's transaction, which must already hold the lock that keeps others out."""
+    """Upgrade inside the caller's transaction, which must already hold the lock against other servers."""
     script = ScriptDirectory(str(Path(__file__).parent))
 
     def steps(revision: Any, _: MigrationContext) -> Sequence[Any]:
