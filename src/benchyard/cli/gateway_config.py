@@ -25,7 +25,7 @@ NARROW = Narrow(drop=["AGE", "ID"])
 
 
 class GatewayConfigOptions(TypedDict):
-    """What `create` and `update` can be given."""
+    """Options of `create` and `update`."""
 
     endpoint: str | None
     auth: str | None
@@ -165,7 +165,7 @@ def delete(given: Sequence[str]) -> None:
 
 
 def find_config(client: Client, given: str) -> GatewayConfigView:
-    """The gateway config of that id or name; raises NotFound."""
+    """Return the gateway config of that id or name; raises NotFound."""
     try:
         return client.gateway_configs.get(given)
     except NotFound:
@@ -179,7 +179,7 @@ def find_config(client: Client, given: str) -> GatewayConfigView:
 
 
 def auth_text(mechanism: AuthMechanism) -> str:
-    """How a key is sent, as the option takes it."""
+    """Return the way a key is sent, as the option takes it."""
     return f"header:{mechanism.key}" if mechanism.key else mechanism.type
 
 

@@ -217,7 +217,7 @@ def delete(ids: Sequence[str], yes: bool) -> None:
 
 
 def content_type(name: str) -> ContentType:
-    """What a file of that name holds, as far as its ending tells."""
+    """Return the type of a file's content, guessed from its ending."""
     for suffix, kind in TYPES.items():
         if name.endswith(suffix):
             return kind

@@ -322,7 +322,7 @@ def show_(given: str, item: str | None, output: str) -> None:
 
 
 def _find_item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
-    """The scenario of a benchmark that is called so, with or without the benchmark's name before it."""
+    """Return the scenario of a benchmark with that name, with or without the benchmark's name before it."""
     for each in client.benchmarks.definitions(view.id, limit=1000):
         if given in (each.id, each.name, each.name.rpartition("/")[2], each.name.partition("/")[2]):
             return each
@@ -330,7 +330,7 @@ def _find_item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
 
 
 def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
-    """How many scenarios there are of each kind, by what their metadata tells."""
+    """Yield the number of scenarios in each category of their metadata."""
     for key in _CATEGORY_KEYS:
         counts = Counter(each.metadata[key] for each in scenarios if each.metadata.get(key))
         if len(counts) > 1:

@@ -85,7 +85,7 @@ def list_(devbox: str | None, limit: int, tree: bool, output: str) -> None:
 
 
 def branches(found: Iterable[SnapshotView]) -> list[tuple[int, SnapshotView]]:
-    """Every snapshot below the one its devbox had started from, oldest first, and how deep it stands."""
+    """Return every snapshot below the one its devbox started from, oldest first, and its depth."""
     views = sorted(found, key=lambda view: view.create_time_ms)
     known = {view.id for view in views}
     below: dict[str | None, list[SnapshotView]] = {}

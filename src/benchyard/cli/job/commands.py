@@ -107,7 +107,7 @@ def _pin(given: Sequence[str], *, pinned: bool) -> None:
 
 
 def _one(client: Client, given: str) -> BenchmarkJobView:
-    """The job that is meant; raises UsageError where several have the name, of which one could be wrong."""
+    """Return the job of an id or name; raises UsageError if several have the name: a guess might be wrong."""
     view = find_job(client, given)
     if view.id != given:
         same = list(islice(client.jobs.list(name=given, limit=SHOWN), SHOWN))
@@ -289,7 +289,7 @@ def _found(
     for view in client.jobs.list(limit=PAGE, **said):  # type: ignore[arg-type]
         if since_ms is not None and view.create_time_ms < since_ms:
             return
-        # A server of another make may not know these filters.
+        # Servers of other makes may not know these filters.
         if (not states or view.state.value in states) and (not name or name.lower() in view.name.lower()):
             yield view
 

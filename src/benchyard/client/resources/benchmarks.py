@@ -56,17 +56,17 @@ class Benchmarks(VerbGroup[S]):
 
     @listing
     def list(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
-        """The server's own, newest first."""
+        """List the server's own benchmarks, newest first."""
         return ListingSpec(_PATH, "benchmarks", BenchmarkView, query)
 
     @listing
     def list_public(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
-        """The public ones, newest first."""
+        """List the public benchmarks, newest first."""
         return ListingSpec(f"{_PATH}/list_public", "benchmarks", BenchmarkView, query)
 
     @listing
     def definitions(self, id: str, **query: Unpack[PageFields]) -> ListingSpec[ScenarioView]:
-        """The scenarios of one, in its own order."""
+        """List the scenarios of a benchmark, in its own order."""
         return ListingSpec(at(_PATH + "/{}/definitions", id), "scenarios", ScenarioView, query)
 
     @call
@@ -86,7 +86,7 @@ class Benchmarks(VerbGroup[S]):
 
     @call
     def delete(self, id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
-        """Delete one; what was run with it stays readable. Raises Conflict while it is being run."""
+        """Delete a benchmark; its runs stay readable. Raises Conflict while it is being run."""
         return (yield from delete(id, with_scenarios=with_scenarios))
 
 

@@ -17,12 +17,12 @@ class Files(VerbGroup[S]):
 
     @call
     def read(self, devbox_id: str, path: str) -> Steps[str]:
-        """The text of a file."""
+        """Return the text of a file."""
         return (yield from read_text(devbox_id, path))
 
     @call
     def write(self, devbox_id: str, path: str, text: str) -> Steps[None]:
-        """Write a file of this text, making its folders."""
+        """Write this text to a file, making its folders."""
         yield from write_text(devbox_id, path, text)
 
     @call
@@ -36,12 +36,12 @@ class Files(VerbGroup[S]):
     def download(
         self, devbox_id: str, path: str, target: Target, progress: Progress = no_progress
     ) -> Steps[int]:
-        """Fetch a file of any bytes and size; a path is made only when all of it came. Returns the size."""
+        """Fetch a file of any bytes and size; a path appears only when it is complete. Returns the size."""
         return (yield from download_file(devbox_id, path, target, progress))
 
 
 def read_text(devbox_id: str, path: str) -> Steps[str]:
-    """The text of a file."""
+    """Return the text of a file."""
     reply = yield from send(_file_request(devbox_id, "read_file_contents", {"file_path": path}))
     return reply.content.decode(errors="replace")
 

@@ -41,12 +41,12 @@ class Scorers(VerbGroup[S]):
 
     @call
     def update(self, id: str, type: str, bash_script: str) -> Steps[CustomScorerView]:
-        """Change its type and script; runs that were scored keep what they got."""
+        """Change a custom scorer's type and script; scored runs keep their scores."""
         return (yield from update_scorer(id, type, bash_script))
 
     @listing
     def list(self, **query: Unpack[PageFields]) -> ListingSpec[CustomScorerView]:
-        """Newest first."""
+        """List custom scorers, newest first."""
         return ListingSpec(_SCORERS_PATH, "scorers", CustomScorerView, query)
 
     @call
@@ -56,7 +56,7 @@ class Scorers(VerbGroup[S]):
         scoring_context: Any,
         environment_parameters: ScenarioEnvironment | Loose | None = None,
     ) -> Steps[ScorerTrialView]:
-        """Try one with this context in a devbox that is made for it."""
+        """Try a custom scorer with this context in a devbox that is made for it."""
         return (yield from validate_scorer(id, scoring_context, environment_parameters))
 
 
@@ -116,17 +116,17 @@ class Scenarios(VerbGroup[S]):
 
     @listing
     def list(self, **query: Unpack[ScenarioPageFields]) -> ListingSpec[ScenarioView]:
-        """The server's own, newest first; with `benchmark_id` those of a benchmark."""
+        """List the server's own scenarios, newest first; with `benchmark_id` those of a benchmark."""
         return ListingSpec(_PATH, "scenarios", ScenarioView, query)
 
     @listing
     def list_public(self, **query: Unpack[NamedPageFields]) -> ListingSpec[ScenarioView]:
-        """The public ones, newest first."""
+        """List the public scenarios, newest first."""
         return ListingSpec(f"{_PATH}/list_public", "scenarios", ScenarioView, query)
 
     @call
     def delete(self, id: str) -> Steps[DeletedView]:
-        """Delete one that no benchmark has; runs keep the revision they began with."""
+        """Delete a scenario that belongs to no benchmark; runs keep the revision they began with."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), DeletedView))
 
     @call
