@@ -248,7 +248,7 @@ def register(name: str, output: str, **options: Unpack[RegisterOptions]) -> None
 def list_(is_public: bool, name: str | None, output: str) -> None:
     """List agents: your own, newest first, and those that come with the server.
 
-    Of those, VERSION is what runs unless another is asked for, and INSTALLED what is on the server already. A
+    For the latter, VERSION runs by default, and INSTALLED lists the versions that the server has already. A
     key is missing if neither the server has it as a secret nor you have it as a variable. SERVER LACKS names
     programs that the agent needs to be installed; `benchyard doctor` says how to get them.
 

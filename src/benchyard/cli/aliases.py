@@ -76,7 +76,7 @@ ABSENT = {
 
 
 def noun_of(given: str, known: Collection[str]) -> str | None:
-    """Return the noun that a short name or a plural stands for, if it is one of the known ones."""
+    """Return the noun that a short name or a plural stands for; None for an unknown one."""
     if given in NOUNS:
         return NOUNS[given]
     return next((noun for noun in known if given == _plural(noun)), _singular_alias(given))

@@ -130,7 +130,7 @@ def show_(given: str, output: str) -> None:
 def update(
     given: str, name: str | None, no_headers: bool, output: str, **options: Unpack[GatewayConfigOptions]
 ) -> None:
-    """Change a gateway config; what is not given stays. Headers replace those that it has.
+    """Change a gateway config; fields without an option stay. Headers replace the present ones.
 
     \b
       benchyard gateway-config update tracker --endpoint https://eu.example.com

@@ -131,7 +131,7 @@ def show_(policy: str, output: str) -> None:
 @_options
 @output_option
 def update(policy: str, name: str | None, output: str, **options: Unpack[PolicyOptions]) -> None:
-    """Change a policy: what is given takes the place of what was there, the rest stays.
+    """Change a policy: given options replace its present rules, all others stay.
 
     Devboxes that exist keep the rules they were made with.
 

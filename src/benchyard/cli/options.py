@@ -104,7 +104,7 @@ def flag_of(place: Sequence[str | int]) -> str | None:
     flags = {each.name: each.opts[-1] for each in options}
     parts = [each for each in place if isinstance(each, str)]
     if parts[-1:] == ["name"] and len(parts) > 1:
-        # The name of a nested part is not the command's own name.
+        # The `name` of a nested part is not the command's `--name`.
         parts = parts[:-1]
     for part in reversed(parts):
         for name in (part, *_NAMES.get(part, ())):

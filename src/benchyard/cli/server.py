@@ -45,7 +45,7 @@ _NARROW = Narrow(shorten=["NAME"], drop=["RUNS", "TRIALS", "KIND"])
 @click.command()
 @output_option
 def disk(output: str) -> None:
-    """Show what the server takes on its disk, by kind.
+    """Show the disk space that the server uses, by kind.
 
     \b
       benchyard server disk
@@ -192,9 +192,9 @@ _data_option = click.option(
 def backup(file: Path, data: Path | None, without_database: bool, output: str) -> None:
     """Write a backup of a server on this machine, while it runs or not; to standard output with `-`.
 
-    In it are the database with all results, objects, logs, secrets and keys. Not in it are images: those of
-    blueprints are built again. Snapshots, final states and devboxes that live are lost with their folder.
-    Whoever has the file has the keys.
+    It holds the database with all results, objects, logs, secrets and keys. It does not hold images: those of
+    blueprints are built again. Snapshots, final states and living devboxes are lost with their folder.
+    Anybody who has the file has the keys.
 
     \b
       benchyard server backup benchyard-backup.tgz
@@ -301,7 +301,7 @@ WantedBy={target}
 def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequence[str]) -> None:
     """Print a systemd unit that runs the server; devboxes outlive its restarts.
 
-    What stands after `--` is given to `benchyard serve`.
+    Arguments after `--` are given to `benchyard serve`.
 
     \b
       benchyard server unit | sudo tee /etc/systemd/system/benchyard.service

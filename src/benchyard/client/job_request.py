@@ -178,7 +178,7 @@ def agent_from_text(given: str | Body) -> Body:
 
 
 def _selection_fields(given: dict[str, str | list[str]] | list[str] | str | None) -> Body:
-    """Return conditions as the fields of a selection, in the form that every server knows where possible."""
+    """Return conditions as the fields of a selection, if possible in the form that every server knows."""
     if not given:
         return {}
     texts = [given] if isinstance(given, str) else given
@@ -225,7 +225,7 @@ def _agent_with(agent: Body, short: ShortFlags) -> Body:
 def _kwargs_for(name: str, given: Body) -> Body:
     """Return the kwargs for one agent: `agent.key` for it alone, `key` for every agent that may take it."""
     known = catalog.kwargs_of(name)
-    # An agent without any kwargs may run beside the agents that the kwargs are meant for.
+    # An agent that takes no kwargs may run beside the agents that the kwargs are meant for.
     shared = {} if known is not None and not known else {k: v for k, v in given.items() if "." not in k}
     own = f"{name}."
     return {**shared, **{k.removeprefix(own): v for k, v in given.items() if k.startswith(own)}}

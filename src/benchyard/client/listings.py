@@ -70,7 +70,7 @@ class _Page(Generic[M]):
 
     @property
     def total_count(self) -> int | None:
-        """Return the number of items on all pages; None where it is not known."""
+        """Return the number of items on all pages; None if it is not known."""
         return self._held.total_count
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class AsyncPage(_Page[M]):
         self._session = session
 
     async def get_next_page(self) -> "AsyncPage[M] | None":
-        """The page after this one, if there is one."""
+        """Return the page after this one; None after the last."""
         if not self.has_more:
             return None
         following = self._following()

@@ -330,7 +330,7 @@ PAUSE_SECONDS = 0.05
 def long_poll(ask: Callable[[float], Steps[T]], timeout: float | None) -> Steps[T]:
     """Ask repeatedly, passing how many seconds the server may hold the request, until there is an answer.
 
-    Raises StillWaiting when there is none and the timeout is over; without one, it never gives up.
+    Raises StillWaiting if there is none before the timeout; without a timeout it never gives up.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:

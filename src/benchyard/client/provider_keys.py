@@ -1,7 +1,7 @@
 """Makes secrets of the caller's model provider keys for the agents that use them.
 
-A secret cannot be read back, so a salted hash of what was last sent is kept in the user's configuration
-folder: by that a changed key is known from the same one. A value is never printed and never kept.
+A secret cannot be read back, so a salted hash of the last sent value is kept in the user's configuration
+folder, to tell a changed key from the same one. A value is never printed and never kept.
 """
 
 import base64

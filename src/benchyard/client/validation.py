@@ -62,7 +62,7 @@ class ValidationAttempt(Model):
     """Score of the run; None if it has none."""
     scorers: dict[str, float] = Field(default_factory=dict)
     reasons: list[str] = Field(default_factory=list)
-    """Why it has no score, or why scorers failed or deducted something."""
+    """Reasons why it has no score, or why scorers failed or deducted points."""
     has_errors: bool = False
     counted: dict[str, int] = Field(default_factory=dict)
     """Number of tests in the report, for each scorer that makes its runner write one."""
@@ -247,7 +247,7 @@ def temporary_name(name: str) -> str:
 
 
 def lasting_name(name: str) -> str:
-    """Return the author's name of a scenario, also while it is tried."""
+    """Return the name that its author gave a scenario, also while it is tried."""
     while name.startswith(_TEMPORARY):
         name = name.removeprefix(_TEMPORARY)
     return name

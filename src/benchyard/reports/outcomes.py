@@ -179,7 +179,7 @@ def _progress(job: Job, agent: int, trials: list[Trial], rule: SuspectRule) -> A
 
 
 def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
-    """Tell whether an agent gets no further trials: a job that has ended may leave places without one."""
+    """Tell whether all trials of an agent have ended; an ended job may leave places without a trial."""
     counting = [each for each in trials if not each.is_superseded]
     planned = len(job.spec.scenario_ids) * job.orchestrator.attempts
     is_whole = len(counting) >= planned or job.state in ENDED_JOBS

@@ -10,7 +10,10 @@ Z_95 = 1.959963984540054
 """Number of standard errors that hold 95 % of the normal distribution."""
 
 _T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
-"""The same for Student's distribution with 1 to 10 degrees of freedom; beyond, a series is exact enough."""
+"""Numbers of standard errors that hold 95 % of Student's distribution, for 1 to 10 degrees of freedom.
+
+From there on, a series is exact enough.
+"""
 
 _DIGITS = 9
 

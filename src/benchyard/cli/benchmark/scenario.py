@@ -324,9 +324,9 @@ def validate(
     """Show that scenarios can be solved, and not by doing nothing.
 
     The reference output must score 1.0, doing nothing `nop_score` (0 by default), each twice with the
-    same result. The strictest isolation in which that is so is found (answer, system, clean, live), and is
-    stored with a scenario of the server. Exits with 1 where something is wrong. A folder is tried under a
-    name of its own, which is archived afterwards.
+    same result. The strictest isolation in which this holds is found (answer, system, clean, live), and is
+    stored with a scenario of the server. Exits with 1 if a scenario is not valid. A folder is tried as a
+    scenario with a name of its own, which is archived afterwards.
 
     \b
       benchyard scenario validate my-task/

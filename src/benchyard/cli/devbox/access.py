@@ -57,8 +57,8 @@ class SshAccess:
 def ssh(id: str, command: Sequence[str]) -> int:
     """Enter a devbox with this machine's ssh, or run a command in it.
 
-    A key is made the first time and kept in your state folder. What needs options of ssh, and scp, rsync or
-    an editor, takes `ssh-config`.
+    A key is made the first time and kept in your state folder. For options of ssh, and for scp, rsync or an
+    editor, use `ssh-config`.
 
     \b
       benchyard devbox ssh box
@@ -77,7 +77,7 @@ def ssh(id: str, command: Sequence[str]) -> int:
 @click.argument("id")
 @click.option("--host", help="The name to give to ssh. Default: the devbox's name, else its id.")
 def ssh_config(id: str, host: str | None) -> None:
-    """Print what ssh's configuration needs to enter a devbox.
+    """Print the lines of ssh's configuration that are needed to enter a devbox.
 
     \b
       benchyard devbox ssh-config box >> ~/.ssh/config

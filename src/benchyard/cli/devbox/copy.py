@@ -36,7 +36,7 @@ def cp(source: str, target: str) -> None:
     """Copy a file or a folder into a devbox, or out of it.
 
     One side is ID:PATH; `-` on the other is standard input or output. Relative paths in a devbox start at its
-    user's home. A folder is copied so that TARGET holds what SOURCE held.
+    user's home. A folder is copied so that TARGET has the content of SOURCE.
 
     \b
       benchyard devbox cp notes.txt box:notes.txt

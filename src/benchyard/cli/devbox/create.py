@@ -186,7 +186,7 @@ def _user(given: str | None) -> UserParameters | None:
 
 
 def _fill_devbox(client: Client, made: DevboxView, files: Sequence[tuple[Path, str]]) -> DevboxView:
-    """Wait until a devbox runs and copy the files in; shuts it down if that is interrupted or fails."""
+    """Wait until a devbox runs and copy the files in; shuts it down if copying fails or is interrupted."""
     try:
         with patience(f"starting {made.id}: its image or agents may have to be made first"):
             running = client.session.run(await_running(made, None))

@@ -223,8 +223,8 @@ def show_(id: str, output: str) -> None:
 def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
     """Make an image of a root filesystem folder, a tarball of one, or an OCI or docker archive.
 
-    It is sent to the server, unless that was started with `--import-from` a folder in which it lies. Without
-    `--detach` the import ends when this command is ended.
+    It is sent to the server, unless it lies in a folder that the server has as `--import-from`. Without
+    `--detach`, ending this command ends the import.
 
     \b
       benchyard image import rootfs.tar.xz --name mine

@@ -140,8 +140,8 @@ def export(id: str, path: Path) -> None:
 def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
     """Make a snapshot of an OCI archive, of this or of another machine.
 
-    It is sent to the server, unless that was started with `--import-from` a folder in which it lies. Without
-    `--detach` the import ends when this command is ended.
+    It is sent to the server, unless it lies in a folder that the server has as `--import-from`. Without
+    `--detach`, ending this command ends the import.
 
     \b
       benchyard snapshot import ready.oci --name ready

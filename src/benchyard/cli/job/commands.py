@@ -139,7 +139,7 @@ NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
 def job() -> None:
     """Run agents on benchmarks; `benchyard benchmark-job` is the same.
 
-    A job is agents x scenarios x attempts. The server carries it to the end, whoever watches, and goes on
+    A job is agents x scenarios x attempts. The server carries it to the end, watched or not, and goes on
     with it after a restart.
 
     \b
@@ -185,7 +185,7 @@ def list_(days: float, show_all: bool, status: str | None, name: str | None, out
 @click.argument("given", metavar="ID|NAME")
 @output_option
 def cancel(given: str, output: str) -> None:
-    """End a job early; what has ended keeps its score.
+    """End a job early; trials that have ended keep their scores.
 
     \b
       benchyard job cancel my-job
@@ -240,9 +240,9 @@ def resume(given: str, watch_it: bool, output: str) -> None:
 @_watch_option
 @output_option
 def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool, output: str) -> None:
-    """Try again what has no score; what was there before is kept beside it.
+    """Try the trials without a score again; the earlier ones are kept beside the new ones.
 
-    `--only not-passed` includes what crashed.
+    `--only not-passed` includes crashed trials.
 
     \b
       benchyard job retry my-job

@@ -43,7 +43,7 @@ _RUN = "run.json"
 def export(given: str, folder: Path, form: str, force: bool) -> None:
     """Write the results of a job as Harbor does: DIR/JOB/TRIAL/result.json, logs, rewards, trajectories.
 
-    What was tried again is left out. Ends with 1 if some logs could not be fetched.
+    Superseded trials are left out. Ends with 1 if some logs could not be fetched.
 
     \b
       benchyard job export my-job jobs --format harbor

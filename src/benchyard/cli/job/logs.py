@@ -59,7 +59,7 @@ def logs(given: str, folder: Path | None, run_id: str | None, scenario: str | No
     """Fetch the logs and results of a job's trials.
 
     Writes AGENT_MODEL/SCENARIO/results.json and the log files beside it; with several attempts each has a
-    folder `attempt-N`, and what was tried again is in `superseded`. Ends with 1 if some could not be fetched.
+    folder `attempt-N`, and superseded trials are in `superseded`. Ends with 1 if some could not be fetched.
 
     \b
       benchyard job logs my-job
@@ -158,7 +158,7 @@ def _agent(view: BenchmarkJobView, number: int) -> str:
 
 
 def _unique(names: dict[Key, str]) -> dict[Key, str]:
-    """Number the repeated names; upper and lower case count as equal, since a file system may not differ."""
+    """Add numbers to repeated names, ignoring case, which a file system may not distinguish."""
     used: set[str] = set()
     count: Counter[str] = Counter()
     found = {}

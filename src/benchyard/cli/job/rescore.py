@@ -58,7 +58,7 @@ class MeanChange(Model):
 @click.option("--wait/--no-wait", default=True, help="Wait until all are scored, and show what changed.")
 @output_option
 def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
-    """Score what the agents left once more, with the scorers as they are now; the old scores are kept.
+    """Score the final states of trials again, with the scorers as they are now; the old scores are kept.
 
     Shows the old scores beside the new, and the means. Names the trials whose final state is not kept any
     more. Ctrl-C leaves the scoring to the server.

@@ -79,11 +79,11 @@ def summary(
     suspect: SuspectRule | None,
     output: str,
 ) -> None:
-    """Show what a job came to: for each agent what passed, did not pass and crashed, and its mean score.
+    """Show the results of a job: for each agent the attempts by outcome, and the mean score.
 
-    PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts what crashed as 0 and leaves out
-    what is unscored: the infrastructure, a scorer or a cancel is why. Its 95 % interval is over scenarios. OF
-    COMPLETED is the mean of what was completed, where that differs.
+    PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts crashed attempts as 0 and leaves
+    out unscored ones, which failed by the infrastructure, a scorer or a cancel. Its 95 % interval is over
+    scenarios. OF COMPLETED is the mean of the completed attempts, where that differs.
     SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 
     \b

@@ -56,9 +56,9 @@ def watch(
 ) -> None:
     """Watch a job until it has ended, then show its summary; Ctrl-C leaves it running.
 
-    On a terminal it fills the screen: trials, tokens, cost, and how long the rest may take, judged by what
-    has ended. Elsewhere, and where TERM is `dumb`, there is one line with its time for each change, and one
-    now and then while nothing changes. With -o json or yaml the progress goes to standard error.
+    On a terminal it fills the screen: trials, tokens, cost, and the time left, estimated from ended trials.
+    Elsewhere, and where TERM is `dumb`, there is one line with its time for each change, and one now and then
+    while nothing changes. With -o json or yaml the progress goes to standard error.
 
     \b
       benchyard job watch my-job

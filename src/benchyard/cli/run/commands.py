@@ -171,7 +171,7 @@ def list_(
 def show_(given: str, steps: StepSelection | None, full: bool, output: str) -> None:
     """Show one run: its score and why, scorers, the last commands and the trajectory.
 
-    Of a benchmark run, its scenario runs. -o json has everything, the whole trajectory included.
+    For a benchmark run, show its scenario runs. -o json has everything, the whole trajectory included.
 
     \b
       benchyard run show my-run
@@ -209,9 +209,9 @@ def show_(given: str, steps: StepSelection | None, full: bool, output: str) -> N
     help="Folder to write to. Default: run-logs-ID.",
 )
 def logs(given: str, folder: Path | None) -> None:
-    """Fetch the logs of a run: the run as JSON, what devbox and scorers said, and the traces.
+    """Fetch the logs of a run: the run as JSON, the output of devbox and scorers, and the traces.
 
-    Of a benchmark run, each of its scenario runs has a folder of its own.
+    For a benchmark run, each of its scenario runs has a folder of its own.
 
     \b
       benchyard run logs my-run

@@ -52,7 +52,7 @@ PAGE = 1000
 _MOST_OTHERS = 10
 _SHOWN_NAMES = 10
 _WORST = ("crashed", "not_passed", "unscored", None, "passed")
-"""Outcomes in the order in which one of several trials is shown, unless the user chooses one."""
+"""Outcomes from worst to best: the worst of several trials is shown unless the user chooses one."""
 _ALL = StepSelection()
 
 

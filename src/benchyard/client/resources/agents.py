@@ -23,7 +23,7 @@ class Agents(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[AgentView]:
-        """Look one up; raises NotFound."""
+        """Look an agent up; raises NotFound."""
         return (yield from retrieve(id))
 
     get = retrieve

@@ -53,7 +53,7 @@ class Blueprints(VerbGroup[S]):
 
     @call
     def get(self, id: str) -> Steps[BlueprintView]:
-        """Look one up; raises NotFound."""
+        """Look a blueprint up; raises NotFound."""
         return (yield from get(id))
 
     @call

@@ -393,14 +393,14 @@ class Devboxes(VerbGroup[S]):
 
     @call
     def get(self, id: str) -> Steps[DevboxView]:
-        """Look one up; raises NotFound."""
+        """Look a devbox up; raises NotFound."""
         return (yield from get_devbox(id))
 
     retrieve = get
 
     @call
     def await_running(self, id: str, timeout: float | None = None) -> Steps[DevboxView]:
-        """Wait until one runs; raises StartFailed if it never will, StillWaiting after the timeout."""
+        """Wait until a devbox runs; raises StartFailed if it never will, StillWaiting after the timeout."""
         return (yield from reach_running_devbox(id, timeout))
 
     @items

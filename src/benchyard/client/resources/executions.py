@@ -53,7 +53,7 @@ class ExecutionResult:
     stdout: str
     stderr: str
     hint: str | None = None
-    """Advice on the result, where there is one."""
+    """Advice on the result, if there is any."""
 
 
 class Executions(VerbGroup[S]):
@@ -262,7 +262,7 @@ class CommandResult(VerbGroup[S]):
         self.execution_id = view.execution_id
         self.exit_code = view.exit_status
         self.hint = view.hint
-        """Advice on the result, where there is one."""
+        """Advice on the result, if there is any."""
 
     def __repr__(self) -> str:
         return f"<CommandResult {self.execution_id} exit_code={self.exit_code}>"

@@ -47,12 +47,12 @@ def read_text(devbox_id: str, path: str) -> Steps[str]:
 
 
 def write_text(devbox_id: str, path: str, text: str) -> Steps[None]:
-    """Write a file of this text."""
+    """Write this text to a file."""
     yield from send(_file_request(devbox_id, "write_file_contents", {"file_path": path, "contents": text}))
 
 
 def upload_file(devbox_id: str, path: str, source: Source, progress: Progress = no_progress) -> Steps[None]:
-    """Write a file of these bytes."""
+    """Write these bytes to a file."""
     url = at("/v1/devboxes/{}/upload_file", devbox_id)
     body = multipart(path, source, progress)
     yield from send(Request("POST", url, body=body, timeout=TRANSFER_TIMEOUT))
@@ -95,12 +95,12 @@ class DevboxFiles(VerbGroup[S]):
 
     @call
     def read(self, file_path: str) -> Steps[str]:
-        """The text of a file."""
+        """Return the text of a file."""
         return (yield from read_text(self._devbox_id, file_path))
 
     @call
     def write(self, file_path: str, contents: str) -> Steps[None]:
-        """Write a file of this text, making its folders."""
+        """Write this text to a file, making its folders."""
         yield from write_text(self._devbox_id, file_path, contents)
 
     @call
@@ -111,7 +111,7 @@ class DevboxFiles(VerbGroup[S]):
 
     @call
     def download(self, path: str) -> Steps[bytes]:
-        """The bytes of a file; `Devbox.download` takes those that are larger than memory."""
+        """Return the bytes of a file; use `Devbox.download` for files larger than memory."""
         held = io.BytesIO()
         yield from download_file(self._devbox_id, path, held)
         return held.getvalue()

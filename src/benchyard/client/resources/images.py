@@ -34,14 +34,15 @@ class Images(VerbGroup[S]):
 
     @call
     def get(self, id: str) -> Steps[ImageView]:
-        """Look one up by id or name; raises NotFound."""
+        """Look an image up by id or name; raises NotFound."""
         return (yield from fetch(Request("GET", at("/v1/images/{}", id)), ImageView))
 
     @call
     def import_path(self, path: str, name: str, *, detach: bool = False) -> Steps[ImageView]:
         """Import a folder or archive on the server's machine; the server must run with `--import-from`.
 
-        With `detach` it goes on without this client, and the image is of kind `importing` until it is there.
+        With `detach` it goes on without this client, and the image is of kind `importing` until it is
+        complete.
         """
         request = ImageImportRequest(name=name, path=path, detach=detach)
         return (yield from fetch(Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView))
@@ -75,7 +76,7 @@ class Images(VerbGroup[S]):
 
     @call
     def stand_in(self, reference: str, name: str | None = None) -> Steps[ImageView]:
-        """Let the server make an image that stands in for one of a registry."""
+        """Let the server make an image that stands in for a registry's image."""
         request = StandInRequest(reference=reference, name=name)
         posted = Request("POST", "/v1/images/stand-in", json=request, timeout=LONG)
         return (yield from fetch(posted, ImageView))
@@ -88,7 +89,7 @@ class Images(VerbGroup[S]):
 
     @call
     def aliases(self) -> Steps[Sequence[AliasView]]:
-        """Return the images that stand in for those of registries."""
+        """Return the images that stand in for images of registries."""
         return (yield from fetch(Request("GET", "/v1/images/aliases"), AliasListView)).aliases
 
     @call

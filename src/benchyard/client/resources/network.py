@@ -43,12 +43,12 @@ class NetworkPolicies(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a network policy; raises UsageError if the name is taken."""
         return (yield from fetch(Request("POST", POLICIES_PATH, json=body_of(fields)), NetworkPolicyView))
 
     @call
     def retrieve(self, id: str) -> Steps[NetworkPolicyView]:
-        """Look one up; raises NotFound."""
+        """Look a network policy up; raises NotFound."""
         return (yield from fetch(Request("GET", at(POLICIES_PATH + "/{}", id)), NetworkPolicyView))
 
     get = retrieve
@@ -81,14 +81,14 @@ class GatewayConfigs(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[GatewayFields]) -> Steps[GatewayConfigView]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a gateway config; raises UsageError if the name is taken."""
         return (
             yield from fetch(Request("POST", GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView)
         )
 
     @call
     def retrieve(self, id: str) -> Steps[GatewayConfigView]:
-        """Look one up; raises NotFound."""
+        """Look a gateway config up; raises NotFound."""
         return (yield from fetch(Request("GET", at(GATEWAY_CONFIGS_PATH + "/{}", id)), GatewayConfigView))
 
     get = retrieve

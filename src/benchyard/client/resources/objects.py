@@ -33,7 +33,7 @@ class Objects(VerbGroup[S]):
 
     @call
     def get(self, id: str) -> Steps[ObjectView]:
-        """Look one up; raises NotFound."""
+        """Look an object up; raises NotFound."""
         return (yield from get(id))
 
     @items

@@ -45,7 +45,7 @@ class ScenarioRuns(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[ScenarioRunView]:
-        """Look one up, with its scenario as it was when the run began; raises NotFound."""
+        """Look a run up, with its scenario as it was when the run began; raises NotFound."""
         return (yield from get_scenario_run(id))
 
     get = retrieve
@@ -130,7 +130,7 @@ class ScenarioRuns(VerbGroup[S]):
     def download_trace(
         self, id: str, name: str, target: Target, progress: Progress = no_progress
     ) -> Steps[int]:
-        """Write one of its traces to a file; returns the size."""
+        """Write a trace of a run to a file; returns the size."""
         return (yield from download_trace(id, name, target, progress))
 
     @call

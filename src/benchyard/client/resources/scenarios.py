@@ -34,7 +34,7 @@ class Scorers(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[CustomScorerView]:
-        """Look one up; raises NotFound."""
+        """Look a custom scorer up; raises NotFound."""
         return (yield from get_scorer(id))
 
     get = retrieve
@@ -104,14 +104,14 @@ class Scenarios(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[ScenarioView]:
-        """Look one up, an archived one too; raises NotFound."""
+        """Look a scenario up, an archived one too; raises NotFound."""
         return (yield from get_scenario(id))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[ScenarioChanges]) -> Steps[ScenarioView]:
-        """Change one: None leaves a field as it is, an empty value clears it."""
+        """Change a scenario: None leaves a field as it is, an empty value clears it."""
         return (yield from update_scenario(id, changes))
 
     @listing
@@ -131,12 +131,12 @@ class Scenarios(VerbGroup[S]):
 
     @call
     def archive(self, id: str) -> Steps[ScenarioView]:
-        """Hide one from lists; it cannot be run or changed until it is unarchived."""
+        """Hide a scenario from lists; it cannot be run or changed until it is unarchived."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/archive", id)), ScenarioView))
 
     @call
     def unarchive(self, id: str) -> Steps[ScenarioView]:
-        """Show an archived one again."""
+        """Show an archived scenario again."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/unarchive", id)), ScenarioView))
 
     @call

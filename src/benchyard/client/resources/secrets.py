@@ -15,12 +15,12 @@ class Secrets(VerbGroup[S]):
 
     @call
     def create(self, name: str, value: str) -> Steps[SecretView]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a secret; raises UsageError if the name is taken."""
         return (yield from create(name, value))
 
     @call
     def update(self, name: str, value: str) -> Steps[SecretView]:
-        """Change the value; raises NotFound."""
+        """Change the value of a secret; raises NotFound."""
         return (yield from update(name, value))
 
     @call
@@ -33,7 +33,7 @@ class Secrets(VerbGroup[S]):
 
     @call
     def get(self, name: str) -> Steps[SecretView]:
-        """Look one up (not its value); raises NotFound."""
+        """Look a secret up, without its value; raises NotFound."""
         return (yield from get(name))
 
     @call
@@ -43,7 +43,7 @@ class Secrets(VerbGroup[S]):
 
     @call
     def delete(self, name: str) -> Steps[None]:
-        """Remove one; raises NotFound."""
+        """Remove a secret; raises NotFound."""
         yield from delete(name)
 
 

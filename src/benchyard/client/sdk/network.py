@@ -50,7 +50,7 @@ class NetworkPolicyOps(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicy[S]]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a network policy; raises UsageError if the name is taken."""
         view = yield from fetch(Request("POST", POLICIES_PATH, json=body_of(fields)), NetworkPolicyView)
         return NetworkPolicy(self.session, view.id)
 
@@ -103,7 +103,7 @@ class GatewayConfigOps(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[GatewayFields]) -> Steps[GatewayConfig[S]]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a gateway config; raises UsageError if the name is taken."""
         view = yield from fetch(
             Request("POST", GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView
         )

@@ -162,7 +162,7 @@ class ScenarioRecipe(ScoringSteps, EnvironmentSteps):
         return f"<{type(self).__name__} {self.name!r}>"
 
     def with_problem_statement(self, statement: str) -> Self:
-        """Set the task's text for whoever works on it."""
+        """Set the text of the task."""
         self._input["problem_statement"] = statement
         return self
 

@@ -39,7 +39,7 @@ class SecretOps(VerbGroup[S]):
 
     @call
     def create(self, name: str, value: str) -> Steps[Secret[S]]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a secret; raises UsageError if the name is taken."""
         view = yield from secrets.create(name, value)
         return Secret(self.session, view.name, view.id)
 
