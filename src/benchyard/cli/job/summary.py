@@ -82,7 +82,7 @@ def summary(
     """Show the results of a job: for each agent the attempts by outcome, and the mean score.
 
     PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts crashed attempts as 0 and leaves
-    out unscored ones, which failed by the infrastructure, a scorer or a cancel. Its 95 % interval is over
+    out unscored ones, whose cause is the infrastructure, a scorer or a cancel. Its 95 % interval is over
     scenarios. OF COMPLETED is the mean of the completed attempts, where that differs.
     SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 

@@ -393,7 +393,7 @@ class Devboxes(VerbGroup[S]):
 
     @call
     def get(self, id: str) -> Steps[DevboxView]:
-        """Look a devbox up; raises NotFound."""
+        """Look one up; raises NotFound."""
         return (yield from get_devbox(id))
 
     retrieve = get
