@@ -186,7 +186,7 @@ def show_(id: str, output: str) -> None:
 @click.argument("name", metavar="NEW-NAME")
 @output_option
 def rename(id: str, name: str, output: str) -> None:
-    """Give an object another name; files that are kept with a run keep theirs.
+    """Give an object another name; files that are kept with a run cannot be renamed.
 
     \b
       benchyard object rename obj_... data-2026.tgz

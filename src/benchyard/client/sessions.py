@@ -33,7 +33,8 @@ def tls_context(server: Server) -> ssl.SSLContext | None:
     """Return the TLS context that checks a server's certificate; None where there is no TLS.
 
     For a server of this machine, only the certificate that it left for its clients is trusted, under any host
-    name: nobody else has its key. For all others it is `SSL_CERT_FILE`, else the publicly known authorities.
+    name: nobody else has its key. All others are checked against `SSL_CERT_FILE`, else the publicly known
+    authorities.
     """
     if urlsplit(server.url).scheme != "https":
         return None

@@ -264,7 +264,7 @@ def _next_step(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> 
 
 
 def _is_prepared(scenario: ScenarioView) -> bool:
-    """Tell whether the environment itself must score 1.0: the reference is the same as doing nothing."""
+    """Tell whether the environment itself must score 1.0: doing nothing then equals the reference."""
     return references.kind(scenario) == "expected" and references.answer_path(scenario) is None
 
 

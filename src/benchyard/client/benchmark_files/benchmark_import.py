@@ -43,7 +43,7 @@ def oldest_by_name(client: Client, prefix: str) -> dict[str, ScenarioView]:
 
 
 def dedupe(client: Client, pushed: list[PushResult]) -> list[PushResult]:
-    """Return the pushed scenarios, replacing duplicates of older ones by these; archives the duplicates."""
+    """Return the pushed scenarios; duplicates of older scenarios are archived and replaced by these."""
     mine = {each.name: each for each in pushed if each.action == "created" and each.id}
     theirs: dict[str, ScenarioView] = {}
     for prefix in sorted({name.partition("/")[0] + "/" for name in mine}):
