@@ -1,4 +1,4 @@
-"""`benchyard agent`: register your own agents, see which there are, and what each needs."""
+"""`benchyard agent`: register your own agents, list all, and show the requirements of each."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ class ListedAgent(AgentView):
     """An agent in a list."""
 
     missing_keys: dict[str, list[str]] | None = None
-    """Provider -> the variables any of which would open it, where neither server nor caller has one."""
+    """Variables by provider, any of which is a sufficient key, where neither server nor caller has one."""
 
 
 COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
@@ -48,12 +48,12 @@ COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
     "AGE": lambda view: None if view.is_public else age(view.create_time_ms),
     "ID": lambda view: view.id,
 }
-"""`agent show` tells which keys an agent takes."""
+"""Columns of the list; `agent show` lists the keys that an agent takes."""
 NARROW = Narrow(shorten=["NAME", "SOURCE"], drop=["ID", "AGE", "SOURCE", "FROM"])
 
 
 def _missing_key(view: ListedAgent) -> str:
-    """The providers any of whose keys would do, where there is none yet."""
+    """Return the providers of which one key would do, if there is none yet."""
     missing = view.missing_keys or {}
     return " or ".join(missing) if len(missing) == len(view.keys or {}) else ""
 
@@ -61,7 +61,7 @@ def _missing_key(view: ListedAgent) -> str:
 def list_agents(
     client: Client, name: str | None, *, own: bool, environ: Mapping[str, str] = os.environ
 ) -> list[ListedAgent]:
-    """Users' own agents, newest first, where they are asked for; then those that come with the server."""
+    """List users' own agents, newest first, if wanted; then those that come with the server."""
     query: AgentPageFields = {"limit": _PAGE, "name": name} if name else {"limit": _PAGE}
     found = list(client.agents.list(**query)) if own else []
     public = sorted(client.agents.list_public(**query), key=lambda view: view.name)
@@ -77,7 +77,7 @@ def _with_missing(view: AgentView, secrets: set[str], given: set[str]) -> Listed
 
 
 def keys_line(keys: Mapping[str, list[str]] | None) -> str:
-    """Keys in one line."""
+    """Return keys in one line."""
     return "; ".join(
         f"{provider}: {' or '.join(names) or 'none needed'}" for provider, names in (keys or {}).items()
     )
@@ -88,17 +88,17 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class AgentSourceOptions:
-    """What was typed."""
+    """Options of `register` that describe the source."""
 
     given: Mapping[str, str]
-    """Kind -> value, of those that were given."""
+    """Values of the given source options, by kind."""
     ref: str | None = None
     registry: str | None = None
     setup: list[str] = field(default_factory=list)
 
 
 def source_of(client: Client, name: str, wanted: AgentSourceOptions) -> dict[str, Any]:
-    """The source of an agent; what is local is uploaded. Raises UsageError for what does not fit together."""
+    """Return the source of an agent; uploads local files. Raises UsageError for contradicting options."""
     if len(wanted.given) != 1:
         raise UsageError("give one of --npm, --pip, --git and --object: where the agent comes from")
     ((kind, value),) = wanted.given.items()
@@ -117,7 +117,7 @@ def source_of(client: Client, name: str, wanted: AgentSourceOptions) -> dict[str
 
 
 def _object_id(client: Client, name: str, kind: str, wanted: AgentSourceOptions) -> str:
-    """The id of an object, uploaded where it is a path."""
+    """Return the id of an object, uploaded first if it is a path."""
     value = wanted.given[kind]
     path = Path(value).expanduser()
     if kind == "git":
@@ -155,7 +155,7 @@ def _upload(client: Client, path: Path, name: str) -> str:
 
 
 class RegisterOptions(TypedDict):
-    """What `register` can be given."""
+    """Options of `register`."""
 
     npm: str | None
     pip: str | None
@@ -248,7 +248,7 @@ def register(name: str, output: str, **options: Unpack[RegisterOptions]) -> None
 def list_(is_public: bool, name: str | None, output: str) -> None:
     """List agents: your own, newest first, and those that come with the server.
 
-    Of those, VERSION is what runs unless another is asked for, and INSTALLED what is on the server already. A
+    For the latter, VERSION runs by default, and INSTALLED lists the versions that the server has already. A
     key is missing if neither the server has it as a secret nor you have it as a variable. SERVER LACKS names
     programs that the agent needs to be installed; `benchyard doctor` says how to get them.
 
@@ -319,18 +319,18 @@ def delete(ids: Sequence[str]) -> None:
 
 
 def agent_label(view: AgentView) -> str:
-    """An agent as jobs name it."""
+    """Return an agent in the form in which jobs name it."""
     return f"{view.name}@{view.version}" if view.version else view.name
 
 
 def split_version(given: str) -> tuple[str, str | None]:
-    """`name@version` as its parts; npm's scoped names begin with an `@`."""
+    """Split `name@version`; npm's scoped names begin with an `@`."""
     name, at, version = given.rpartition("@")
     return (name, version or None) if at and name else (given, None)
 
 
 def find_agent(client: Client, given: str) -> AgentView:
-    """The agent of that id; else the newest of that name, and of that version."""
+    """Return the agent of that id; else the newest of that name, and of the given version."""
     try:
         return client.agents.get(given)
     except NotFound:
@@ -344,13 +344,13 @@ def find_agent(client: Client, given: str) -> AgentView:
 
 
 def _agent_to_install(client: Client, given: str) -> tuple[str, str | None, str | None]:
-    """Name, version and source of an agent to install; raises NotFound with the nearest name."""
+    """Return name, version and source of an agent to install; raises NotFound with the nearest name."""
     name, version = split_version(given)
     known: list[str] = []
     for ask in (client.agents.list, client.agents.list_public):
         for view in ask(limit=100):
             if view.name == name:
-                # Of one that comes with the server the source is told by what is published, in any version.
+                # The publisher determines the source of an agent that comes with the server, in any version.
                 source = view.source.type if view.source else catalog.source_type(name)
                 return name, version or view.version, source
             known.append(view.name)
@@ -388,7 +388,7 @@ def _description(view: AgentView) -> str:
 
 
 def _kwargs(kwargs: Mapping[str, str] | None) -> str:
-    """Kwargs in one line; what they are for, where that is known."""
+    """Return kwargs in one line, each with its purpose if it is known."""
     if kwargs is None:
         return "none"
     return "; ".join(f"{name}: {text}" if text else name for name, text in kwargs.items())

@@ -1,4 +1,4 @@
-"""Names that a shell may complete: which parameter takes which, and what the server has of them."""
+"""Names for completion: the kind that each parameter takes, and the names the server has."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class NameSource:
-    """Where the names of a kind are listed."""
+    """Route that lists the names of a kind."""
 
     path: str
     key: str
     field: str = "name"
-    """Its name; the id is offered where a thing has none, and to those who type an id."""
+    """Field of the name; the id is completed for items without one, and when an id is typed."""
 
 
 SOURCES: Mapping[str, Sequence[NameSource]] = {
@@ -55,9 +55,9 @@ SOURCES: Mapping[str, Sequence[NameSource]] = {
 }
 
 _OF_NOUN = ("id", "ids", "given", "name", "names", "policy", "policies")
-"""Arguments that name what the command's noun says."""
+"""Arguments that name an item of the command's noun."""
 _NEW = ("create", "new", "register", "set", "import", "pull")
-"""Verbs whose argument is not there yet."""
+"""Verbs whose argument is a new name."""
 _ANYWHERE = {
     "agents": "agent",
     "agent": "agent",
@@ -79,7 +79,7 @@ _ANYWHERE = {
     "source": "file",
     "target": "file",
 }
-"""Names of parameters that mean the same wherever they are."""
+"""Kinds of name by parameter, the same in all commands."""
 _OF_COMMAND = {
     ("agent", "register"): {"object_": "object"},
     ("benchmark", "import"): {"given": "public"},
@@ -87,11 +87,11 @@ _OF_COMMAND = {
     ("secret", "set"): {"name": "secret"},
 }
 _NOUNS = {"trial": "job"}
-"""Nouns whose first argument is the name of something else."""
+"""Nouns whose first argument names an item of another noun."""
 
 
 def kinds(path: Sequence[str], params: Sequence[click.Parameter]) -> dict[str, str]:
-    """Which parameters of a command take which kind of name."""
+    """Return the kind of name that each parameter of a command takes."""
     noun, verb = path[0], path[-1]
     found: dict[str, str] = {}
     for param in params:
@@ -109,7 +109,7 @@ def kinds(path: Sequence[str], params: Sequence[click.Parameter]) -> dict[str, s
 
 
 def items(kind: str, incomplete: str, environ: Mapping[str, str]) -> list[CompletionItem]:
-    """What may stand in the place of an incomplete word, of one kind."""
+    """Return the completions of an incomplete word, of one kind."""
     if kind == "file":
         return [CompletionItem(incomplete, type="file")]
     before = ""
@@ -146,12 +146,12 @@ def _names(kind: str, incomplete: str, environ: Mapping[str, str]) -> Iterator[s
 def _listed(http: httpx.Client, source: NameSource, incomplete: str) -> Iterator[str]:
     for each in _page(http, source, incomplete):
         id, name = str(each.get("id", "")), str(each.get(source.field) or "")
-        # A name may have been chosen by anybody who has a key: it must stay one word on one line.
+        # Anybody with a key may have chosen the name: it must stay one word on one line.
         yield from (text for text in (name or id, id if incomplete else "") if _is_word(text))
 
 
 def _labels(http: httpx.Client) -> Iterator[str]:
-    """The agents of the last jobs, with their models."""
+    """Yield the agents of the last jobs, with their models."""
     for each in _page(http, SOURCES["job"][0], ""):
         for config in each.get("job_spec", {}).get("agent_configs", []):
             if config.get("model_name") and _is_word(label := f"{config['name']}:{config['model_name']}"):
@@ -173,4 +173,4 @@ def _is_word(text: str) -> bool:
 
 
 _SPECIAL: Mapping[str, Sequence[str]] = {"file": (), "public": (), "origin": ("blueprint", "image")}
-"""Kinds that are no noun -> the nouns they are made of."""
+"""Nouns that make up each kind which is no noun itself."""

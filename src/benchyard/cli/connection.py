@@ -1,4 +1,4 @@
-"""Gets a command its client: of the configured server, else of this user's own, started if need be."""
+"""Connects a command to the configured server, else to this user's own, which is started if necessary."""
 
 import os
 import sys
@@ -16,17 +16,17 @@ PATIENCE_SECONDS = 2.0
 
 
 def connect() -> Client:
-    """A blocking client; use it in a `with` block."""
+    """Return a blocking client; use it in a `with` block."""
     return Client(find_or_start(os.environ))
 
 
 def connect_async() -> AsyncClient:
-    """A client for an event loop; use it in an `async with` block."""
+    """Return a client for an event loop; use it in an `async with` block."""
     return AsyncClient(find_or_start(os.environ))
 
 
 def find_or_start(environ: Mapping[str, str]) -> Server:
-    """The server to use; starts one on loopback where none is configured and none runs, and says so."""
+    """Return the server to use; starts one on loopback with a notice if none is configured or runs."""
     configured = configured_server(environ)
     data = default_data_folder(environ).absolute()
     if configured is not None and not _was_started_here(configured, data):
@@ -42,12 +42,12 @@ def find_or_start(environ: Mapping[str, str]) -> Server:
 
 
 def _was_started_here(server: Server, data: Path) -> bool:
-    """Whether `benchyard server env` named this server, which can be started again where it was."""
+    """Tell whether `benchyard server env` named this server: it can then be started again in its place."""
     return server.url == own_url(data) and server.key == stored_key(data)
 
 
 class _StartNotice:
-    """Says once that a start takes long, and then shows that it goes on."""
+    """Tells once that a start takes long, and then shows that it goes on."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""`benchyard doctor`: what works on this machine and on the server's, and what to do about the rest."""
+"""`benchyard doctor`: checks of this machine and of the server's, with remedies."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ CONTAINER_WORDS = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 
 
 class CheckOutcome(StrEnum):
-    """How a check ended."""
+    """Verdict of a check."""
 
     GOOD = "ok"
     LESS = "limited"
@@ -38,7 +38,7 @@ class CheckOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what was found, and what to do about it."""
+    """Result of a check, with a remedy."""
 
     name: str
     verdict: CheckOutcome
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckedMachine:
-    """The machine to look at; tests give another root and user."""
+    """The machine to check; tests give another root and user."""
 
     root: Path = Path("/")
     uid: int = -1
@@ -58,28 +58,28 @@ class CheckedMachine:
 
     @classmethod
     def here(cls, data: Path) -> "CheckedMachine":
-        """The one this runs on."""
+        """Return the machine this process runs on."""
         return cls(uid=os.getuid(), system=platform.system(), kernel=platform.release(), data=data)
 
     def text(self, path: str) -> str | None:
-        """A file's text, None where there is none."""
+        """Return the text of a file; None if it cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:
             return None
 
     def has(self, path: str) -> bool:
-        """Whether there is such a path."""
+        """Tell whether a path exists."""
         return (self.root / path).exists()
 
     @property
     def is_root(self) -> bool:
-        """Whether we are root."""
+        """Tell whether this user is root."""
         return self.uid == 0
 
 
 def check_machine(machine: CheckedMachine) -> Iterator[Finding]:
-    """Every check, in the order in which they matter; on other systems than Linux only the first."""
+    """Yield the result of each check, the most important first; only two on systems other than Linux."""
     system = check_system(machine)
     yield system
     yield check_python()
@@ -90,7 +90,7 @@ def check_machine(machine: CheckedMachine) -> Iterator[Finding]:
 
 
 def check_system(machine: CheckedMachine) -> Finding:
-    """Devboxes need Linux."""
+    """Check that the system is Linux, which devboxes need."""
     if machine.system == "Linux":
         return Finding("system", CheckOutcome.GOOD, "Linux")
     place = {"Darwin": "Lima or a virtual machine", "Windows": "WSL 2"}.get(
@@ -106,7 +106,7 @@ def check_system(machine: CheckedMachine) -> Finding:
 
 
 def check_python() -> Finding:
-    """A Python that is new enough."""
+    """Check that Python is new enough."""
     found = platform.python_version()
     if sys.version_info >= OLDEST_PYTHON:
         return Finding("python", CheckOutcome.GOOD, found)
@@ -114,7 +114,7 @@ def check_python() -> Finding:
 
 
 def check_kernel(machine: CheckedMachine) -> Finding:
-    """A kernel that is new enough."""
+    """Check that the kernel is new enough."""
     numbers = re.match(r"(\d+)\.(\d+)", machine.kernel)
     version = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
     if version >= IDMAP_KERNEL:
@@ -129,7 +129,7 @@ def check_kernel(machine: CheckedMachine) -> Finding:
 
 
 def check_namespaces(machine: CheckedMachine) -> Finding:
-    """User namespaces, for this user."""
+    """Check that this user may make user namespaces."""
     name = "user namespaces"
     if not machine.has("proc/self/ns/user") or machine.text("proc/sys/user/max_user_namespaces") == "0":
         return Finding(
@@ -150,7 +150,7 @@ def check_namespaces(machine: CheckedMachine) -> Finding:
 
 
 def check_overlay(machine: CheckedMachine) -> Finding:
-    """overlayfs, and a data folder it can lie on."""
+    """Check that overlayfs exists, and that the data folder lies on a suitable file system."""
     if "overlay" not in (machine.text("proc/filesystems") or "").split():
         return Finding("overlayfs", CheckOutcome.BAD, "not in the kernel", "`sudo modprobe overlay`")
     kind = filesystem_of(machine, machine.data)
@@ -161,7 +161,7 @@ def check_overlay(machine: CheckedMachine) -> Finding:
 
 
 def check_cgroups(machine: CheckedMachine) -> Finding:
-    """Control groups that we may use, for limits."""
+    """Check that control groups can be used for limits."""
     base = machine.root / "sys/fs/cgroup"
     if machine.has("sys/fs/cgroup/cgroup.controllers"):
         return _check_unified(machine, base)
@@ -188,7 +188,7 @@ def _check_unified(machine: CheckedMachine, base: Path) -> Finding:
 
 
 def check_ids(machine: CheckedMachine) -> Finding:
-    """A range of ids for an ordinary user's devboxes."""
+    """Check that an ordinary user has a range of ids for devboxes."""
     if machine.is_root:
         return Finding("user ids", CheckOutcome.GOOD, "root has all")
     name = _user_name(machine.uid)
@@ -202,7 +202,7 @@ def check_ids(machine: CheckedMachine) -> Finding:
 
 
 def check_container(machine: CheckedMachine) -> Finding:
-    """Whether we are in a container ourselves."""
+    """Check whether this process itself runs in a container."""
     marked = any(machine.has(path) for path in CONTAINER_MARKS)
     if not marked and not CONTAINER_WORDS.search(machine.text("proc/1/cgroup") or ""):
         return Finding("container", CheckOutcome.GOOD, "none around us")
@@ -215,7 +215,7 @@ def check_container(machine: CheckedMachine) -> Finding:
 
 
 def filesystem_of(machine: CheckedMachine, path: Path) -> str | None:
-    """The kind of the file system a path lies on (or would, were it made)."""
+    """Return the type of the file system on which a path lies, or would lie once it is made."""
     best, kind = -1, None
     for line in (machine.text("proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
@@ -282,7 +282,7 @@ def doctor(ask_server: bool, only_leaks: bool, output: str) -> int:
 
 
 def list_leaks(data: Path, output: str) -> int:
-    """Show what is left of devboxes; the exit status."""
+    """Show remains of devboxes; returns the exit status."""
     found = leaks.find(data)
     lines = [f"{leak.kind}  {clean(leak.name)}: {clean(leak.detail)}" for leak in found]
     lines.append(
@@ -293,7 +293,7 @@ def list_leaks(data: Path, output: str) -> int:
 
 
 def read_server() -> list[Finding]:
-    """What the server says about itself; a server that cannot be had is a finding, too."""
+    """Return the server's findings about itself; an unreachable server is a finding, too."""
     try:
         with connect() as client:
             return list(server_findings(client.doctor(), client.server.url))
@@ -302,7 +302,7 @@ def read_server() -> list[Finding]:
 
 
 def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
-    """The server's answer as findings."""
+    """Yield the server's answer as findings."""
     mode = f", mode {told.mode}" if told.mode else ""
     yield Finding("server", CheckOutcome.GOOD, f"{url}, driver {told.driver}{mode}")
     for failed in told.tried:

@@ -25,7 +25,7 @@ NARROW = Narrow(drop=["AGE", "ID"])
 
 
 class GatewayConfigOptions(TypedDict):
-    """What `create` and `update` can be given."""
+    """Options of `create` and `update`."""
 
     endpoint: str | None
     auth: str | None
@@ -130,7 +130,7 @@ def show_(given: str, output: str) -> None:
 def update(
     given: str, name: str | None, no_headers: bool, output: str, **options: Unpack[GatewayConfigOptions]
 ) -> None:
-    """Change a gateway config; what is not given stays. Headers replace those that it has.
+    """Change a gateway config; fields without an option stay. Headers replace the present ones.
 
     \b
       benchyard gateway-config update tracker --endpoint https://eu.example.com
@@ -165,7 +165,7 @@ def delete(given: Sequence[str]) -> None:
 
 
 def find_config(client: Client, given: str) -> GatewayConfigView:
-    """The gateway config of that id or name; raises NotFound."""
+    """Return the gateway config of that id or name; raises NotFound."""
     try:
         return client.gateway_configs.get(given)
     except NotFound:
@@ -179,7 +179,7 @@ def find_config(client: Client, given: str) -> GatewayConfigView:
 
 
 def auth_text(mechanism: AuthMechanism) -> str:
-    """How a key is sent, as the option takes it."""
+    """Return the way a key is sent, as the option takes it."""
     return f"header:{mechanism.key}" if mechanism.key else mechanism.type
 
 

@@ -1,4 +1,4 @@
-"""A click group whose commands are imported only when they are used, so that `--help` answers at once."""
+"""A click group that imports its commands only when they are used, so that `--help` answers at once."""
 
 import difflib
 import gc
@@ -13,30 +13,30 @@ from click.shell_completion import CompletionItem
 from benchyard.cli import aliases
 
 _WHOLE = 1000
-"""More characters than any first sentence has."""
+"""A limit longer than any first sentence."""
 
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """Where a command lives (`module:attribute`), and its line in the help."""
+    """Place of a command (`module:attribute`), and its line in the help."""
 
     place: str
     summary: str
 
 
 class LazyGroup(click.Group):
-    """Lists its commands from a table and imports one when it is called."""
+    """Command group that lists its commands from a table, and imports one when it is called."""
 
     def __init__(self, entries: Mapping[str, CommandEntry], **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the table's order."""
+        """Return the names, in the table's order."""
         return list(self._entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of that name, or of one that it is another name of."""
+        """Import the command of that name or alias."""
         entry = self._entries.get(cmd_name)
         if entry is None:
             return self._other_name(ctx, cmd_name)
@@ -57,18 +57,18 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; the error for an unknown one names the nearest."""
+        """Return the command that is meant; the error for an unknown one names the nearest."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            # Click knows only commands that were added to a group; ours are imported when they are asked for.
+            # Click knows only the commands that are added to a group; these are imported on demand.
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             if not near or "Did you mean" in error.message:
                 raise
             raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands that begin so, without importing any."""
+        """Return the commands that begin so, without importing any."""
         found = [
             CompletionItem(name, help=entry.summary)
             for name, entry in self._entries.items()
@@ -83,11 +83,11 @@ class LazyGroup(click.Group):
 
 
 class Noun(click.Group):
-    """A group of verbs that also answers to their other names."""
+    """A group of verbs that also answers to their aliases."""
 
     @classmethod
     def of(cls, name: str, group: click.Group) -> click.Group:
-        """The group under a name, with other names of its verbs."""
+        """Return the group under a name, with aliases of its verbs."""
         if type(group) is not click.Group:
             return group
         return cls(
@@ -108,7 +108,7 @@ class Noun(click.Group):
             )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name, or of one that it is another name of."""
+        """Return the verb of that name or alias."""
         noun = self.name or ""
         verb = aliases.verb_of(noun, cmd_name) if cmd_name not in self.commands else cmd_name
         if (noun, cmd_name) in aliases.ELSEWHERE and verb not in self.commands:
@@ -119,7 +119,7 @@ class Noun(click.Group):
 
 @contextmanager
 def _nothing_to_collect() -> Iterator[None]:
-    """Imports make no garbage: to look for it again and again takes a sixth of their time."""
+    """Pause garbage collection: imports leave no garbage, and looking for it takes a sixth of their time."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The `benchyard` command: where it starts, and how it ends when something goes wrong."""
+"""The `benchyard` command: its entrance, and its exit statuses and messages for errors."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ BENCHYARD_URL and BENCHYARD_API_KEY.
 """
 
 COMPLETION = "_BENCHYARD_COMPLETE"
-"""Set by a shell that completes a line."""
+"""Variable that is set by a shell that completes a line."""
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + 13
@@ -141,7 +141,7 @@ def _surprise(error: Exception) -> str:
 
 
 def _abandon_stdout() -> None:
-    """The reader is gone: let nothing be written to it when Python flushes at exit."""
+    """Redirect stdout, whose reader is gone, so that Python's flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

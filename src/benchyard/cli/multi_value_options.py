@@ -6,10 +6,10 @@ import click
 
 
 class SeveralCommand(click.Command):
-    """A command without arguments of its own: words after a repeatable flag are that flag's values."""
+    """A command without own arguments: words after a repeatable flag are further values of that flag."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Repeat each flag before every value it was given, which is what click understands."""
+        """Repeat each flag before each of its values, as click requires."""
         repeatable = {
             name
             for param in self.params
@@ -20,14 +20,14 @@ class SeveralCommand(click.Command):
 
 
 def repeat_flags(arguments: Sequence[str], flags: Collection[str]) -> Iterator[str]:
-    """The arguments with such a flag before each of its values: `-a x y` as `-a x -a y`."""
+    """Yield the arguments with the flag before each of its values: `-a x -a y` for `-a x y`."""
     flag: str | None = None
     is_first = False
     for text in arguments:
         if text.startswith("-") and text != "-" and not is_first:
             name, equals, _ = text.partition("=")
             flag = name if name in flags else None
-            # The first value of a flag is taken whatever it looks like, as click does.
+            # The first value of a flag is taken even if it looks like a flag, as click does.
             is_first = flag is not None and not equals
         elif flag is not None and not is_first:
             yield flag

@@ -1,4 +1,4 @@
-"""`benchyard network-policy`: what devboxes may reach, kept under names."""
+"""`benchyard network-policy`: named rules on what devboxes may reach."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ _PORTS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class PolicyOptions(TypedDict):
-    """What a policy can be given."""
+    """Options of `create` and `update`."""
 
     description: str | None
     allow_host: Sequence[str]
@@ -131,7 +131,7 @@ def show_(policy: str, output: str) -> None:
 @_options
 @output_option
 def update(policy: str, name: str | None, output: str, **options: Unpack[PolicyOptions]) -> None:
-    """Change a policy: what is given takes the place of what was there, the rest stays.
+    """Change a policy: given options replace its present rules, all others stay.
 
     Devboxes that exist keep the rules they were made with.
 
@@ -177,7 +177,7 @@ def _fields(options: PolicyOptions) -> PolicyFields:
 
 
 def allowed_cidr(text: str) -> dict[str, Any]:
-    """`10.0.0.0/8:443,8000-8010` as the wire has it."""
+    """Parse `10.0.0.0/8:443,8000-8010` into the form of the wire."""
     found = _CIDR.fullmatch(text)
     ports = [_PORTS.fullmatch(part) for part in found["ports"].split(",")] if found and found["ports"] else []
     if found is None or not all(ports):

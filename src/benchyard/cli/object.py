@@ -124,7 +124,7 @@ def download(id: str, path: Path | None) -> None:
 @click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(name: str | None, show_all: bool, job: str | None, limit: int, output: str) -> None:
-    """List what users uploaded, newest first; logs and traces of runs only when they are asked for.
+    """List uploaded objects, newest first; logs and traces of runs only with --all or --of.
 
     \b
       benchyard object list
@@ -186,7 +186,7 @@ def show_(id: str, output: str) -> None:
 @click.argument("name", metavar="NEW-NAME")
 @output_option
 def rename(id: str, name: str, output: str) -> None:
-    """Give an object another name; what is kept with a run keeps its own.
+    """Give an object another name; files that are kept with a run cannot be renamed.
 
     \b
       benchyard object rename obj_... data-2026.tgz
@@ -217,7 +217,7 @@ def delete(ids: Sequence[str], yes: bool) -> None:
 
 
 def content_type(name: str) -> ContentType:
-    """What a file of that name holds, as far as its ending tells."""
+    """Return the type of a file's content, guessed from its ending."""
     for suffix, kind in TYPES.items():
         if name.endswith(suffix):
             return kind

@@ -1,4 +1,4 @@
-"""Shows what came back: as text for people, through a pager if it is long, or as JSON or YAML."""
+"""Output of commands: text for people, through a pager if it is long, or JSON or YAML."""
 
 import json
 import os
@@ -36,7 +36,7 @@ output_option = click.option(
 
 
 def show(view: BaseModel | Mapping[str, Any], output: str, text: str) -> None:
-    """Print one thing: the given text, or the thing itself."""
+    """Print one item: the given text, or its data."""
     if output == "text":
         click.echo(text)
     else:
@@ -51,7 +51,7 @@ def show_many(
     none: str = "none",
     narrow: Narrow | None = None,
 ) -> None:
-    """Print several things: a table with these columns, or a list of the things themselves."""
+    """Print several items: a table with these columns, or a list of their data."""
     found = list(views)
     if output != "text":
         click.echo(_dump([wire(view) for view in found], output), nl=False)
@@ -63,7 +63,7 @@ def show_many(
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Narrow | None = None) -> None:
-    """Print aligned columns; only a terminal has a width that they are fitted to."""
+    """Print aligned columns, fitted to the width only in a terminal."""
     table = Table(titles, list(rows), narrow or Narrow())
     head, *body = table.lines(terminal_width() if sys.stdout.isatty() else None)
     click.echo("\n".join([head if table.is_blocks else click.style(head, bold=True), *body]))
@@ -83,13 +83,13 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Na
 def table_lines(
     titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Narrow | None = None
 ) -> list[str]:
-    """The lines of a table that is a part of a longer text."""
+    """Return the lines of a table that is a part of a longer text."""
     table = Table(titles, list(rows), narrow or Narrow())
     return table.lines(terminal_width() if sys.stdout.isatty() else None)
 
 
 def facts(pairs: Mapping[str, object]) -> str:
-    """Lines of `name: value`, aligned; what is None or empty is left out."""
+    """Return lines of `name: value`, aligned; omits None and empty values."""
     kept = {name: clean(value) for name, value in pairs.items() if value not in (None, "", [], {})}
     indent = max((len(name) for name in kept), default=0) + 2
     lines = []
@@ -100,9 +100,9 @@ def facts(pairs: Mapping[str, object]) -> str:
 
 
 def indented(text: str, indent: int) -> list[str]:
-    """Lines of whole words in a terminal, those after the first set in by so much; one line elsewhere.
+    """Return lines of whole words for a terminal, indented after the first; one line elsewhere.
 
-    The first has to be printed as far to the right.
+    The first line has to be printed at the same indent.
     """
     if not sys.stdout.isatty():
         return [text]
@@ -111,7 +111,7 @@ def indented(text: str, indent: int) -> list[str]:
 
 
 def wrap_details(lines: Iterable[str]) -> Iterator[str]:
-    """Wrap the lines that are set in by two, which tell details of the line above them."""
+    """Wrap lines indented by two, which are details of the line above them."""
     for line in lines:
         if line.startswith("  "):
             first, *rest = indented(line[2:], 4)
@@ -121,12 +121,12 @@ def wrap_details(lines: Iterable[str]) -> Iterator[str]:
 
 
 def echo_sentence(text: str) -> None:
-    """Print a sentence; a terminal breaks no word of it."""
+    """Print a sentence, wrapped between words in a terminal."""
     click.echo("\n".join(indented(text, 2)))
 
 
 def command_text(command: str, before: str = "") -> list[str]:
-    """A command as it can be typed, in a terminal over several lines where it is longer than one."""
+    """Return a command as it can be typed, in a terminal on several lines if it is too long for one."""
     if not sys.stdout.isatty() or cell_len(before + command) <= terminal_width():
         return [before + command]
     lines = [before]
@@ -145,14 +145,14 @@ def _room(indent: int) -> int:
 
 
 def wire(view: BaseModel | Mapping[str, Any]) -> Any:
-    """The plain values of a view, as the wire shows them."""
+    """Return the plain values of a view, as the wire shows them."""
     if isinstance(view, BaseModel):
         return view.model_dump(mode="json", exclude_none=True, by_alias=True)
     return dict(view)
 
 
 def write_all(target: BinaryIO, data: bytes) -> None:
-    """Write every byte at once, also where Python was told not to buffer and writes may be short."""
+    """Write all bytes at once: unbuffered writes may be short."""
     left = memoryview(data)
     while left:
         left = left[target.write(left) :]
@@ -160,7 +160,7 @@ def write_all(target: BinaryIO, data: bytes) -> None:
 
 
 def size(count: int | None) -> str:
-    """Bytes for people."""
+    """Return a number of bytes for people."""
     if count is None:
         return ""
     amount, unit = float(count), 0
@@ -170,14 +170,14 @@ def size(count: int | None) -> str:
 
 
 def when(time_ms: int | None) -> str:
-    """A time for people, to the second, in UTC."""
+    """Return a time for people, to the second, in UTC."""
     if time_ms is None:
         return ""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def age(time_ms: int | None) -> str:
-    """How long ago, in the largest unit that says something."""
+    """Return the time since then, in the largest unit that is at least 1."""
     if time_ms is None:
         return ""
     seconds = max(0, int(time.time() - time_ms / 1000))
@@ -188,7 +188,7 @@ def age(time_ms: int | None) -> str:
 
 
 def duration(milliseconds: int | None) -> str:
-    """A length of time for people."""
+    """Return a duration for people."""
     if milliseconds is None:
         return ""
     if milliseconds < 9_950:
@@ -201,7 +201,7 @@ def duration(milliseconds: int | None) -> str:
 
 
 def pairs(values: Mapping[str, str]) -> str:
-    """`a=1, b=2`."""
+    """Return a mapping as `a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
@@ -212,7 +212,7 @@ def _dump(value: Any, output: str) -> str:
 
 
 def show_removed(done: RemovalView, output: str) -> None:
-    """Print what was deleted."""
+    """Print the removed objects."""
     parts = [count_text(done.n_trials, "trial")] if done.kind == "job" else []
     parts += [
         count_text(done.n_scenario_runs, "run"),
@@ -223,7 +223,7 @@ def show_removed(done: RemovalView, output: str) -> None:
 
 
 def print_paged(lines: Iterator[str]) -> None:
-    """Print lines; what is higher than the terminal goes through PAGER, or what click finds."""
+    """Print lines; output higher than the terminal goes through PAGER, or a pager that click finds."""
     if not sys.stdout.isatty():
         for line in lines:
             click.echo(line)
@@ -233,7 +233,7 @@ def print_paged(lines: Iterator[str]) -> None:
     for line in lines:
         held.append(line)
         if len(held) >= height:
-            # What less shows stays on the screen, unless the user's own settings say otherwise.
+            # Let less leave its output on the screen, unless the user's own settings say otherwise.
             os.environ.setdefault("LESS", "FRX")
             click.echo_via_pager(_whole(held, lines))
             return

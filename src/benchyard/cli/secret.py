@@ -1,4 +1,4 @@
-"""`benchyard secret`: values that devboxes get as environment, and that nobody gets back."""
+"""`benchyard secret`: values that devboxes get in their environment, and that are never shown again."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

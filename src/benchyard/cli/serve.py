@@ -27,7 +27,7 @@ _UPSTREAM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class RareOptions(TypedDict):
-    """What is said more rarely."""
+    """Options of `serve` that are rarely needed."""
 
     tls_cert: Path | None
     tls_key: Path | None
@@ -347,7 +347,7 @@ class _Upstreams(TypedDict):
 
 
 def upstreams_from_text(given: tuple[str, ...]) -> _Upstreams:
-    """`NAME=URL[,no-key]`, each as settings have it."""
+    """Parse `NAME=URL[,no-key]` into the form of the settings."""
     found: dict[str, str] = {}
     keyless = set()
     for each in given:

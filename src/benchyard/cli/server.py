@@ -1,4 +1,4 @@
-"""`benchyard server`: look after the server of this user: state, disk, backup, systemd unit, stop."""
+"""`benchyard server`: manage this user's server: status, disk, backup, systemd unit, stop."""
 
 import getpass
 import importlib.metadata
@@ -45,7 +45,7 @@ _NARROW = Narrow(shorten=["NAME"], drop=["RUNS", "TRIALS", "KIND"])
 @click.command()
 @output_option
 def disk(output: str) -> None:
-    """Show what the server takes on its disk, by kind.
+    """Show the disk space that the server uses, by kind.
 
     \b
       benchyard server disk
@@ -132,12 +132,12 @@ def delete(data: Path | None, yes: bool) -> None:
 
 
 def tell_jobs(server: Server, *, yes: bool) -> None:
-    """Say which jobs run on a server that is about to stop; in a terminal, ask whether to go on."""
+    """Tell which jobs run on a server that is about to stop; in a terminal, ask whether to go on."""
     try:
         with Client(server) as client:
             jobs = list(client.jobs.list(limit=_MOST_NAMED + 1, status=_UNFINISHED))
     except BenchyardError as error:
-        # Stopping must work for a server that is too ill to answer.
+        # Stopping must work for a server that is too broken to answer.
         click.echo(f"which jobs run could not be asked: {error.message}", err=True)
         return
     if not jobs:
@@ -149,7 +149,7 @@ def tell_jobs(server: Server, *, yes: bool) -> None:
 
 
 def running_jobs(jobs: list[BenchmarkJobView]) -> list[str]:
-    """Lines that tell which jobs go on at the next start."""
+    """Return lines that name the jobs which continue at the next start."""
     lines = [f"  {clean(each.name)}  {each.state.value}  ({each.id})" for each in jobs[:_MOST_NAMED]]
     if len(jobs) > _MOST_NAMED:
         lines.append("  and more")
@@ -192,9 +192,9 @@ _data_option = click.option(
 def backup(file: Path, data: Path | None, without_database: bool, output: str) -> None:
     """Write a backup of a server on this machine, while it runs or not; to standard output with `-`.
 
-    In it are the database with all results, objects, logs, secrets and keys. Not in it are images: those of
-    blueprints are built again. Snapshots, final states and devboxes that live are lost with their folder.
-    Whoever has the file has the keys.
+    It holds the database with all results, objects, logs, secrets and keys. It does not hold images: those of
+    blueprints are built again. Snapshots, final states and living devboxes are lost with their folder.
+    Anybody who has the file has the keys.
 
     \b
       benchyard server backup benchyard-backup.tgz
@@ -253,7 +253,7 @@ def _folder(data: Path | None) -> Path:
 
 
 def _private(path: Path) -> IO[bytes]:
-    # A new file: one that somebody else has put there, or a link, would show them what is written.
+    # Make a new file: an existing one, or a link, might let somebody else read the content.
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
@@ -301,7 +301,7 @@ WantedBy={target}
 def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequence[str]) -> None:
     """Print a systemd unit that runs the server; devboxes outlive its restarts.
 
-    What stands after `--` is given to `benchyard serve`.
+    Arguments after `--` are given to `benchyard serve`.
 
     \b
       benchyard server unit | sudo tee /etc/systemd/system/benchyard.service
@@ -329,7 +329,7 @@ def unit(data: Path | None, for_user: bool, run_as: str | None, options: Sequenc
 
 
 def _program() -> str:
-    """The `benchyard` that runs now, by its whole path."""
+    """Return the whole path of the running `benchyard`."""
     beside = Path(sys.executable).with_name("benchyard")
     found = str(beside) if beside.is_file() else shutil.which("benchyard")
     if found is None:
@@ -338,7 +338,7 @@ def _program() -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it in a command: `%` and `$` stand for themselves."""
+    """Quote a word for a command in a systemd unit: `%` and `$` stand for themselves."""
     if any(char in word for char in "\n\r\0"):
         raise UsageError(f"{word!r} cannot stand in a unit: it has a line's end in it")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

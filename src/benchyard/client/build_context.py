@@ -1,4 +1,4 @@
-"""A folder as a build context: packed without what its `.dockerignore` leaves out, by docker's rules."""
+"""Packs a folder as a build context, without the files its `.dockerignore` excludes, by docker's rules."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class IgnoreRules:
         self._rules = [rule for line in lines if (rule := _rule(line))]
 
     def leaves_out(self, path: str) -> bool:
-        """Whether a path, as the context spells it with `/`, is left out."""
+        """Tell whether the rules exclude a path, written relative to the context with `/`."""
         above = [str(each) for each in PurePosixPath(path).parents if str(each) != "."]
         left_out = False
         for rule in self._rules:
@@ -40,12 +40,12 @@ class IgnoreRules:
 
     @property
     def may_bring_back(self) -> bool:
-        """Whether something below a folder that is left out can be in the context all the same."""
+        """Tell whether the context may contain a file below an excluded folder."""
         return any(not rule.leaves_out for rule in self._rules)
 
 
 def _rule(line: str) -> _Rule | None:
-    # A comment is one only at the very beginning of its line.
+    # A `#` begins a comment only as the first character of its line.
     if line.startswith("#"):
         return None
     text = line.strip()
@@ -57,7 +57,7 @@ def _rule(line: str) -> _Rule | None:
 
 
 def _clean(text: str) -> str:
-    """The pattern without leading slashes, `.` and what `..` takes back."""
+    """Return the pattern without leading slashes and `.`, and with each `..` resolved."""
     kept: list[str] = []
     for part in text.split("/"):
         if part == ".." and kept:
@@ -68,7 +68,7 @@ def _clean(text: str) -> str:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """`*`, `?` and `[...]` stay inside one name; `**` stands for any number of folders, also none."""
+    """Compile a pattern: `*`, `?` and `[...]` stay inside one name; `**` is any number of folders, even 0."""
     found, index = "", 0
     while index < len(text):
         piece, index = _piece(text, index)
@@ -80,7 +80,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _piece(text: str, index: int) -> tuple[str, int]:
-    """The expression for what stands at an index, and the index after it."""
+    """Return the expression for the piece of the pattern at an index, and the index after it."""
     letter = text[index]
     if text.startswith("**", index):
         index += 3 if text.startswith("/", index + 2) else 2
@@ -98,7 +98,7 @@ def _piece(text: str, index: int) -> tuple[str, int]:
 
 def _class_end(text: str, index: int) -> int | None:
     start = index + 2 if text[index + 1 : index + 2] == "^" else index + 1
-    # A bracket right at the beginning is one of the letters.
+    # A bracket directly after the opening one is one of the letters.
     end = text.find("]", start + 1)
     return end if end > 0 else None
 
@@ -114,7 +114,7 @@ _PACKED = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
 
 @contextmanager
 def context_archive(folder: Path, dockerfile: Path | None = None) -> Iterator[Path]:
-    """A tgz of the folder's content, gone afterwards; links are packed as links."""
+    """Pack the folder's content as a tgz that is removed afterwards; links are packed as links."""
     ignored = ignore_rules(folder, dockerfile)
     with tempfile.NamedTemporaryFile(prefix="benchyard-context-", suffix=".tgz") as file:
         try:
@@ -128,14 +128,14 @@ def context_archive(folder: Path, dockerfile: Path | None = None) -> Iterator[Pa
 
 
 def remove_context(client: Client, view: BlueprintView) -> None:
-    """Take away the context of a build that has ended; one that goes on needs it, and its time ends too."""
+    """Delete the context of a build that has ended; an unfinished build needs it, and it expires later."""
     with suppress(BenchyardError):
         if client.blueprints.get(view.id).status not in UNFINISHED and view.parameters.build_context:
             client.objects.delete(view.parameters.build_context.object_id)
 
 
 def ignore_rules(folder: Path, dockerfile: Path | None = None) -> IgnoreRules:
-    """The rules for a folder; those of a Dockerfile.dockerignore beside the Dockerfile come first."""
+    """Return the rules for a folder; `<Dockerfile>.dockerignore` beside the Dockerfile takes precedence."""
     beside = dockerfile.with_name(dockerfile.name + DOCKERIGNORE) if dockerfile else None
     for place in (beside, folder / DOCKERIGNORE):
         if place and place.is_file():
@@ -147,7 +147,7 @@ def ignore_rules(folder: Path, dockerfile: Path | None = None) -> IgnoreRules:
 
 
 def included_paths(folder: Path, ignored: IgnoreRules) -> Iterator[str]:
-    """The paths of a context, folders before what is in them, in a stable order."""
+    """Yield the paths of a context in a stable order, each folder before its content."""
     for here, folders, files in os.walk(folder, onerror=_complain):
         above = Path(here).relative_to(folder).as_posix()
         prefix = "" if above == "." else f"{above}/"
@@ -179,4 +179,4 @@ def _complain(error: OSError) -> None:
 
 
 CONTEXT_TTL_MS = 24 * 3600 * 1000
-"""How long a context is kept that nobody waited for; a server that is restarted may need it again."""
+"""Lifetime of a context whose build is not waited for; a restarted server may need it again."""

@@ -29,7 +29,7 @@ from benchyard.models.server import DiskView, DoctorView
 
 
 class Nouns(VerbGroup[S], Generic[S]):
-    """Everything a server has, by noun."""
+    """All operations of a server, grouped by noun."""
 
     def __init__(self, session: S) -> None:
         super().__init__(session)
@@ -61,19 +61,19 @@ class Nouns(VerbGroup[S], Generic[S]):
 
     @call
     def doctor(self) -> Steps[DoctorView]:
-        """What works on the server's machine, and what to do about the rest."""
+        """Return which features work on the server's machine, and how to repair the others."""
         return (yield from fetch(Request("GET", "/v1/doctor"), DoctorView))
 
     @call
     def disk(self) -> Steps[DiskView]:
-        """What the server takes on its disk, by kind."""
+        """Return the disk space that the server uses, by kind."""
         return (yield from fetch(Request("GET", "/v1/server/disk", timeout=TRANSFER_TIMEOUT), DiskView))
 
     @call
     def collect_results(
         self, keep_days: float | None = None, *, dry_run: bool = False
     ) -> Steps[CollectedResultsView]:
-        """Remove jobs and runs that ended longer ago, or tell which would go; pinned jobs stay."""
+        """Remove jobs and runs that ended longer ago, or only list them in a dry run; pinned jobs stay."""
         body = CollectResultsRequest(keep_days=keep_days, dry_run=dry_run)
         request = Request("POST", "/v1/server/collect", json=body, timeout=TRANSFER_TIMEOUT)
         return (yield from fetch(request, CollectedResultsView))
@@ -87,7 +87,7 @@ class Client(Nouns[SyncSession]):
 
     @classmethod
     def find(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """A client of the server that is configured, else of this user's own; raises ServerUnreachable."""
+        """Return a client of the configured server, else of this user's own; raises ServerUnreachable."""
         return cls(find_server(os.environ if environ is None else environ))
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class AsyncClient(Nouns[AsyncSession]):
 
     @classmethod
     def find(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """A client of the server that is configured, else of this user's own; raises ServerUnreachable."""
+        """Return a client of the configured server, else of this user's own; raises ServerUnreachable."""
         return cls(find_server(os.environ if environ is None else environ))
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A folder as a tar stream, out and in; what comes in is hostile and can only write below its folder."""
+"""Sends and receives folders as tar streams; a received tar is hostile and only writes below its folder."""
 
 import os
 import tarfile
@@ -15,7 +15,7 @@ CHUNK = 1024 * 1024
 
 @contextmanager
 def folder_tar(folder: Path, *, keep_owners: bool = False) -> Iterator[BinaryIO]:
-    """The folder's content as a tar to read, made while it is read."""
+    """Yield the folder's content as a tar stream, packed while it is read."""
     reading, writing = os.pipe()
 
     def write() -> None:
@@ -28,7 +28,7 @@ def folder_tar(folder: Path, *, keep_owners: bool = False) -> Iterator[BinaryIO]
 
 @contextmanager
 def tar_writer(folder: Path) -> Iterator[BinaryIO]:
-    """A file to write a tar to, which is unpacked below the folder while it comes."""
+    """Yield a file to write a tar to; the tar is unpacked below the folder while it arrives."""
     reading, writing = os.pipe()
 
     def read() -> None:
@@ -40,7 +40,7 @@ def tar_writer(folder: Path) -> Iterator[BinaryIO]:
 
 
 def unpack(tar_stream: BinaryIO, folder: Path) -> None:
-    """Write a tar below a folder; links are made last, so that nothing is ever written through one."""
+    """Write a tar below a folder; links are made last, so that no file is ever written through one."""
     folder.mkdir(parents=True, exist_ok=True)
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     links: list[tarfile.TarInfo] = []
@@ -103,7 +103,7 @@ def _make_room(name: str, directory: int) -> None:
 
 @contextmanager
 def _open_folder(root: int, parts: tuple[str, ...]) -> Iterator[int]:
-    """A folder below the root, made if it is missing, reached without following a single link."""
+    """Open a folder below the root, made if it is missing, without following any link."""
     here = os.dup(root)
     try:
         for part in parts:

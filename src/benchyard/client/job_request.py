@@ -1,4 +1,4 @@
-"""The request of a job, made of a file or another job, and of the short form of the flags."""
+"""Builds the request of a job from a file or another job, and from the short form of the flags."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ MULTIPLIER = 1.0
 LARGEST_FILE = 8 * 1024**2
 
 Body = dict[str, Any]
-"""A request in the making: the JSON of a JobRequest."""
+"""An unfinished request: the JSON of a JobRequest."""
 
 _SPECS: dict[str, type[BaseModel]] = {
     "benchmark": BenchmarkSpec,
@@ -55,7 +55,7 @@ _SELECTION = ("limit", "sample", "seed", "include", "exclude")
 
 
 class ShortFlags(FilePart):
-    """The flags of `job run`, which a file may have too."""
+    """The flags of `job run`, which a job's file may have too."""
 
     name: str | None = None
     agents: list[str | dict[str, Any]] | None = None
@@ -73,7 +73,7 @@ class ShortFlags(FilePart):
     sample: int | None = None
     seed: int | None = None
     filter: dict[str, str | list[str]] | list[str] | str | None = None
-    """Conditions, or keys with the values any of which they may have."""
+    """Conditions, or keys with the values that each key may have."""
     include: list[str] | None = None
     exclude: list[str] | None = None
     trial_budget: dict[str, float] | None = None
@@ -85,13 +85,13 @@ class ShortFlags(FilePart):
 
 
 class JobFile(ShortFlags):
-    """A file: the body of a request, or the short form, or some of each."""
+    """A job's file: the body of a request, the short form, or a mixture of both."""
 
     spec: dict[str, Any] | None = None
 
 
 def body_of_file(path: Path) -> Body:
-    """What a file asks for; raises UsageError with the line of what is wrong."""
+    """Return the request that a file describes; raises UsageError with the line of the mistake."""
     if path.stat().st_size > LARGEST_FILE:
         raise UsageError(f"{path} is larger than {LARGEST_FILE} bytes; is it a job's file?")
     try:
@@ -103,16 +103,16 @@ def body_of_file(path: Path) -> Body:
     for number, agent in enumerate(file.agents or []):
         _check_known(marked, AgentConfig, agent, ("agents", number))
     for key in ("trial_budget", "job_budget"):
-        # One that is not understood would be no limit at all.
+        # A misunderstood budget would be no limit at all.
         _check_known(marked, Budget, getattr(file, key), (key,))
     return apply_flags({"spec": file.spec} if file.spec is not None else {}, file)
 
 
 def body_of_job(view: BenchmarkJobView, *, of_benchmark: bool, is_whole: bool = True) -> Body:
-    """What asks for the same again: the same agents on the same scenarios, of their benchmark or not."""
+    """Return a request for the same agents on the same scenarios, by benchmark or by their ids."""
     spec = view.job_spec.model_dump(mode="json", exclude_none=True)
     if of_benchmark:
-        # A part of it may have been chosen by chance, or it may have more scenarios by now.
+        # The job may have run a random sample of its benchmark, or the benchmark may have grown since.
         part = spec.pop("scenario_ids")
         spec |= {"type": "benchmark", "benchmark_id": view.job_source.benchmark_id}
         if not is_whole:
@@ -123,7 +123,7 @@ def body_of_job(view: BenchmarkJobView, *, of_benchmark: bool, is_whole: bool = 
 
 
 def apply_flags(body: Body, short: ShortFlags) -> Body:
-    """The body with what is said in short; what is not said stays as it is."""
+    """Return the body with the fields of the short form that are set; all others stay as they are."""
     said = {key for key in ShortFlags.model_fields if getattr(short, key) is not None}
     spec: Body = dict(body.get("spec") or {})
     if spec.get("type") == "harbor" and (more := sorted(said - {"name", "metadata"})):
@@ -145,7 +145,7 @@ def apply_flags(body: Body, short: ShortFlags) -> Body:
 
 
 def finish_body(body: Body) -> JobRequest:
-    """The request, with the defaults of the command line; raises UsageError if something is missing."""
+    """Complete the request with the command line's defaults; raises UsageError if a field is missing."""
     spec = dict(body["spec"])
     if spec.get("type") != "harbor":
         _check_whole(spec)
@@ -163,13 +163,13 @@ def finish_body(body: Body) -> JobRequest:
 
 
 def agent_from_text(given: str | Body) -> Body:
-    """`agent[@version][:model]` as the fields of a configuration; models may have colons, names have none."""
+    """Parse `agent[@version][:model]` into configuration fields; models may have colons, names have none."""
     if not isinstance(given, str):
         return dict(given)
     name, _, model = given.partition(":")
     before, at, version = name.rpartition("@")
     if not at or not before:
-        # npm's scoped names begin with it.
+        # npm's scoped names begin with `@`.
         before, version = name, ""
     if not before or (":" in given and not model):
         raise UsageError(f"{given!r} must look like agent[@version][:model]")
@@ -178,7 +178,7 @@ def agent_from_text(given: str | Body) -> Body:
 
 
 def _selection_fields(given: dict[str, str | list[str]] | list[str] | str | None) -> Body:
-    """Conditions as the fields of a selection; those that every server knows in the form that it knows."""
+    """Return conditions as the fields of a selection, if possible in the form that every server knows."""
     if not given:
         return {}
     texts = [given] if isinstance(given, str) else given
@@ -199,7 +199,7 @@ def _apply_source(spec: Body, short: ShortFlags) -> None:
     if short.benchmark is not None and short.scenarios is not None:
         raise UsageError("give a benchmark or scenarios, not both")
     if (short.benchmark is not None or short.scenarios is not None) and spec.get("selection"):
-        # Chosen from another benchmark.
+        # The ids were chosen from another benchmark.
         spec["selection"] = {k: v for k, v in spec["selection"].items() if k != "scenario_ids"} or None
     if short.benchmark is not None:
         spec.pop("scenario_ids", None)
@@ -223,9 +223,9 @@ def _agent_with(agent: Body, short: ShortFlags) -> Body:
 
 
 def _kwargs_for(name: str, given: Body) -> Body:
-    """What of the kwargs is for one agent: `agent.key` for it alone, `key` for all that may take it."""
+    """Return the kwargs for one agent: `agent.key` for it alone, `key` for every agent that may take it."""
     known = catalog.kwargs_of(name)
-    # One that takes nothing at all runs beside those that the kwargs are meant for.
+    # An agent that takes no kwargs may run beside the agents that the kwargs are meant for.
     shared = {} if known is not None and not known else {k: v for k, v in given.items() if "." not in k}
     own = f"{name}."
     return {**shared, **{k.removeprefix(own): v for k, v in given.items() if k.startswith(own)}}
@@ -274,6 +274,6 @@ def _check_spec(marked: LocatedData, spec: Body | None) -> None:
 
 
 def _check_known(marked: LocatedData, model: type[BaseModel], data: Any, place: KeyPath) -> None:
-    """Models of the wire ignore what they do not know; in a file that is a mistake."""
+    """Refuse unknown keys: the models of the wire ignore them, but in a file they are a mistake."""
     for where, known in stray_keys(model, data, place):
         raise marked.refuse(where, unknown_key(str(where[-1]), known))

@@ -20,7 +20,7 @@ Owner = TypeVar("Owner", bound=VerbGroup[Any])
 
 @dataclass(frozen=True)
 class ListingSpec(Generic[M]):
-    """A listing, described: where it is, what its items are called, and what they are."""
+    """Description of a listing: its path, and the name and the model of its items."""
 
     path: str
     key: str
@@ -30,7 +30,7 @@ class ListingSpec(Generic[M]):
 
 @dataclass(frozen=True)
 class PageContent(Generic[M]):
-    """What one page holds."""
+    """Content of one page."""
 
     items: list[M]
     has_more: bool
@@ -39,7 +39,7 @@ class PageContent(Generic[M]):
 
 
 def fetch_page(listed: ListingSpec[M]) -> Steps[PageContent[M]]:
-    """Ask for one page."""
+    """Request one page."""
     body = (yield from send(Request("GET", listed.path, dict(listed.query)))).data()
     try:
         found = body[listed.key]
@@ -52,7 +52,7 @@ def fetch_page(listed: ListingSpec[M]) -> Steps[PageContent[M]]:
 
 
 class _Page(Generic[M]):
-    """One page; its items also go by the name they have on the wire, as in `page.benchmarks`."""
+    """A page; its items are also available under their name on the wire, as in `page.benchmarks`."""
 
     def __init__(self, listed: ListingSpec[M], held: PageContent[M]) -> None:
         self._listed = listed
@@ -65,12 +65,12 @@ class _Page(Generic[M]):
 
     @property
     def has_more(self) -> bool:
-        """Whether pages follow."""
+        """Tell whether more pages follow."""
         return self._held.has_more
 
     @property
     def total_count(self) -> int | None:
-        """How many items there are on all pages, where that is known."""
+        """Return the number of items on all pages; None if it is not known."""
         return self._held.total_count
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class _Page(Generic[M]):
         return self._held.items[index]
 
     def __getattr__(self, name: str) -> list[M]:
-        # Asked before it has fields, as copying does, it has none of these names.
+        # Copying asks for names before the fields are set: a private name is never the listing's.
         if not name.startswith("_") and name == self._listed.key:
             return self._held.items
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -98,14 +98,14 @@ class _Page(Generic[M]):
 
 
 class Page(_Page[M]):
-    """One page; iterating goes on over all that follow."""
+    """A page; iterating continues over all following pages."""
 
     def __init__(self, session: SyncSession, listed: ListingSpec[M], held: PageContent[M]) -> None:
         super().__init__(listed, held)
         self._session = session
 
     def get_next_page(self) -> "Page[M] | None":
-        """The page after this one, if there is one."""
+        """Return the page after this one; None after the last."""
         if not self.has_more:
             return None
         following = self._following()
@@ -119,14 +119,14 @@ class Page(_Page[M]):
 
 
 class AsyncPage(_Page[M]):
-    """One page; `async for` goes on over all that follow."""
+    """A page; `async for` continues over all following pages."""
 
     def __init__(self, session: AsyncSession, listed: ListingSpec[M], held: PageContent[M]) -> None:
         super().__init__(listed, held)
         self._session = session
 
     async def get_next_page(self) -> "AsyncPage[M] | None":
-        """The page after this one, if there is one."""
+        """Return the page after this one; None after the last."""
         if not self.has_more:
             return None
         following = self._following()
@@ -141,13 +141,13 @@ class AsyncPage(_Page[M]):
 
     def __iter__(self) -> Iterator[M]:
         if self.has_more:
-            # A loop that leaves some out without a word would be worse.
+            # A loop that silently omits items would be worse.
             raise UsageError("more pages follow this one: use `async for`, or `.items` for this page only")
         return iter(self.items)
 
 
 class Listing(Generic[M]):
-    """A listing that was not asked for yet: await its first page, or go over everything by `async for`."""
+    """A listing that is not requested yet: await its first page, or go over all items by `async for`."""
 
     def __init__(self, session: AsyncSession, listed: ListingSpec[M]) -> None:
         self._session = session
@@ -198,7 +198,7 @@ PAGE_SIZE = 1000
 
 
 def items_of_pages(request: Request, key: str, model: type[M], limit: int | None = None) -> Flow[M]:
-    """Every item of a listing, newest first, at most `limit`; asks for a page only when it is needed."""
+    """Yield each item of a listing, newest first, at most `limit`; requests a page only when it is needed."""
     cursor: str | None = None
     left = limit
     while left is None or left > 0:
@@ -218,7 +218,7 @@ def items_of_pages(request: Request, key: str, model: type[M], limit: int | None
 
 
 def all_items(listed: ListingSpec[M]) -> Steps[list[M]]:
-    """The items of all pages; where the query has a `limit`, at most so many."""
+    """Return the items of all pages; at most the query's `limit`, if it has one."""
     limit: int | None = listed.query.get("limit")
     found: list[M] = []
     after = listed.query.get("starting_after")

@@ -1,4 +1,4 @@
-"""Finds what a person means: by id or name, or a devbox by the beginning of its id."""
+"""Finds the item a user means: by id or name, or a devbox by the beginning of its id."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from benchyard.registry import nearest
 SHORTEST_PREFIX = 6
 SHOWN = 5
 LOOKED_AT = 1000
-"""Of the names that the nearest is looked for among."""
+"""Number of names to search for the nearest one."""
 PAGE = 100
 ENDED = (DevboxStatus.SHUTDOWN, DevboxStatus.FAILURE)
 
@@ -39,14 +39,14 @@ Thing = TypeVar("Thing", bound=_Identified)
 
 
 def check_path_exists(given: str) -> None:
-    """Raise UsageError for what can only be a path, and is not there; a name is somebody else's to find."""
+    """Raise UsageError for a path that does not exist; a plain name is left to the caller."""
     is_path = given.endswith("/") or given.startswith(("./", "../", "/", "~"))
     if is_path and not Path(given).expanduser().exists():
         raise UsageError(f"there is no folder {given}; give one that is there, or an id or a name")
 
 
 def find_devbox(client: Client, given: str) -> DevboxView:
-    """The devbox of that id; else the one living devbox of that name, or whose id begins so."""
+    """Return the devbox of that id; else the one living devbox of that name, or whose id begins so."""
     try:
         return client.devboxes.get(given)
     except NotFound:
@@ -63,7 +63,7 @@ def find_devbox(client: Client, given: str) -> DevboxView:
 
 
 def find_snapshot_id(client: Client, given: str) -> str:
-    """The id of the snapshot of that id; else of the one snapshot of that name."""
+    """Return the id of the snapshot of that id; else of the one snapshot of that name."""
     try:
         client.snapshots.status(given)
     except NotFound:
@@ -82,7 +82,7 @@ def find_snapshot_id(client: Client, given: str) -> str:
 
 
 def find_scenario(client: Client, given: str) -> ScenarioView:
-    """The scenario of that id; else the own one of that name, else the public one."""
+    """Return the scenario of that id; else the user's own one of that name, else the public one."""
     try:
         return client.scenarios.retrieve(given)
     except NotFound:
@@ -98,14 +98,14 @@ def find_scenario(client: Client, given: str) -> ScenarioView:
 
 
 def find_benchmark(client: Client, given: str) -> BenchmarkView:
-    """The benchmark of that id; else the own one of that name, else the public one."""
+    """Return the benchmark of that id; else the user's own one of that name, else the public one."""
     try:
         return client.benchmarks.retrieve(given)
     except NotFound:
         for found in (client.benchmarks.list, client.benchmarks.list_public):
             view = find_one(found(name=given, limit=2), given, "benchmark")
             if view is not None:
-                # The list shows a public one under the name that was given; its own is wanted here.
+                # The list shows a public benchmark under the given name; its own name is needed here.
                 return client.benchmarks.retrieve(view.id)
     there = chain(client.benchmarks.list(limit=PAGE), client.benchmarks.list_public(limit=PAGE))
     hint = nearest_hint(given, there, *catalog.names())
@@ -115,7 +115,7 @@ def find_benchmark(client: Client, given: str) -> BenchmarkView:
 
 
 def scenario_id_in(job: BenchmarkJobView, trials: Iterable[TrialView], given: str) -> str:
-    """The id of the one scenario of a job with that id or name, or whose name ends so; raises NotFound."""
+    """Return the id of a job's one scenario with that id or name, or whose name ends so; raises NotFound."""
     names = {each.scenario_id: each.scenario_name for each in trials}
     if given in names:
         return given
@@ -134,12 +134,12 @@ def scenario_id_in(job: BenchmarkJobView, trials: Iterable[TrialView], given: st
 
 
 def nearest_hint(given: str, there: Iterable[_Named], *more: str) -> str:
-    """` (did you mean 'x'?)` for the nearest name, whole or without what is before its last slash."""
+    """Return ` (did you mean 'x'?)` for the nearest name, compared whole or after its last slash."""
     return nearest_name_hint(given, [*(view.name for view in islice(there, LOOKED_AT) if view.name), *more])
 
 
 def nearest_name_hint(given: str, names: Sequence[str]) -> str:
-    """The same among names."""
+    """Return the hint for the nearest of these names, compared whole or after their last slash."""
     ends = {name.rpartition("/")[2]: name for name in names if "/" in name}
     hint = nearest(given, names)
     if hint or not (end := difflib.get_close_matches(given, ends, n=1)):
@@ -148,7 +148,7 @@ def nearest_name_hint(given: str, names: Sequence[str]) -> str:
 
 
 def find_one(found: Iterable[Thing], name: str, noun: str) -> Thing | None:
-    """The one thing of a name, None if there is none; raises UsageError if there are several."""
+    """Return the one item of a name; None if there is none; raises UsageError if there are several."""
     several = list(islice(found, 2))
     if len(several) > 1:
         ids = ", ".join(each.id for each in several)
@@ -161,7 +161,7 @@ def _means(given: str, view: DevboxView) -> bool:
 
 
 def find_policy(client: Client, given: str) -> NetworkPolicyView:
-    """The network policy of that id or name."""
+    """Return the network policy of that id or name."""
     for view in client.network_policies.list(search=given, limit=PAGE):
         if given in (view.id, view.name):
             return view
@@ -172,5 +172,5 @@ def find_policy(client: Client, given: str) -> NetworkPolicyView:
 
 
 def find_custom_scorer(client: Client, type: str) -> CustomScorerView | None:
-    """The custom scorer of a type, if there is one."""
+    """Return the custom scorer of a type; None if there is none."""
     return next((each for each in client.scenarios.scorers.list(search=type) if each.type == type), None)

@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def signature_of(operation: Callable[..., Any]) -> inspect.Signature:
-    """The parameters of an operation, each by its own name, without the object it belongs to."""
+    """Return the parameters of an operation, each under its own name, without `self`."""
     whole = inspect.signature(operation)
     _, *parameters = whole.parameters.values()
     returned = whole.return_annotation
@@ -38,7 +38,7 @@ def signature_of(operation: Callable[..., Any]) -> inspect.Signature:
 
 
 def copy_signature(method: F, operation: Callable[..., Any], signature: inspect.Signature) -> F:
-    """The method with the name, the text and the parameters of its operation."""
+    """Give a method the name, docstring and parameters of its operation."""
     method.__name__ = operation.__name__
     method.__qualname__ = operation.__qualname__
     method.__doc__ = operation.__doc__
@@ -47,7 +47,7 @@ def copy_signature(method: F, operation: Callable[..., Any], signature: inspect.
 
 
 def _named(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """Itself; or the fields of a `**fields: Unpack[Fields]`."""
+    """Yield the parameter itself, or the fields of a `**fields: Unpack[Fields]`."""
     fields = get_args(parameter.annotation)
     if parameter.kind is not parameter.VAR_KEYWORD or get_origin(parameter.annotation) is not Unpack:
         yield parameter
@@ -63,7 +63,7 @@ OPTION_NAMES = ("extra_headers", "extra_query", "extra_body", "idempotency_key",
 
 
 def split_options(given: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the options that are no parameters of the operation itself out of what was given.
+    """Remove the request options, which are not parameters of the operation itself, from the arguments.
 
     A `polling_config` says how long an operation that waits may wait.
     """
@@ -77,7 +77,7 @@ def split_options(given: dict[str, Any], own: Mapping[str, Any]) -> dict[str, An
 
 
 def with_options(steps: Steps[T], options: Mapping[str, Any]) -> Steps[T]:
-    """The same operation, its requests with these options."""
+    """Run the same operation with these options on its requests."""
     keyed: str | None = None
     result: Any = None
     error: httpx.TransportError | None = None
@@ -89,7 +89,8 @@ def with_options(steps: Steps[T], options: Mapping[str, Any]) -> Steps[T]:
             return value
         if isinstance(action, Send | Open) and not action.request.is_signed:
             request = _with(action.request, options)
-            # A key stands for one request: what follows in the same operation has its own.
+            # An idempotency key stands for one request: later requests of the same operation have keys of
+            # their own.
             if request.method != "GET" and keyed in (None, request.path) and "idempotency_key" in options:
                 keyed = request.path
                 request = replace(request, id=str(options["idempotency_key"]))
@@ -117,7 +118,7 @@ def _with(request: Request, options: Mapping[str, Any]) -> Request:
 
 
 def _seconds(given: Any) -> float | None:
-    """A time limit: a number, or what `httpx.Timeout` says of reading."""
+    """Return a time limit in seconds, given as a number or as the read timeout of `httpx.Timeout`."""
     if isinstance(given, httpx.Timeout):
         return given.read
     return float(given) if isinstance(given, int | float) else None
@@ -140,7 +141,7 @@ class VerbGroup(Generic[S]):
 
 
 class call(Generic[Owner, P, T]):
-    """Make a method of an operation: its result on a sync client, a coroutine of it on an async one."""
+    """Turn an operation into a method: its result on a sync client, a coroutine of it on an async one."""
 
     def __init__(self, steps: Callable[Concatenate[Owner, P], Steps[T]]) -> None:
         self.steps = steps
@@ -169,7 +170,7 @@ class call(Generic[Owner, P, T]):
 
 
 class items(Generic[Owner, P, T]):
-    """Make a method of a flow: an iterator on a sync client, an async iterator on an async one."""
+    """Turn a flow into a method: an iterator on a sync client, an async iterator on an async one."""
 
     def __init__(self, flow: Callable[Concatenate[Owner, P], Flow[T]]) -> None:
         self.flow = flow

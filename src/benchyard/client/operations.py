@@ -52,7 +52,7 @@ BY_STATUS = {
 
 
 def error_from(status: int, content: bytes) -> BenchyardError:
-    """The error an answer stands for: by its code, else by its status."""
+    """Return the error that an answer stands for: by its code, else by its status."""
     body = _object(content)
     kind = _by_code().get(str(body.get("code"))) or _by_status(status)
     message = body.get("message")
@@ -80,7 +80,7 @@ def _by_status(status: int) -> type[BenchyardError]:
 
 
 def _by_code() -> dict[str, type[BenchyardError]]:
-    """Only classes that have a code of their own: others that were imported share their parent's."""
+    """Return the error classes by code; only those that define one, since subclasses inherit codes."""
     return {kind.code: kind for kind in _tree(BenchyardError) if "code" in vars(kind)}
 
 
@@ -106,17 +106,17 @@ Query = Mapping[str, str | int | bool | None]
 
 @dataclass(frozen=True)
 class Server:
-    """Where a server is, and the key for it."""
+    """Address of a server, and the key for it."""
 
     url: str
     key: str = field(repr=False)
     trusted: Path | None = None
-    """The certificates a server of this machine is known by; None is what the system trusts."""
+    """Certificates that a server of this machine is checked against; None means those the system trusts."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """A request body that is made while it is sent, so that it may be larger than memory."""
+    """A request body that is generated while it is sent, so that it may be larger than memory."""
 
     chunks: Callable[[], Iterator[bytes]]
     content_type: str = "application/octet-stream"
@@ -127,7 +127,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Request:
-    """One request, described."""
+    """Description of one request."""
 
     method: str
     path: str
@@ -137,29 +137,29 @@ class Request:
     body: Body | None = None
     timeout: float = READ_TIMEOUT
     long_poll: bool = False
-    """Then 408 and a read timeout mean "not yet" and are not retried here."""
+    """True if 408 and a read timeout mean "not yet"; they are not retried here then."""
     id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Further headers, but for what the client itself sets."""
+    """Further headers, except those that the client itself sets."""
 
     def with_id(self) -> "Request":
-        """The same request with an id, so that the server can tell a retry from a second request."""
+        """Return the same request with an id, so that the server can tell a retry from a second request."""
         if self.method == "GET" or self.id is not None:
             return self
         return replace(self, id=f"benchyard-{uuid.uuid4()}")
 
     @property
     def is_signed(self) -> bool:
-        """Whether the link itself carries the permission."""
+        """Tell whether the link itself carries the permission."""
         return self.path.startswith(("http://", "https://"))
 
     @property
     def may_repeat(self) -> bool:
-        """Whether it can be sent a second time."""
+        """Tell whether the request can be sent a second time."""
         return self.body is None or self.body.repeatable
 
     def payload(self) -> bytes | None:
-        """The JSON to send, if any; fields without a value stay away."""
+        """Return the JSON to send, if any; fields without a value are omitted."""
         if self.json is None:
             return None
         if isinstance(self.json, BaseModel):
@@ -169,14 +169,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """Status, headers and content of an answer."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes = b""
 
     def parse(self, model: type[M]) -> M:
-        """The body as a model."""
+        """Return the body as a model."""
         try:
             return model.model_validate_json(self.content)
         except ValidationError as error:
@@ -186,7 +186,7 @@ class Reply:
             ) from error
 
     def data(self) -> Any:
-        """The body as plain JSON values."""
+        """Return the body as plain JSON values."""
         try:
             return json.loads(self.content)
         except ValueError as error:
@@ -209,19 +209,19 @@ class Open:
 
 @dataclass(frozen=True)
 class Read:
-    """The next bytes of the open answer; gives b"" at its end."""
+    """Read the next bytes of the open answer; gives b"" at its end."""
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """Wait."""
+    """Wait for a number of seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Emit(Generic[T]):
-    """Hand one item to whoever iterates."""
+    """Hand one item to the caller that iterates."""
 
     item: T
 
@@ -232,7 +232,7 @@ Flow = Generator[Action | Emit[T], Any, None]
 
 
 def at(template: str, *ids: str) -> str:
-    """A path with these ids in its places; whatever they hold, they stay one segment each."""
+    """Fill ids into a path; each stays one segment, whatever characters it holds."""
     for id in ids:
         if id in ("", ".", ".."):
             raise UsageError(f"{id!r} is not an id or a name")
@@ -258,18 +258,18 @@ def open_body(request: Request) -> Steps[Reply]:
 
 
 def read() -> Steps[bytes]:
-    """The next bytes of the open answer, b"" at its end; transport errors pass through."""
+    """Read the next bytes of the open answer, b"" at its end; transport errors pass through."""
     chunk: bytes = yield Read()
     return chunk
 
 
 def pause(seconds: float) -> Steps[None]:
-    """Wait."""
+    """Wait for a number of seconds."""
     yield Sleep(seconds)
 
 
 def backoff(attempt: int) -> float:
-    """How long to wait before the next attempt, with some chance in it."""
+    """Return the seconds to wait before the next attempt, partly random."""
     delay: float = min(FIRST_DELAY * 2**attempt, LONGEST_DELAY)
     return delay * (1 - random.random() / 4)  # noqa: S311 (spreads retries, protects nothing)
 
@@ -328,9 +328,9 @@ PAUSE_SECONDS = 0.05
 
 
 def long_poll(ask: Callable[[float], Steps[T]], timeout: float | None) -> Steps[T]:
-    """Ask, telling how many seconds to hold, until there is an answer.
+    """Ask repeatedly, passing how many seconds the server may hold the request, until there is an answer.
 
-    Raises StillWaiting when there is none and the timeout is over; without one, it never gives up.
+    Raises StillWaiting if there is none before the timeout; without a timeout it never gives up.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -340,5 +340,5 @@ def long_poll(ask: Callable[[float], Steps[T]], timeout: float | None) -> Steps[
         except StillWaiting:
             if deadline is not None and time.monotonic() >= deadline:
                 raise
-            # A server that stops does not hold.
+            # A stopping server answers without holding the request.
             yield from pause(PAUSE_SECONDS)

@@ -1,7 +1,7 @@
-"""Keys of model providers in the caller's environment become secrets for the agents that use them.
+"""Makes secrets of the caller's model provider keys for the agents that use them.
 
-A secret cannot be read back, so a salted hash of what was last sent is kept in the user's configuration
-folder: by that a changed key is known from the same one. A value is never printed and never kept.
+A secret cannot be read back, so a salted hash of the last sent value is kept in the user's configuration
+folder, to tell a changed key from the same one. A value is never printed and never kept.
 """
 
 import base64
@@ -28,7 +28,7 @@ _LARGEST_FILE = 1024**2
 def with_known_keys(
     client: Client, body: Body, environ: Mapping[str, str], tell: Callable[[str], None]
 ) -> Body:
-    """The body with a secret for each key that an agent uses and nobody gave; makes and changes secrets."""
+    """Return the body with a secret for each key that an agent needs and lacks; makes and changes secrets."""
     wanted = _open_keys_of_body(body)
     if not wanted:
         return body
@@ -39,7 +39,7 @@ def with_known_keys(
 
 
 def with_pending_keys(client: Client, body: Body, environ: Mapping[str, str]) -> tuple[Body, list[str]]:
-    """The body as `with_known_keys` would make it, and the secrets that would be made; nothing is changed."""
+    """Return the body as `with_known_keys` would, and the names of the secrets to make; changes nothing."""
     wanted = _open_keys_of_body(body)
     if not wanted:
         return body, []
@@ -62,7 +62,7 @@ def _with_secrets(body: Body, there: set[str]) -> Body:
 
 
 def _open_keys(agent: Body) -> list[str]:
-    """The variables that nobody gave; what another job was given by us may have changed since."""
+    """Return the key variables that an agent lacks; secrets made here for another job count as lacking."""
     environment = agent.get("agent_environment") or {}
     stored = environment.get("secrets") or {}
     chosen = {name for name, secret in stored.items() if secret != PREFIX + name}
@@ -76,7 +76,7 @@ def _agent_with_secrets(agent: Body, there: set[str]) -> Body:
     names = _open_keys(agent)
     brought = {name: PREFIX + name for name in names if name in there}
     if not brought:
-        # The server knows whether one is needed, and says which.
+        # The server knows whether a key is needed, and names it.
         return agent
     environment = agent.get("agent_environment") or {}
     secrets_ = {**(environment.get("secrets") or {}), **brought}
@@ -84,7 +84,7 @@ def _agent_with_secrets(agent: Body, there: set[str]) -> Body:
 
 
 class _KeyMemory:
-    """Brings keys to the server, and remembers which were brought."""
+    """Sends keys to the server, and remembers hashes of the keys that were sent."""
 
     def __init__(self, client: Client, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -96,7 +96,7 @@ class _KeyMemory:
         self._changed = False
 
     def bring(self, variable: str) -> bool:
-        """Whether the server has a secret for this variable, after what the caller has was sent there."""
+        """Send the caller's key for a variable if it is new; tell whether the server has a secret for it."""
         name, value = PREFIX + variable, self._environ.get(variable)
         held = self._there.get(name)
         if not value:
@@ -111,12 +111,12 @@ class _KeyMemory:
         return True
 
     def close(self) -> None:
-        """Keep what was learnt."""
+        """Save what was remembered."""
         if self._changed:
             _write(self._path, self._known, self._tell)
 
     def _is_same(self, place: str, held: SecretView, value: str) -> bool:
-        """Somebody else may have changed it since: then its time is another."""
+        """Tell whether the stored secret is the same key; a different update time means another change."""
         known = self._known.get(place)
         if not isinstance(known, dict) or known.get("update_time_ms") != held.update_time_ms:
             return False
@@ -136,19 +136,19 @@ class _KeyMemory:
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:
-    """Where this user's own settings are."""
+    """Return the folder of this user's own settings."""
     given = environ.get("XDG_CONFIG_HOME")
     base = Path(given) if given else Path(environ.get("HOME") or Path.home()) / ".config"
     return base / "benchyard"
 
 
 def _hash(value: str, salt: bytes) -> bytes:
-    """Slow on purpose: a short key must not be found by trying."""
+    """Return a hash that is slow on purpose, so that a short key cannot be found by trying."""
     return hashlib.scrypt(value.encode(errors="surrogateescape"), salt=salt, n=2**14, r=8, p=1, dklen=32)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is remembered; a file that cannot be read only means that keys are sent once more."""
+    """Return the remembered hashes; an unreadable file only means that keys are sent once more."""
     try:
         if path.stat().st_size > _LARGEST_FILE:
             return {}

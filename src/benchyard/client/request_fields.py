@@ -1,6 +1,6 @@
-"""What can be said by name when agents, scenarios, benchmarks and runs are made, changed, started and listed.
+"""Keyword arguments to make, change, start and list agents, scenarios, benchmarks, runs and devboxes.
 
-Values are models or plain dictionaries of the same shape; what is wrong with them is told by the server.
+Values are models or plain dictionaries of the same shape; the server checks them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ from benchyard.models.scenarios import (
 
 M = TypeVar("M", bound=BaseModel)
 Loose = Mapping[str, Any]
-"""A dictionary in the place of a model."""
+"""A dictionary in place of a model."""
 
 
 class _ScenarioExtras(TypedDict, total=False):
-    """What a scenario may have."""
+    """Optional fields of a scenario."""
 
     environment_parameters: ScenarioEnvironment | Loose | None
     metadata: Mapping[str, str] | None
@@ -53,7 +53,7 @@ class _ScenarioExtras(TypedDict, total=False):
     answer_excludes: Sequence[str] | None
     scoring_blueprint_id: str | None
     attachments: Mapping[str, str] | None
-    """Name -> id of a stored object."""
+    """Ids of stored objects, by name."""
     collect_commands: Sequence[CollectCommand | Loose] | None
     agent_network_policy: str | None
     agent_timeout_sec: float | None
@@ -64,7 +64,7 @@ class _ScenarioExtras(TypedDict, total=False):
 
 
 class ScenarioFields(_ScenarioExtras, total=False):
-    """A new scenario."""
+    """Fields of a new scenario."""
 
     name: Required[str]
     input_context: Required[InputContext | Loose]
@@ -72,7 +72,7 @@ class ScenarioFields(_ScenarioExtras, total=False):
 
 
 class ScenarioChanges(_ScenarioExtras, total=False):
-    """What is to be different about a scenario; None leaves as it is, an empty value clears."""
+    """Changes of a scenario; None leaves a field as it is, an empty value clears it."""
 
     name: str | None
     input_context: InputContext | Loose | None
@@ -80,7 +80,7 @@ class ScenarioChanges(_ScenarioExtras, total=False):
 
 
 class _BenchmarkExtras(TypedDict, total=False):
-    """What a benchmark may have."""
+    """Optional fields of a benchmark."""
 
     attribution: str | None
     description: str | None
@@ -91,42 +91,42 @@ class _BenchmarkExtras(TypedDict, total=False):
 
 
 class BenchmarkFields(_BenchmarkExtras, total=False):
-    """A new benchmark."""
+    """Fields of a new benchmark."""
 
     name: Required[str]
 
 
 class BenchmarkChanges(_BenchmarkExtras, total=False):
-    """What is to be different about a benchmark; None leaves as it is, an empty value clears."""
+    """Changes of a benchmark; None leaves a field as it is, an empty value clears it."""
 
     name: str | None
 
 
 class NewAgentFields(TypedDict, total=False):
-    """A new agent, but for where it comes from."""
+    """Fields of a new agent, except its source."""
 
     name: Required[str]
     version: str | None
     run_command: str | None
-    """How jobs run it."""
+    """Command by which jobs run it."""
     metadata: Mapping[str, str] | None
 
 
 class AgentFields(NewAgentFields, total=False):
-    """A new agent."""
+    """Fields of a new agent."""
 
     source: AgentSource | Loose | None
 
 
 class _GatewayExtras(TypedDict, total=False):
-    """What a gateway config may have."""
+    """Optional fields of a gateway config."""
 
     custom_headers: Sequence[CustomHeader | Loose] | None
     description: str | None
 
 
 class GatewayFields(_GatewayExtras, total=False):
-    """A new gateway config."""
+    """Fields of a new gateway config."""
 
     name: Required[str]
     endpoint: Required[str]
@@ -134,7 +134,7 @@ class GatewayFields(_GatewayExtras, total=False):
 
 
 class GatewayChanges(_GatewayExtras, total=False):
-    """What is to be different about a gateway config; None leaves as it is, an empty value clears."""
+    """Changes of a gateway config; None leaves a field as it is, an empty value clears it."""
 
     name: str | None
     endpoint: str | None
@@ -142,7 +142,7 @@ class GatewayChanges(_GatewayExtras, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """What any run may have; `run_profile` holds `env_vars`, `secrets`, `launch_parameters`, `mounts`."""
+    """Optional fields of any run; `run_profile`: `env_vars`, `secrets`, `launch_parameters`, `mounts`."""
 
     metadata: Mapping[str, str] | None
     run_name: str | None
@@ -150,13 +150,13 @@ class RunOptions(TypedDict, total=False):
 
 
 class ScenarioRunOptions(RunOptions, total=False):
-    """What the run of a scenario may have."""
+    """Optional fields of a scenario's run."""
 
     benchmark_run_id: str | None
 
 
 class RunGatewayFields(TypedDict, total=False):
-    """What code of a run may ask: a model, whose name may tell the provider, or the provider itself."""
+    """Model access for code of a run: one model, whose name may imply the provider, or a whole provider."""
 
     model: str | None
     provider: str | None
@@ -166,82 +166,82 @@ class RunGatewayFields(TypedDict, total=False):
 
 
 class ScenarioRunFields(ScenarioRunOptions, total=False):
-    """A run of a scenario."""
+    """Fields of a scenario's run."""
 
     scenario_id: Required[str]
 
 
 class BenchmarkRunFields(RunOptions, total=False):
-    """A run of a benchmark."""
+    """Fields of a benchmark's run."""
 
     benchmark_id: Required[str]
 
 
 class PageFields(TypedDict, total=False):
-    """Which page of a listing."""
+    """Choice of a page of a listing."""
 
     limit: int
-    """How many a page holds; 20 unless it is said."""
+    """Number of items on a page; 20 by default."""
     starting_after: str
-    """The id of the last item of the page before."""
+    """Id of the last item of the page before."""
     include_total_count: bool
     search: str
     """A whole id, or a part of a name."""
 
 
 class NamedPageFields(PageFields, total=False):
-    """Which page of a listing of what has names."""
+    """Choice of a page of a listing whose items have names."""
 
     name: str
 
 
 class GatewayPageFields(NamedPageFields, total=False):
-    """Which gateway configs; a name need not be whole."""
+    """Choice of a page of gateway configs; a part of a name suffices."""
 
     id: str
 
 
 class AgentPageFields(NamedPageFields, total=False):
-    """Which agents."""
+    """Choice of a page of agents."""
 
     version: str
-    """`latest` is the newest of what fits."""
+    """A version; `latest` is the newest of those that match."""
 
 
 class ScenarioPageFields(NamedPageFields, total=False):
-    """Which scenarios."""
+    """Choice of a page of scenarios."""
 
     benchmark_id: str
     validation_type: ValidationType
 
 
 class RunPageFields(NamedPageFields, total=False):
-    """Which scenario runs."""
+    """Choice of a page of scenario runs."""
 
     benchmark_run_id: str
     scenario_id: str
     state: str
     own: bool
-    """Only those that belong to no job and no benchmark run."""
+    """True for runs that belong to no job and no benchmark run."""
 
 
 class StatePageFields(PageFields, total=False):
-    """Which scenario runs of a benchmark run."""
+    """Choice of a page of the scenario runs of a benchmark run."""
 
     state: str
 
 
 class BenchmarkRunPageFields(NamedPageFields, total=False):
-    """Which benchmark runs."""
+    """Choice of a page of benchmark runs."""
 
     benchmark_id: str
     state: str
     own: bool
-    """Only those that belong to no job."""
+    """True for runs that belong to no job."""
 
 
 class JobFields(TypedDict, total=False):
-    """A new job."""
+    """Fields of a new job."""
 
     spec: Required[Spec | Loose]
     name: str | None
@@ -249,25 +249,25 @@ class JobFields(TypedDict, total=False):
 
 
 class JobPageFields(NamedPageFields, total=False):
-    """Which jobs."""
+    """Choice of a page of jobs."""
 
     status: str
     """One state, or several with commas between them."""
 
 
 class TrialFields(TypedDict, total=False):
-    """Which trials of a job."""
+    """Choice of trials of a job."""
 
     limit: int
     status: str
     agent: int
-    """The number of the agent in the job, from 0."""
+    """Number of the agent in the job, from 0."""
     scenario_id: str
     scenario_name: str
 
 
 def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes over the wire; raises UsageError for what no JSON can hold."""
+    """Return fields as the JSON body of a request; raises UsageError for a value that JSON cannot hold."""
     try:
         made: dict[str, Any] = to_jsonable_python(dict(fields), exclude_none=True)
     except PydanticSerializationError as error:
@@ -276,7 +276,7 @@ def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class DevboxExtras(TypedDict, total=False):
-    """What a new devbox may have, wherever it comes from."""
+    """Optional fields of a new devbox, whatever it starts from."""
 
     name: str | None
     metadata: Mapping[str, str] | None
@@ -288,14 +288,14 @@ class DevboxExtras(TypedDict, total=False):
     file_mounts: Mapping[str, str] | None
     code_mounts: list[Any] | None
     gateways: Mapping[str, Any] | None
-    """Variable prefix -> a gateway config and the secret it is used with."""
+    """A gateway config and the secret it is used with, by variable prefix."""
     mcp: Mapping[str, Any] | None
-    """Refused by the server: MCP configs are not there."""
+    """Refused by the server: MCP configs are not supported."""
     tunnel: Loose | None
 
 
 class DevboxFields(DevboxExtras, total=False):
-    """A new devbox."""
+    """Fields of a new devbox."""
 
     blueprint_id: str | None
     blueprint_name: str | None
@@ -303,20 +303,20 @@ class DevboxFields(DevboxExtras, total=False):
 
 
 class DevboxPageFields(PageFields, total=False):
-    """Which devboxes."""
+    """Choice of a page of devboxes."""
 
     status: str
 
 
 class BlueprintFields(TypedDict, total=False):
-    """A new blueprint."""
+    """Fields of a new blueprint."""
 
     name: Required[str]
     base_blueprint_id: str | None
     base_blueprint_name: str | None
     build_args: Mapping[str, str] | None
     build_context: Loose | None
-    """`storage_object.as_build_context()`: an archive that the Dockerfile copies from."""
+    """Archive that the Dockerfile copies from, as `storage_object.as_build_context()` returns it."""
     code_mounts: Sequence[Any] | None
     dockerfile: str | None
     file_mounts: Mapping[str, str] | None
@@ -329,14 +329,14 @@ class BlueprintFields(TypedDict, total=False):
 
 
 class BlueprintPageFields(PageFields, total=False):
-    """Which blueprints."""
+    """Choice of a page of blueprints."""
 
     name: str
     status: str
 
 
 class SnapshotFields(TypedDict, total=False):
-    """What a snapshot says about itself."""
+    """Name, message and metadata of a snapshot."""
 
     name: str | None
     commit_message: str | None
@@ -344,7 +344,7 @@ class SnapshotFields(TypedDict, total=False):
 
 
 class SnapshotPageFields(PageFields, total=False):
-    """Which snapshots."""
+    """Choice of a page of snapshots."""
 
     devbox_id: str
     source_blueprint_id: str
@@ -353,7 +353,7 @@ class SnapshotPageFields(PageFields, total=False):
 
 
 class ObjectFields(TypedDict, total=False):
-    """A new object."""
+    """Fields of a new object."""
 
     name: Required[str]
     content_type: Required[ContentType]
@@ -362,7 +362,7 @@ class ObjectFields(TypedDict, total=False):
 
 
 class ObjectPageFields(PageFields, total=False):
-    """Which objects."""
+    """Choice of a page of objects."""
 
     name: str
     content_type: str
@@ -371,7 +371,7 @@ class ObjectPageFields(PageFields, total=False):
 
 
 def request_of(kind: type[M], fields: Mapping[str, Any]) -> M:
-    """A request made of fields; raises UsageError, which names the field that does not fit."""
+    """Return a request made of fields; raises UsageError with the name of the field that does not fit."""
     try:
         return kind.model_validate(dict(fields))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Finds the server to talk to, named by the environment or this user's own; starts and stops the latter."""
+"""Finds the server to talk to, configured or this user's own; starts and stops the latter."""
 
 import json
 import os
@@ -23,7 +23,7 @@ HEALTH_TIMEOUT = 3.0
 
 
 def find_server(environ: Mapping[str, str]) -> Server:
-    """The server to use, if one is configured or runs here; raises ServerUnreachable."""
+    """Return the server that is configured, else the one that runs here; raises ServerUnreachable."""
     configured = configured_server(environ)
     if configured is not None:
         return configured
@@ -38,7 +38,7 @@ def find_server(environ: Mapping[str, str]) -> Server:
 
 
 def configured_server(environ: Mapping[str, str]) -> Server | None:
-    """The server that the environment names; a URL of one product is never paired with another's key."""
+    """Return the server the environment names; a URL of one product is never paired with another's key."""
     for url_name, key_name in PAIRS:
         url = environ.get(url_name)
         if not url:
@@ -57,13 +57,13 @@ def configured_server(environ: Mapping[str, str]) -> Server | None:
 
 
 def running_server(data: Path) -> Server | None:
-    """The server that runs on a data folder, if it answers."""
+    """Return the server that runs on a data folder, if it answers."""
     server = recorded_server(data)
     return server if server is not None and is_healthy(server) else None
 
 
 def recorded_server(data: Path) -> Server | None:
-    """The server that was last started on a data folder, whether it runs or not."""
+    """Return the server that was last started on a data folder, whether it runs or not."""
     try:
         note = json.loads((data / "server.json").read_text())
         url, trusted = note["url"], note.get("trusted")
@@ -76,7 +76,7 @@ def recorded_server(data: Path) -> Server | None:
 
 
 def stored_key(data: Path) -> str | None:
-    """The first key of the server on a data folder."""
+    """Return the first key of the server on a data folder."""
     try:
         return (data / "api-key").read_text().strip() or None
     except (OSError, ValueError):
@@ -84,7 +84,7 @@ def stored_key(data: Path) -> str | None:
 
 
 def recorded_pid(data: Path) -> int | None:
-    """The process of the server that was last started on a data folder."""
+    """Return the process id of the server that was last started on a data folder."""
     try:
         pid = json.loads((data / "server.json").read_text())["pid"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -93,7 +93,7 @@ def recorded_pid(data: Path) -> int | None:
 
 
 def is_healthy(server: Server) -> bool:
-    """Whether a server says that it is well."""
+    """Tell whether a server answers its health check."""
     try:
         verify = tls_context(server) or True
         answer = httpx.get(f"{server.url}/healthz", timeout=HEALTH_TIMEOUT, trust_env=False, verify=verify)
@@ -112,11 +112,11 @@ STOP_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 LOG_TAIL = 2000
 PORT_FILE = "own-port"
-"""In the data folder: the port of the last server that was started for this user, for the next one."""
+"""Name of the file in the data folder that keeps the port of this user's last server for the next one."""
 
 
 def start_server(data: Path, waiting: Callable[[], None]) -> Server:
-    """Start a server on a data folder and return it once it answers; `waiting` is called while it does not.
+    """Start a server on a data folder and return it once it answers; `waiting` is called until it does.
 
     When two are started at once, the server's own lock decides: this waits for whichever won.
     """
@@ -132,7 +132,7 @@ def start_server(data: Path, waiting: Callable[[], None]) -> Server:
             _note_port(data, server)
             return server
         if port and process.poll() == UsageError.exit_code:
-            # Another program may have taken the port since it was looked at.
+            # Another program may have taken the port since the check.
             port = 0
             process = _spawn(data, log, port)
         if process.poll() not in (None, Conflict.exit_code):
@@ -162,7 +162,7 @@ def stop_server(data: Path) -> int | None:
 
 
 def own_url(data: Path) -> str | None:
-    """Where the last server of this user on this data folder was, whether it runs or not."""
+    """Return the address of this user's last server on this data folder, whether it runs or not."""
     try:
         return f"http://127.0.0.1:{int((data / PORT_FILE).read_text())}"
     except (OSError, ValueError):
@@ -176,7 +176,7 @@ def _note_port(data: Path, server: Server) -> None:
 
 
 def _free_port(data: Path) -> int:
-    """The port of the last time, else the usual one, else 0, which lets the system choose."""
+    """Return the port of the last time, else the usual one, else 0, which lets the system choose."""
     last = urlsplit(own_url(data) or "").port
     for port in (last, DEFAULT_PORT):
         if port and _is_free(port):

@@ -30,10 +30,11 @@ from benchyard.errors import ServerUnreachable
 
 
 def tls_context(server: Server) -> ssl.SSLContext | None:
-    """What a server's certificate is checked against; None where there is no TLS.
+    """Return the TLS context that checks a server's certificate; None where there is no TLS.
 
-    For a server of this machine it is what that server left for its clients, and only that; any name will
-    do then, since nobody else has the key. For all others it is `SSL_CERT_FILE`, else what is known publicly.
+    For a server of this machine, only the certificate that it left for its clients is trusted, under any host
+    name: nobody else has its key. All others are checked against `SSL_CERT_FILE`, else the publicly known
+    authorities.
     """
     if urlsplit(server.url).scheme != "https":
         return None
@@ -78,14 +79,14 @@ class SyncSession:
         raise AssertionError("an operation ends with its result")
 
     def spawn(self, steps: Steps[None]) -> "Spawned":
-        """Carry out an operation beside whatever follows."""
+        """Carry out an operation in parallel to the caller."""
         spawned = Spawned()
 
         async def carry_out() -> None:
             self.run(steps)
 
         def in_thread() -> None:
-            # A loop of its own, because a task keeps whatever error ends it.
+            # A loop of its own, because a task keeps any error that ends it.
             loop = asyncio.new_event_loop()
             try:
                 task = loop.create_task(carry_out())
@@ -142,7 +143,7 @@ class AsyncSession:
         raise AssertionError("an operation ends with its result")
 
     def spawn(self, steps: Steps[None]) -> "Spawned":
-        """Carry out an operation beside whatever follows."""
+        """Carry out an operation in parallel to the caller."""
         spawned = Spawned()
         spawned.task = asyncio.get_running_loop().create_task(self.run(steps))
         spawned.task.add_done_callback(spawned.end)
@@ -178,22 +179,22 @@ Session = SyncSession | AsyncSession
 
 @dataclass
 class Spawned:
-    """An operation that is carried out beside others."""
+    """An operation that is carried out in parallel to others."""
 
     is_done: bool = False
     error: BaseException | None = None
     task: "asyncio.Task[None] | None" = None
-    """Held here: an event loop forgets tasks that nobody holds."""
+    """Reference to the task: an event loop forgets tasks that nothing refers to."""
 
     def end(self, task: "asyncio.Task[None]") -> None:
-        """Note how it ended."""
+        """Record the end of the operation, and its error."""
         self.error = asyncio.CancelledError() if task.cancelled() else task.exception()
         self.is_done = True
 
 
 @dataclass(frozen=True)
 class Done(Generic[T]):
-    """An operation has ended with this value."""
+    """End of an operation, with its result."""
 
     value: T
 
@@ -209,7 +210,7 @@ def _advance(
 
 
 class _SyncActor:
-    """Carries out the actions of one operation; what it opens is closed with the operation."""
+    """Carries out the actions of one operation; answers that it opens are closed with the operation."""
 
     def __init__(self, http: httpx.Client, server: Server) -> None:
         self._http = http
@@ -248,7 +249,7 @@ class _SyncActor:
 
 
 class _AsyncActor:
-    """Carries out the actions of one operation; what it opens is closed with the operation."""
+    """Carries out the actions of one operation; answers that it opens are closed with the operation."""
 
     def __init__(self, http: httpx.AsyncClient, server: Server) -> None:
         self._http = http

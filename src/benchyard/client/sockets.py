@@ -23,14 +23,14 @@ class Socket:
         self._connection = connection
 
     async def send(self, data: bytes) -> None:
-        """Send bytes; what comes after the end is dropped."""
+        """Send bytes; they are dropped once the connection has ended."""
         try:
             await self._connection.send(data)
         except ConnectionClosed:
             return
 
     async def received(self) -> AsyncIterator[bytes]:
-        """What comes, to the end of the connection."""
+        """Yield the bytes that arrive, until the connection ends."""
         try:
             async for frame in self._connection:
                 yield frame if isinstance(frame, bytes) else frame.encode()
@@ -40,21 +40,21 @@ class Socket:
 
 @asynccontextmanager
 async def open_ssh(server: Server, devbox_id: str) -> AsyncIterator[Socket]:
-    """A connection at whose other end the server speaks ssh."""
+    """Open a connection at whose other end the server speaks ssh."""
     async with open_socket(server, at("/v1/devboxes/{}/ssh", devbox_id)) as connection:
         yield Socket(connection)
 
 
 @asynccontextmanager
 async def open_port(server: Server, devbox_id: str, port: int) -> AsyncIterator[Socket]:
-    """A connection to a port of a devbox; raises NotFound if nothing listens there."""
+    """Open a connection to a port of a devbox; raises NotFound if no process listens there."""
     async with open_socket(server, at("/v1/devboxes/{}/ports/{}", devbox_id, str(port))) as connection:
         yield Socket(connection)
 
 
 @asynccontextmanager
 async def open_socket(server: Server, path: str) -> AsyncIterator[ClientConnection]:
-    """A websocket of the server; raises what it refuses it with."""
+    """Open a websocket of the server; raises the error of the server's refusal."""
     url = urljoin(server.url + "/", path)
     if not url.startswith(server.url):
         raise BenchyardError("the server names another server; refusing to send it the key")
@@ -77,7 +77,7 @@ async def open_socket(server: Server, path: str) -> AsyncIterator[ClientConnecti
 
 
 ENDED = (4000, 1000)
-"""How a server closes when the shell has ended: today, and before."""
+"""Codes by which a server closes the connection when the shell has ended: the current and an older one."""
 EXIT_REASON = re.compile(r"^exit (\d{1,3})$")
 
 
@@ -88,14 +88,14 @@ class Terminal:
         self._connection = connection
 
     async def type(self, data: bytes) -> None:
-        """Send what was typed; what comes after the end is dropped."""
+        """Send typed bytes; they are dropped once the connection has ended."""
         try:
             await self._connection.send(data)
         except ConnectionClosed:
             return
 
     async def printed(self) -> AsyncIterator[bytes]:
-        """What the terminal prints, to the end of the connection; `exit_status` then tells how it ended."""
+        """Yield the terminal's output until the connection ends; `exit_status` is known then."""
         try:
             async for frame in self._connection:
                 yield frame if isinstance(frame, bytes) else frame.encode()
@@ -104,12 +104,12 @@ class Terminal:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the shell inside has ended, and not only the connection."""
+        """Tell whether the shell inside has ended, and not only the connection."""
         return self._connection.close_code in ENDED
 
     @property
     def exit_status(self) -> int:
-        """The exit status of the shell, 0 where it is not known."""
+        """Return the exit status of the shell; 0 where it is not known."""
         told = EXIT_REASON.match(self._connection.close_reason or "")
         return int(told[1]) if told else 0
 
@@ -118,7 +118,7 @@ class Terminal:
 async def open_terminal(
     client: AsyncClient, devbox_id: str, session: str, columns: int, rows: int
 ) -> AsyncIterator[Terminal]:
-    """Find or make a terminal session and connect to it; closing only leaves it, and it waits a while."""
+    """Find or make a terminal session and connect to it; closing only detaches, and it waits a while."""
     view = await client.pty.connect(devbox_id, session, columns, rows)
     async with open_socket(client.server, view.connect_url) as connection:
         yield Terminal(connection)

@@ -1,4 +1,4 @@
-"""Jobs and trials as Harbor keeps their results: what its result, config and lock files say."""
+"""Jobs and trials in Harbor's formats: the content of its result, config and lock files."""
 
 import hashlib
 import re
@@ -24,20 +24,20 @@ _PHASES = {
     "agent_execution": "agent",
     "verifier": "scoring",
 }
-"""Harbor's name of a phase -> ours."""
+"""Names of phases here, by Harbor's names."""
 _ENDED_BY = {"timeout": "AgentTimeoutError", "budget": "AgentBudgetExceededError"}
 _WAITING = frozenset({TrialState.QUEUED})
 _ENDED = frozenset({TrialState.COMPLETED, TrialState.FAILED, TrialState.TIMEOUT, TrialState.CANCELED})
 
 
 def trial_names(trials: Sequence[TrialView]) -> dict[str, str]:
-    """Id of a trial -> the name of its folder, `TASK__XXXXXXX`: safe, always the same, and no two alike."""
+    """Return the name of each trial's folder, `TASK__XXXXXXX`, by trial id: safe, stable and unique."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for each in trials:
         task = safe(each.scenario_name.rpartition("/")[2])[:LONGEST_TASK].rstrip("_-.") or "task"
         count = 0
-        # A disk may not tell large letters from small.
+        # A file system may not distinguish upper and lower case.
         while (name := f"{task}__{_tail(each.id, count)}").lower() in taken:
             count += 1
         taken.add(name.lower())
@@ -46,7 +46,7 @@ def trial_names(trials: Sequence[TrialView]) -> dict[str, str]:
 
 
 def safe(name: str) -> str:
-    """One name of a path, made of a text that may hold anything."""
+    """Return a name that is safe as a part of a path, from any text."""
     return _UNSAFE.sub("-", name).strip("-._")[:200] or "unnamed"
 
 
@@ -60,7 +60,7 @@ def _tail(id: str, count: int) -> str:
 
 
 def trial_config(job: BenchmarkJobView, trial: TrialView, name: str) -> dict[str, Any]:
-    """`config.json` of a trial."""
+    """Return the content of a trial's `config.json`."""
     return {
         "task": _task(job, trial),
         "trial_name": name,
@@ -75,7 +75,7 @@ def trial_config(job: BenchmarkJobView, trial: TrialView, name: str) -> dict[str
 
 
 def trial_result(job: BenchmarkJobView, trial: TrialView, name: str) -> dict[str, Any]:
-    """`result.json` of a trial."""
+    """Return the content of a trial's `result.json`."""
     return {
         "id": _uuid(trial.id),
         "task_name": trial.scenario_name,
@@ -93,18 +93,18 @@ def trial_result(job: BenchmarkJobView, trial: TrialView, name: str) -> dict[str
         "finished_at": _time(trial.end_time_ms),
         **{theirs: _timing(trial.stages, ours) for theirs, ours in _PHASES.items()},
         "step_results": [_step(each) for each in trial.rounds] or None,
-        # Harbor has no word for it, and leaves what it does not know alone.
+        # Harbor has no field for suspicions, and ignores unknown ones.
         "suspicions": trial.suspicions,
     }
 
 
 def rewards_of(score: float | None, rewards: Mapping[str, float]) -> dict[str, float] | None:
-    """The numbers of a trial by name, its score as `reward`; None where it has none."""
+    """Return the rewards of a trial by name, its score as `reward`; None without a score."""
     return None if score is None else {**rewards, "reward": score}
 
 
 def job_config(job: BenchmarkJobView) -> dict[str, Any]:
-    """`config.json` of a job."""
+    """Return the content of a job's `config.json`."""
     orchestrator = job.job_spec.orchestrator_config
     return {
         "job_name": safe(job.name),
@@ -119,7 +119,7 @@ def job_config(job: BenchmarkJobView) -> dict[str, Any]:
 
 
 def job_lock(job: BenchmarkJobView, trials: Sequence[TrialView]) -> dict[str, Any]:
-    """`lock.json` of a job: what each trial was made of."""
+    """Return the content of a job's `lock.json`: the inputs of each trial."""
     return {
         "schema_version": 3,
         "created_at": _time(job.create_time_ms),
@@ -131,7 +131,7 @@ def job_lock(job: BenchmarkJobView, trials: Sequence[TrialView]) -> dict[str, An
 
 
 def trial_lock(job: BenchmarkJobView, trial: TrialView) -> dict[str, Any]:
-    """`lock.json` of a trial; the digest is of the scenario's id and revision."""
+    """Return the content of a trial's `lock.json`; the digest is that of the scenario's id and revision."""
     task = {"name": trial.scenario_name, "type": "local", "digest": _digest(trial), "source": _source(job)}
     return {
         "schema_version": 2,
@@ -146,7 +146,7 @@ def trial_lock(job: BenchmarkJobView, trial: TrialView) -> dict[str, Any]:
 def job_result(
     job: BenchmarkJobView, trials: Sequence[TrialView], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """`result.json` of a job."""
+    """Return the content of a job's `result.json`."""
     ended = [each for each in trials if each.state in _ENDED]
     waiting = sum(each.state in _WAITING for each in trials)
     spent = [found for each in ended if (found := _spent(each.usage)) is not None]
@@ -238,13 +238,13 @@ def _config(job: BenchmarkJobView, number: int) -> AgentConfig:
 
 
 def _outcome(job: BenchmarkJobView, number: int) -> BenchmarkOutcome | None:
-    """What became of an agent, if it is done."""
+    """Return the outcome of an agent, if it is done."""
     run_id = job.progress[number].benchmark_run_id if number < len(job.progress) else None
     return next((each for each in job.benchmark_outcomes if each.benchmark_run_id == run_id), None)
 
 
 def _agent(job: BenchmarkJobView, number: int) -> dict[str, Any]:
-    """The agent of a trial; variables stand as templates, and what looks like a secret is hidden."""
+    """Return the agent of a trial; variables become templates, values that look like secrets are hidden."""
     config = _config(job, number)
     given = config.agent_environment
     names = [*(given.environment_variables or {}), *(given.secrets or {})] if given else []
@@ -318,7 +318,7 @@ def _step(each: TrialRound) -> dict[str, Any]:
 
 
 def _timing(stages: Sequence[Stage], name: str) -> dict[str, Any] | None:
-    """When a phase began and ended; of several rounds from the first to the last."""
+    """Return the begin and end of a phase; with several rounds, from the first to the last."""
     own = [each for each in stages if each.name == name or each.name.startswith(f"{name}-")]
     if not own:
         return None

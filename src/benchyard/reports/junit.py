@@ -1,4 +1,4 @@
-"""A job as JUnit's XML, as CI systems read it: a suite per agent, a case per scenario."""
+"""A job in JUnit's XML, as CI systems read it: a suite per agent, a case per scenario."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _NEARLY = PASSED - 1e-9
 
 
 def junit(job: BenchmarkJobView) -> str:
-    """The whole file; a job without any outcome is one error, so that no build is green by it."""
+    """Return the whole file; a job without any outcome is an error, so that a build cannot pass on it."""
     root = Element("testsuites", name=_text(job.name))
     for label, outcome in zip(agent_labels(job.benchmark_outcomes), job.benchmark_outcomes, strict=True):
         _suite(root, label, job, outcome)
@@ -114,5 +114,5 @@ def _seconds(duration_ms: int | None) -> str:
 
 
 def _text(text: str) -> str:
-    """What XML can hold: names and messages come from devboxes, with any character and of any length."""
+    """Return text that XML can hold: names and messages of devboxes have any characters and length."""
     return _NOT_XML.sub("\ufffd", text[:LONGEST_TEXT])

@@ -1,4 +1,4 @@
-"""Where the time of a job went: working, preparing, waiting, idle."""
+"""Times of a job by activity: working, preparing, waiting, idle."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,11 +6,11 @@ from benchyard.models.jobs import Job, JobTimes
 from benchyard.models.trials import Trial
 
 Interval = tuple[int, int]
-"""From, and to: in milliseconds."""
+"""Begin and end, in milliseconds."""
 
 
 def job_times(job: Job, trials: Sequence[Trial], now_ms: int) -> JobTimes:
-    """Every moment from the job's making to its end, or to now, under one of four heads."""
+    """Divide the time from the job's creation to its end, or to now, among four activities."""
     end = job.end_time_ms or now_ms
     whole = merge_intervals([(job.create_time_ms, end)])
     working = merge_intervals(_clip((_work(each, end) for each in trials if each.start_time_ms), whole))
@@ -29,7 +29,7 @@ def job_times(job: Job, trials: Sequence[Trial], now_ms: int) -> JobTimes:
 
 
 def working_ms(trials: Iterable[Trial]) -> int | None:
-    """How long at least one of these trials, of those that have ended, was at work; None if none was."""
+    """Return the time in which at least one of these ended trials was at work; None without any."""
     known = [each for each in trials if each.start_time_ms is not None and each.end_time_ms is not None]
     return (
         total_length(merge_intervals(_work(each, each.end_time_ms or 0) for each in known)) if known else None
@@ -37,7 +37,7 @@ def working_ms(trials: Iterable[Trial]) -> int | None:
 
 
 def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same moments as intervals that do not overlap, in their order."""
+    """Return intervals that cover the same moments without overlaps, in order."""
     found: list[Interval] = []
     for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
@@ -48,7 +48,7 @@ def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def total_length(intervals: Iterable[Interval]) -> int:
-    """How long intervals that do not overlap are together."""
+    """Return the total length of intervals that do not overlap."""
     return sum(end - start for start, end in intervals)
 
 
@@ -63,7 +63,7 @@ def _preparation(trial: Trial) -> Interval:
 
 
 def _clip(intervals: Iterable[Interval], whole: Sequence[Interval]) -> list[Interval]:
-    """What of the intervals lies in the whole: clocks that were set may put some outside of it."""
+    """Return the parts of the intervals inside the whole; adjusted clocks may put some outside of it."""
     if not whole:
         return []
     first, last = whole[0]

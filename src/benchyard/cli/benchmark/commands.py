@@ -62,7 +62,7 @@ from benchyard.models.scenarios import ScenarioView
 @click.argument("name", metavar="NEW-NAME")
 @output_option
 def rename(given: str, name: str, output: str) -> None:
-    """Give a benchmark another name; jobs that were run show the name they were asked for with.
+    """Give a benchmark another name; earlier jobs show the name they were created with.
 
     \b
       benchyard benchmark rename my-benchmark my-benchmark-v1
@@ -200,7 +200,7 @@ def pull(given: str, folder: Path, force: bool) -> None:
 def export(given: str, folder: Path, private: bool, force: bool, output: str) -> None:
     """Write a benchmark as Harbor task folders, one for each scenario, and a dataset.toml.
 
-    What cannot be run elsewhere is told by name, and the rest is written.
+    Scenarios that cannot be run elsewhere are named, and the others are written.
 
     \b
       benchyard benchmark export quickstart tasks
@@ -322,7 +322,7 @@ def show_(given: str, item: str | None, output: str) -> None:
 
 
 def _find_item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
-    """The scenario of a benchmark that is called so, with or without the benchmark's name before it."""
+    """Return the scenario of a benchmark with that name, with or without the benchmark's name before it."""
     for each in client.benchmarks.definitions(view.id, limit=1000):
         if given in (each.id, each.name, each.name.rpartition("/")[2], each.name.partition("/")[2]):
             return each
@@ -330,7 +330,7 @@ def _find_item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
 
 
 def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
-    """How many scenarios there are of each kind, by what their metadata tells."""
+    """Yield the number of scenarios in each category of their metadata."""
     for key in _CATEGORY_KEYS:
         counts = Counter(each.metadata[key] for each in scenarios if each.metadata.get(key))
         if len(counts) > 1:
@@ -355,9 +355,9 @@ def validate(
 ) -> None:
     """Validate the scenarios of a benchmark: the reference scores 1, doing nothing 0, and twice the same.
 
-    What cannot be built here is told with the reason. The strictest isolation that does is found and stored.
-    Where `clean` was chosen, and the reference gets its score only while what it started runs, `--record` has
-    the scenario graded `live`. See `benchyard scenario validate`.
+    Environments that cannot be built here are named with the reason. The strictest isolation that works is
+    found and stored. If `clean` was chosen, but the reference gets its score only while its processes run,
+    `--record` has the scenario graded `live`. See `benchyard scenario validate`.
 
     \b
       benchyard benchmark validate quickstart

@@ -21,7 +21,7 @@ _TELL_SECONDS = 2.0
 
 
 class CountBar:
-    """Progress on stderr: a bar where that is a terminal, else a line every other second."""
+    """Progress on stderr: a bar in a terminal, else a line every other second."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -42,13 +42,13 @@ class CountBar:
             self._progress.stop()
 
     def started(self, name: str, total: int | None) -> None:
-        """Something begins that has so much of it."""
+        """Begin an activity with a total amount."""
         self._title, self._total, self._count = name, total, 0
         if self._progress and self._task is not None:
             self._progress.reset(self._task, description=name, total=total)
 
     def advanced(self, count: int) -> None:
-        """So much more of it is done."""
+        """Count a further amount as done."""
         self._count += count
         if self._progress and self._task is not None:
             self._progress.advance(self._task, count)
@@ -58,18 +58,18 @@ class CountBar:
             click.echo(f"{self._title}: {self._count}{of}", err=True)
 
     def done(self) -> None:
-        """It is over."""
+        """End the activity; the bar closes with the block."""
 
 
 class TerminalProgress(PushProgress):
-    """Shows pushes and imports to whoever types the command."""
+    """Shows pushes and imports on the terminal."""
 
     def say(self, text: str) -> None:
         """Print a sentence on stderr."""
         say(text)
 
     def activity(self, text: str) -> AbstractContextManager[object]:
-        """Show a spinner where it takes long."""
+        """Show a spinner if it takes long."""
         return patience(text)
 
     def counter(self, title: str) -> AbstractContextManager[SourceProgress]:
@@ -79,7 +79,7 @@ class TerminalProgress(PushProgress):
     def build(
         self, client: Client, scenario: str, request: BlueprintRequest, dockerfile: Path | None
     ) -> BlueprintView:
-        """Build, and show the log."""
+        """Build the environment, and show the log."""
         click.echo(f"building the environment of {scenario}", err=True)
         folder = dockerfile.parent if dockerfile else None
         with uploaded_context(client, folder, dockerfile) as sent:

@@ -1,4 +1,4 @@
-"""`benchyard scenario`: write, keep, check and delete what agents are run on."""
+"""`benchyard scenario`: write, keep, check and delete scenarios."""
 
 import shlex
 import shutil
@@ -50,7 +50,7 @@ _STATES = {BlueprintStatus.BUILD_COMPLETE: "built", BlueprintStatus.FAILED: "cou
 
 
 def environment_facts(client: Client, view: ScenarioView) -> dict[str, object]:
-    """By what each is called; None where there is nothing to say."""
+    """Return the facts of a scenario's environment by label; None for unset ones."""
     environment = view.environment or ScenarioEnvironment()
     launch = environment.launch_parameters or LaunchParameters()
     user = launch.user_parameters
@@ -99,7 +99,7 @@ def _size(launch: LaunchParameters) -> str | None:
 
 
 def _network(client: Client, view: ScenarioView, launch: LaunchParameters) -> str | None:
-    """The policy of each phase, where one is named."""
+    """Return the policy of each phase that names one."""
     phases = {
         "setup": launch.network_policy_id,
         "agent": view.agent_network_policy or launch.network_policy_id,
@@ -290,7 +290,7 @@ def show_(given: str, output: str) -> None:
 
 
 def show_scenario(client: Client, view: ScenarioView, output: str) -> None:
-    """Show a scenario: what it asks for, where, and how it is graded."""
+    """Show a scenario: its task, its environment, and its grading."""
     show(view, output, _description(client, view) if output == "text" else "")
 
 
@@ -324,9 +324,9 @@ def validate(
     """Show that scenarios can be solved, and not by doing nothing.
 
     The reference output must score 1.0, doing nothing `nop_score` (0 by default), each twice with the
-    same result. The strictest isolation in which that is so is found (answer, system, clean, live), and is
-    stored with a scenario of the server. Exits with 1 where something is wrong. A folder is tried under a
-    name of its own, which is archived afterwards.
+    same result. The strictest isolation in which this holds is found (answer, system, clean, live), and is
+    stored with a scenario of the server. Exits with 1 if a scenario is not valid. A folder is tried as a
+    scenario with a name of its own, which is archived afterwards.
 
     \b
       benchyard scenario validate my-task/
@@ -358,7 +358,7 @@ def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) ->
 
 
 def write_template(folder: Path) -> None:
-    """Copy the template, with a name of its own."""
+    """Copy the template, and set its name."""
     for source in builtin_benchmarks.files(builtin_benchmarks.TEMPLATE):
         target = folder / source.relative_to(builtin_benchmarks.TEMPLATE)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Validation as the command line shows it: progress, a table, and an exit status."""
+"""Validation on the command line: progress, a table, and an exit status."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ from benchyard.client.validation import (
 from benchyard.models.runs import RunProfile
 
 INVALID = 1
-"""The exit status where something is not valid."""
+"""Exit status if a scenario is not valid."""
 
 
 def validate_options(command: Any) -> Any:
-    """The options that both nouns have."""
+    """Add the options that `scenario validate` and `benchmark validate` share."""
     for option in reversed(
         (
             click.option(
@@ -79,7 +79,7 @@ def validate_options(command: Any) -> Any:
 def options_from(
     env: Sequence[str], secrets: Sequence[str], concurrency: int, timeout: float
 ) -> ValidationOptions:
-    """How to validate, from the options."""
+    """Return the settings of a validation, from the options."""
     profile = RunProfile(
         env_vars=name_values(env, "--env") or None, secrets=name_values(secrets, "--secret") or None
     )
@@ -89,10 +89,10 @@ def options_from(
 def run_validation(
     wanted: Sequence[ValidationTarget], options: ValidationOptions, output: str, *, record: bool | None = None
 ) -> None:
-    """Validate, show what came out, and end with 1 where something is not valid.
+    """Validate, show the results, and exit with 1 if a scenario is not valid.
 
-    What was found out is stored with scenarios of the server unless `record` is False; where it is True, an
-    isolation that was chosen, and does not do, is changed too.
+    Results are stored with scenarios of the server unless `record` is False; if it is True, a chosen
+    isolation that does not work is changed, too.
     """
     results = asyncio.run(_validate(wanted, options, record=record))
     is_valid = all(each.is_valid for each in results)
@@ -123,7 +123,7 @@ async def _validate(
 
 
 class _Progress:
-    """Says on stderr what was tried: line by line, above a count where that is a terminal."""
+    """Reports attempts on stderr line by line, in a terminal above a count."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -140,7 +140,7 @@ class _Progress:
         self._activity.__exit__(kind, error, trace)
 
     def tell(self, name: str, attempt: ValidationAttempt) -> None:
-        """Note an attempt."""
+        """Report an attempt."""
         self._done += 1
         score = "no score" if attempt.score is None else f"{attempt.score:g}"
         kind = f"{attempt.kind} in {attempt.isolation}"
@@ -169,13 +169,13 @@ def _print(results: Sequence[ScenarioValidation]) -> None:
 
 
 def _unbuilt_reasons(results: Sequence[ScenarioValidation]) -> dict[str, list[str]]:
-    """Reason -> the scenarios whose environments cannot be built for it."""
+    """Return the scenarios whose environments cannot be built, by reason."""
     found: dict[str, list[str]] = {}
     for each in results:
         if each.is_unbuilt:
             reasons = [reason for attempt in each.attempts for reason in attempt.reasons]
             told = next((reason for reason in reasons if BUILD_FAILED in reason), "")
-            # Which devbox and which build it was is another for each of them.
+            # The names of devbox and build differ in each message.
             why = told.partition(f"{BUILD_FAILED}: ")[2].partition("; see `benchyard blueprint logs")[0]
             found.setdefault(clean(why or told), []).append(clean(each.name))
     return found

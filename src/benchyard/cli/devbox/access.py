@@ -1,4 +1,4 @@
-"""Ways into a devbox: `benchyard devbox ssh`, `forward` and `tunnel`."""
+"""Access to a devbox: `benchyard devbox ssh`, `forward` and `tunnel`."""
 
 import asyncio
 import os
@@ -30,14 +30,14 @@ PROGRAM_MISSING = "there is no `ssh` on this machine; install openssh-client, or
 
 @dataclass(frozen=True)
 class SshAccess:
-    """What ssh needs to enter a devbox: whose key lies in which folder."""
+    """Devbox, user and key folder with which ssh enters a devbox."""
 
     devbox_id: str
     user: str
     folder: Path
 
     def settings(self) -> dict[str, str]:
-        """The lines of ssh's configuration."""
+        """Return the settings of ssh's configuration, by name."""
         proxy = [sys.executable, "-m", "benchyard.cli.main", "devbox", "ssh-proxy", self.devbox_id]
         return {
             "HostName": self.devbox_id,
@@ -57,8 +57,8 @@ class SshAccess:
 def ssh(id: str, command: Sequence[str]) -> int:
     """Enter a devbox with this machine's ssh, or run a command in it.
 
-    A key is made the first time and kept in your state folder. What needs options of ssh, and scp, rsync or
-    an editor, takes `ssh-config`.
+    A key is made the first time and kept in your state folder. For options of ssh, and for scp, rsync or an
+    editor, use `ssh-config`.
 
     \b
       benchyard devbox ssh box
@@ -77,7 +77,7 @@ def ssh(id: str, command: Sequence[str]) -> int:
 @click.argument("id")
 @click.option("--host", help="The name to give to ssh. Default: the devbox's name, else its id.")
 def ssh_config(id: str, host: str | None) -> None:
-    """Print what ssh's configuration needs to enter a devbox.
+    """Print the lines of ssh's configuration that are needed to enter a devbox.
 
     \b
       benchyard devbox ssh-config box >> ~/.ssh/config
@@ -138,7 +138,7 @@ def _new_key(client: Client, view: DevboxView, folder: Path) -> str:
     made = client.ssh.create_key(view.id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "known_hosts").write_text(f"{view.id} {made.host_key}\n")
-    # Last, so that a key that is there is one that can be used.
+    # Write the key last: an existing key is then always usable.
     partial = folder / "key.part"
     partial.touch(mode=0o600)
     partial.write_text(made.ssh_private_key)
@@ -208,7 +208,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, soc
 
     sending = asyncio.ensure_future(out())
     try:
-        # What was asked is answered, even if the program here has nothing more to ask.
+        # Wait for the devbox's answer, even if the program here has closed its side.
         await back()
     except OSError:
         return

@@ -36,7 +36,7 @@ def cp(source: str, target: str) -> None:
     """Copy a file or a folder into a devbox, or out of it.
 
     One side is ID:PATH; `-` on the other is standard input or output. Relative paths in a devbox start at its
-    user's home. A folder is copied so that TARGET holds what SOURCE held.
+    user's home. A folder is copied so that TARGET has the content of SOURCE.
 
     \b
       benchyard devbox cp notes.txt box:notes.txt
@@ -57,7 +57,7 @@ def cp(source: str, target: str) -> None:
 
 
 def remote_from_text(text: str) -> Remote | str:
-    """`ID:PATH` names a place in a devbox, everything else one here."""
+    """Parse `ID:PATH` as a path in a devbox, and all other texts as local paths."""
     devbox, colon, path = text.partition(":")
     if not colon or not devbox or "/" in devbox or devbox == ".":
         return text
@@ -120,7 +120,7 @@ def _download_folder(client: Client, devbox_id: str, path: str, folder: Path) ->
 
 @contextmanager
 def _scratch(client: Client, devbox_id: str) -> Iterator[str]:
-    """A file in the home of the devbox's user that is removed afterwards."""
+    """Yield the name of a file in the home of the devbox's user, which is removed afterwards."""
     archive = f".benchyard-{secrets.token_hex(8)}.tar"
     try:
         yield archive
@@ -136,7 +136,7 @@ def _run(client: Client, devbox_id: str, command: str) -> None:
 
 
 def quote_path(path: str) -> str:
-    """A path for the devbox's shell; commands start at the user's home, so that `~` is where they are."""
+    """Quote a path for the devbox's shell; commands start at the user's home, so `~` is `.`."""
     if path == "~" or path.startswith("~/"):
         path = "." + path[1:]
     return shlex.quote(path)

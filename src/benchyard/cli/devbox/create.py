@@ -24,7 +24,7 @@ LARGEST_TEXT = 64 * 1024
 
 
 class CreateOptions(TypedDict):
-    """What the options of `create` say."""
+    """Options of `create`."""
 
     name: str | None
     image: str | None
@@ -122,7 +122,7 @@ def create(**options: Unpack[CreateOptions]) -> None:
 
 
 def request_from(options: CreateOptions, texts: Sequence[FileMount] = ()) -> DevboxRequest:
-    """The request the options stand for."""
+    """Return the request that the options describe."""
     if options["image"] and options["snapshot"]:
         raise UsageError("a devbox starts from --image or from --snapshot, not from both")
     metadata = name_values(options["metadata"], "--metadata")
@@ -154,7 +154,7 @@ def _with_policy(request: DevboxRequest, policy_id: str) -> DevboxRequest:
 
 
 def _split_files(files: Sequence[tuple[Path, str]]) -> tuple[list[FileMount], list[tuple[Path, str]]]:
-    """Small texts can be part of the request; everything else is uploaded once the devbox runs."""
+    """Separate small texts, which are part of the request, from files to upload once the devbox runs."""
     texts, others = [], []
     for local, remote in files:
         content = local.read_bytes() if local.stat().st_size <= LARGEST_TEXT else b"\xff"
@@ -186,7 +186,7 @@ def _user(given: str | None) -> UserParameters | None:
 
 
 def _fill_devbox(client: Client, made: DevboxView, files: Sequence[tuple[Path, str]]) -> DevboxView:
-    """Wait until it runs and copy the files in; one that is given up on the way is not left behind."""
+    """Wait until a devbox runs and copy the files in; shuts it down if copying fails or is interrupted."""
     try:
         with patience(f"starting {made.id}: its image or agents may have to be made first"):
             running = client.session.run(await_running(made, None))

@@ -1,4 +1,4 @@
-"""`benchyard devbox exec`: run a command with its output live and its exit status ours."""
+"""`benchyard devbox exec`: run a command with live output, and exit with its status."""
 
 import asyncio
 import codecs
@@ -78,7 +78,7 @@ async def _run(devbox_id: str, request: ExecuteRequest, timeout: float | None) -
 
 
 async def _follow(client: AsyncClient, view: ExecutionView, *, stdin: bool) -> None:
-    """Copy both outputs to their ends, and our input in the meantime; the first error ends it all."""
+    """Copy both outputs to their ends, and standard input meanwhile; the first error ends all of it."""
     outputs = [
         asyncio.create_task(_copy(client, view, "stdout", sys.stdout.buffer)),
         asyncio.create_task(_copy(client, view, "stderr", sys.stderr.buffer)),
@@ -102,7 +102,7 @@ async def _copy(client: AsyncClient, view: ExecutionView, stream: StreamName, ta
 
 
 async def _feed(client: AsyncClient, view: ExecutionView) -> None:
-    """Send our input on as it comes, then its end; stops when the command takes no more."""
+    """Send standard input on as it comes, then its end; stops when the command takes no more."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     chunks = _input_chunks()
     while True:
@@ -122,7 +122,7 @@ async def _feed(client: AsyncClient, view: ExecutionView) -> None:
 
 
 def _input_chunks() -> "asyncio.Queue[bytes]":
-    """Our standard input in pieces, b"" at its end, read by a thread that never keeps us from exiting."""
+    """Return standard input in pieces, b"" at its end, read by a thread that does not block the exit."""
     chunks: asyncio.Queue[bytes] = asyncio.Queue(1)
     loop = asyncio.get_running_loop()
 

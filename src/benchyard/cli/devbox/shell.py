@@ -24,7 +24,7 @@ CHUNK = 64 * 1024
 LARGEST = 1000
 USUAL = (80, 24)
 LEFT_SCREEN = b"\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m\r\n"
-"""Undoes what a full-screen program inside may have done to our terminal when the connection is lost."""
+"""Escape sequences that undo a full-screen program's changes to this terminal after a lost connection."""
 
 
 @click.command()
@@ -62,7 +62,7 @@ async def _attend(devbox_id: str, session: str) -> int:
 
 
 async def _until_end(client: AsyncClient, terminal: Terminal, devbox_id: str, session: str) -> None:
-    """Carry bytes both ways and sizes in, until the connection ends or a signal tells us to go."""
+    """Carry bytes both ways, and sizes in, until the connection ends or a signal demands the end."""
     typed: asyncio.Queue[bytes] = asyncio.Queue()
     resized = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ async def _resize(client: AsyncClient, devbox_id: str, session: str, resized: as
         try:
             await client.pty.control(devbox_id, session, request)
         except BenchyardError:
-            # The session may have ended just now; a size that was not set must not end one that has not.
+            # The session may just have ended; failing to set a size must not end one that goes on.
             continue
 
 
@@ -125,7 +125,7 @@ def _size() -> tuple[int, int]:
 
 @contextmanager
 def _raw_mode() -> Iterator[None]:
-    """Keys go through as they are, Ctrl-C too; the terminal is as it was afterwards, however this ends."""
+    """Pass keys through unchanged, even Ctrl-C, and restore the terminal's settings at the end."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     try:

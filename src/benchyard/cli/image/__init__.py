@@ -1,1 +1,1 @@
-"""`benchyard image`, `snapshot` and `blueprint`: what devboxes start from."""
+"""`benchyard image`, `snapshot` and `blueprint`: the origins of devboxes."""

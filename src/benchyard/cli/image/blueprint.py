@@ -1,4 +1,4 @@
-"""`benchyard blueprint`: build what devboxes start from, and follow a build to its end."""
+"""`benchyard blueprint`: build images for devboxes, and follow a build to its end."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ Printer = Callable[[BuildLogLine], None]
 
 
 class BuildOptions(TypedDict):
-    """What a build can be told."""
+    """Options of `blueprint build`."""
 
     dockerfile: Path | None
     name: str | None
@@ -123,7 +123,7 @@ def follow(client: Client, blueprint_id: str, show_line: Printer) -> None:
 
 
 def await_build(client: Client, view: BlueprintView) -> BlueprintView:
-    """Follow a build to its end, and take its context away after it; raises BuildFailed."""
+    """Follow a build to its end, and delete its context afterwards; raises BuildFailed."""
     try:
         return _follow_build(client, view)
     finally:
@@ -141,14 +141,14 @@ def _follow_build(client: Client, view: BlueprintView) -> BlueprintView:
     try:
         return client.blueprints.wait(view.id)
     except BuildFailed as error:
-        # Why is the last that was shown: to say it all again would push it out of sight.
+        # The log that was just shown ends with the reason: repeating it would push it out of sight.
         message = f"{view.name} was not built: see above, or `benchyard blueprint logs {view.id}`"
         raise BuildFailed(message, error.reason) from error
 
 
 @contextmanager
 def _printer(title: str) -> Iterator[Printer]:
-    """Lines on stderr, above a spinner where that is a terminal."""
+    """Yield a function that prints lines on stderr, in a terminal above a spinner."""
     if not sys.stderr.isatty():
         yield lambda line: click.echo(clean(line.message), err=True)
         return
@@ -191,7 +191,7 @@ def _build_request(context: Path | None, dockerfile: Path | None, options: Build
 def uploaded_context(
     client: Client, folder: Path | None, dockerfile: Path | None
 ) -> Iterator[BuildContext | None]:
-    """A folder as the context of a build that is asked for in the block."""
+    """Upload a folder as the context of a build that is requested in the block."""
     if folder is None:
         yield None
         return
@@ -304,7 +304,7 @@ def delete(ids: Sequence[str]) -> None:
 
 
 def find_blueprint(client: Client, given: str) -> BlueprintView:
-    """The blueprint of that id; else the newest of that name."""
+    """Return the blueprint of that id; else the newest of that name."""
     try:
         return client.blueprints.get(given)
     except NotFound:
@@ -315,7 +315,7 @@ def find_blueprint(client: Client, given: str) -> BlueprintView:
 
 
 def _status(view: BlueprintView) -> str:
-    """The status in words: one that is built on demand does not wait for its turn."""
+    """Return the status in words; a build on demand is not queued."""
     is_unasked = view.status is BlueprintStatus.QUEUED and view.parameters.on_demand
     return "on demand" if is_unasked else view.status.value
 

@@ -1,4 +1,4 @@
-"""`benchyard image`: what devboxes start from: imports, aliases, pins, pulls and removal."""
+"""`benchyard image`: images for devboxes: imports, aliases, pins, pulls and removal."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -223,8 +223,8 @@ def show_(id: str, output: str) -> None:
 def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
     """Make an image of a root filesystem folder, a tarball of one, or an OCI or docker archive.
 
-    It is sent to the server, unless that was started with `--import-from` a folder in which it lies. Without
-    `--detach` the import ends when this command is ended.
+    It is sent to the server, unless it lies in a folder that the server has as `--import-from`. Without
+    `--detach`, ending this command ends the import.
 
     \b
       benchyard image import rootfs.tar.xz --name mine
@@ -296,7 +296,7 @@ def _upload(client: Client, path: Path, name: str, *, detach: bool) -> ImageView
     with ByteMeter(str(path), size_of(path), then) as meter:
         if not path.is_dir():
             return client.images.import_archive(path, name, meter.add, detach=detach)
-        # A root filesystem is one with the owners of its files.
+        # A root filesystem needs the owners of its files.
         with folder_tar(path, keep_owners=True) as tar:
             meter.expect(os.fstat(tar.fileno()).st_size)
             return client.images.import_archive(tar, name, meter.add, detach=detach)

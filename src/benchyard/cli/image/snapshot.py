@@ -85,7 +85,7 @@ def list_(devbox: str | None, limit: int, tree: bool, output: str) -> None:
 
 
 def branches(found: Iterable[SnapshotView]) -> list[tuple[int, SnapshotView]]:
-    """Every snapshot below the one its devbox had started from, oldest first, and how deep it stands."""
+    """Return every snapshot below the one its devbox started from, oldest first, and its depth."""
     views = sorted(found, key=lambda view: view.create_time_ms)
     known = {view.id for view in views}
     below: dict[str | None, list[SnapshotView]] = {}
@@ -140,8 +140,8 @@ def export(id: str, path: Path) -> None:
 def import_(path: Path, name: str | None, detach: bool, output: str) -> None:
     """Make a snapshot of an OCI archive, of this or of another machine.
 
-    It is sent to the server, unless that was started with `--import-from` a folder in which it lies. Without
-    `--detach` the import ends when this command is ended.
+    It is sent to the server, unless it lies in a folder that the server has as `--import-from`. Without
+    `--detach`, ending this command ends the import.
 
     \b
       benchyard snapshot import ready.oci --name ready

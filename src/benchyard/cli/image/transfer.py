@@ -1,4 +1,4 @@
-"""Archives out of a server and into one, for `snapshot` and `image`."""
+"""Export and import of archives, for `snapshot` and `image`."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Export = Callable[[str, Target, Progress, Sized], int]
 
 
 def export_archive(export: Export, id: str, path: Path) -> None:
-    """Write an archive to a file, or to standard output with `-`, and tell its size."""
+    """Write an archive to a file, or to standard output with `-`, and report its size."""
     if path != STANDARD and path.is_dir():
         raise UsageError(f"{path} is a folder; name the file to write")
     with ByteMeter(id) as meter:

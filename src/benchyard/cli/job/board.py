@@ -1,4 +1,4 @@
-"""The state of a job while it runs: kept from its events, drawn for a terminal of any size."""
+"""The live state of a job: updated by its events, drawn for a terminal of any size."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from benchyard.reports.comparison import brief
 BUSY = (TrialState.PROVISIONING, TrialState.SETTING_UP, TrialState.RUNNING, TrialState.SCORING)
 REMEMBERED = 100
 _WIDE = 100
-"""Columns of a terminal in which agents are told in full."""
+"""Least columns of a terminal in which agents have their full labels."""
 _PARTS = ("cache", "reasoning")
 _LEAST_LEFT_MS = 1000
 _NEARLY = PASSED - 1e-9
@@ -45,12 +45,12 @@ class JobBoard:
         self._ended: deque[TrialView] = deque(maxlen=REMEMBERED)
         self._preparations = {(each.name, each.start_time_ms): each for each in view.preparations}
         self._usage: dict[str, dict[str, float]] = {}
-        """Of every trial, also of those whose place others took: what was spent is spent."""
+        """Usage of every trial, also of superseded ones: it was spent all the same."""
         self._clock_ms = 0
         self._lock = threading.Lock()
 
     def note(self, event: JobEvent) -> bool:
-        """Take an event in; False when it is old news."""
+        """Apply an event; False if it changes nothing that is shown."""
         with self._lock:
             if event.state is not None:
                 self.state = event.state
@@ -77,16 +77,16 @@ class JobBoard:
         return len(self.labels) * len(self.view.job_spec.scenario_ids) * _attempts(self.view)
 
     def label(self, agent: int) -> str:
-        """What an agent is called."""
+        """Return the label of an agent."""
         return self.labels[agent] if 0 <= agent < len(self.labels) else f"agent {agent}"
 
     def shorter_label(self, agent: int) -> str:
-        """What an agent is called where there is little room."""
+        """Return the label of an agent for narrow terminals."""
         label = self.label(agent)
         return self._brief.get(label, label)
 
     def line_of(self, event: JobEvent) -> str:
-        """One line for a change, for logs."""
+        """Return one line for a change, for logs."""
         message = f": {clean(event.message)}" if event.message else ""
         if event.preparation is not None:
             return preparation_text(event.preparation)
@@ -96,7 +96,7 @@ class JobBoard:
         return f"{self.label(trial.agent)}  {scenario_label(trial)}  {state_text(trial)}{message}"
 
     def present(self) -> str:
-        """What goes on now, in one line, for logs in which nothing was said for a while."""
+        """Return the current activity in one line, for logs without a recent line."""
         now = int(time.time() * 1000)
         with self._lock:
             trials, usage = list(self._trials.values()), list(self._usage.values())
@@ -141,7 +141,7 @@ class JobBoard:
 
     def _head(self) -> Text:
         since = self.view.resume_time_ms or self.view.create_time_ms
-        # Clocks are set, and that of the server may be another: what was shown once is never taken back.
+        # Clocks may be adjusted, and the server's may differ: the time that is shown never decreases.
         self._clock_ms = max(self._clock_ms, int(time.time() * 1000) - since)
         head = Text(no_wrap=True, overflow="ellipsis")
         head.append(clean(self.view.name), style="bold")
@@ -149,7 +149,7 @@ class JobBoard:
         return head
 
     def _figures(self, trials: list[TrialView], usage: list[dict[str, float]]) -> Text:
-        """How many trials are done, what they used so far, and how long the rest may take."""
+        """Return the number of finished trials, their usage so far, and the estimated time left."""
         done = sum(each.state in ENDED_TRIALS for each in trials)
         left = time_left(self.view, trials, int(time.time() * 1000))
         parts = [
@@ -164,7 +164,7 @@ class JobBoard:
         return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
     def refresh(self, view: BenchmarkJobView) -> None:
-        """Take in how the server sees the job now."""
+        """Take over the server's present view of the job."""
         with self._lock:
             self.view, self.state = view, view.state
 
@@ -185,9 +185,9 @@ class JobBoard:
 
 
 def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -> str:
-    """The mean so far, and how many trials are in which state; what nothing is heard of waits.
+    """Return the mean so far, and the number of trials in each state; unknown trials count as waiting.
 
-    What tells most comes first: a narrow terminal cuts off the end.
+    The most important figures come first: a narrow terminal cuts off the end.
     """
     own = list(trials)
     count = Counter(each.state for each in own)
@@ -211,7 +211,7 @@ def tally(trials: Iterable[TrialView], total: int, rule: SuspectRule = "keep") -
 
 
 def usage_text(usage: Iterable[Mapping[str, float]]) -> list[str]:
-    """Tokens and cost of trials, in words; the cost only where it is known of every trial that had any."""
+    """Return tokens and cost of trials, in words; the cost only if it is known of every trial with usage."""
     asked = [each for each in usage if each]
     tokens = sum(amount_text(each, "tokens") or 0 for each in asked)
     costs = [amount_text(each, "cost") for each in asked]
@@ -221,7 +221,7 @@ def usage_text(usage: Iterable[Mapping[str, float]]) -> list[str]:
 
 
 def amount_text(usage: Mapping[str, float], kind: str) -> float | None:
-    """All that is known of `cost` or `tokens`; those from a cache and of thoughts are among the others."""
+    """Return the sum of all `cost` or `tokens`; cached and reasoning tokens are parts of the others."""
     found = [
         each
         for name, each in usage.items()
@@ -231,7 +231,7 @@ def amount_text(usage: Mapping[str, float], kind: str) -> float | None:
 
 
 def time_left(view: BenchmarkJobView, trials: Sequence[TrialView], now_ms: int) -> int | None:
-    """How many milliseconds the rest may take, judged by what has ended; None where nothing tells."""
+    """Estimate the milliseconds left from the trials that have ended; None without a basis."""
     total = len(view.job_spec.scenario_ids) * _attempts(view)
     busy = [each for each in trials if each.state in BUSY]
     work = longest = 0.0
@@ -255,7 +255,7 @@ def time_left(view: BenchmarkJobView, trials: Sequence[TrialView], now_ms: int) 
 
 
 def preparation_text(preparation: Preparation) -> str:
-    """An install in words, with the time that it took."""
+    """Return an install in words, with the time it took."""
     what = clean(preparation.what)
     if preparation.end_time_ms is None:
         return f"installing {what}"
@@ -266,14 +266,14 @@ def preparation_text(preparation: Preparation) -> str:
 
 
 def scenario_label(trial: TrialView) -> str:
-    """A scenario, with the attempt where that is not the first."""
+    """Return the name of a scenario, with the number of an attempt after the first."""
     attempt = f" #{trial.attempt}" if trial.attempt > 1 else ""
     retry = f" (try {trial.retry + 1})" if trial.retry else ""
     return f"{clean(trial.scenario_name)}{attempt}{retry}"
 
 
 def state_text(trial: TrialView) -> str:
-    """Where a trial is, and why."""
+    """Return the state of a trial, and the reason."""
     return "  ".join(part for part in (_state(trial), _why(trial)) if part)
 
 
@@ -293,7 +293,7 @@ def _rows(board: JobBoard, trials: list[TrialView], width: int) -> list[Text]:
 
 
 def _who_and_what(label: str, name: str, room: int) -> str:
-    """The agent and the scenario; where there is too little room, both are still told apart from others."""
+    """Return agent and scenario in one line; in little room both are shortened but stay distinct."""
     gap = "  "
     if cell_len(label + gap + name) > room:
         label = shorten_name(label, max(LEAST_NAME, room - cell_len(gap + name)))
@@ -311,7 +311,7 @@ def _shown_of(trial: TrialView) -> tuple[object, ...]:
 
 
 def _state(trial: TrialView) -> str:
-    """The stage that a trial is in, or what became of it, in the words of the summary."""
+    """Return the stage of a trial, or its outcome in the words of the summary."""
     score = "" if trial.score is None else f"  {trial.score:g}"
     return (trial.outcome or trial.state.value).replace("_", " ") + score
 

@@ -107,7 +107,7 @@ def _pin(given: Sequence[str], *, pinned: bool) -> None:
 
 
 def _one(client: Client, given: str) -> BenchmarkJobView:
-    """The job that is meant; raises UsageError where several have the name, of which one could be wrong."""
+    """Return the job of an id or name; raises UsageError if several have the name: a guess might be wrong."""
     view = find_job(client, given)
     if view.id != given:
         same = list(islice(client.jobs.list(name=given, limit=SHOWN), SHOWN))
@@ -139,7 +139,7 @@ NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
 def job() -> None:
     """Run agents on benchmarks; `benchyard benchmark-job` is the same.
 
-    A job is agents x scenarios x attempts. The server carries it to the end, whoever watches, and goes on
+    A job is agents x scenarios x attempts. The server carries it to the end, watched or not, and goes on
     with it after a restart.
 
     \b
@@ -185,7 +185,7 @@ def list_(days: float, show_all: bool, status: str | None, name: str | None, out
 @click.argument("given", metavar="ID|NAME")
 @output_option
 def cancel(given: str, output: str) -> None:
-    """End a job early; what has ended keeps its score.
+    """End a job early; trials that have ended keep their scores.
 
     \b
       benchyard job cancel my-job
@@ -240,9 +240,9 @@ def resume(given: str, watch_it: bool, output: str) -> None:
 @_watch_option
 @output_option
 def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool, output: str) -> None:
-    """Try again what has no score; what was there before is kept beside it.
+    """Try the trials without a score again; the earlier ones are kept beside the new ones.
 
-    `--only not-passed` includes what crashed.
+    `--only not-passed` includes crashed trials.
 
     \b
       benchyard job retry my-job
@@ -289,7 +289,7 @@ def _found(
     for view in client.jobs.list(limit=PAGE, **said):  # type: ignore[arg-type]
         if since_ms is not None and view.create_time_ms < since_ms:
             return
-        # A server of another make may not know these filters.
+        # Servers of other makes may not know these filters.
         if (not states or view.state.value in states) and (not name or name.lower() in view.name.lower()):
             yield view
 

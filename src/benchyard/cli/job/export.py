@@ -1,4 +1,4 @@
-"""`benchyard job export`: the results of a job in the layout that Harbor keeps its own in."""
+"""`benchyard job export`: the results of a job in Harbor's layout."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ _RUN = "run.json"
 def export(given: str, folder: Path, form: str, force: bool) -> None:
     """Write the results of a job as Harbor does: DIR/JOB/TRIAL/result.json, logs, rewards, trajectories.
 
-    What was tried again is left out. Ends with 1 if some logs could not be fetched.
+    Superseded trials are left out. Ends with 1 if some logs could not be fetched.
 
     \b
       benchyard job export my-job jobs --format harbor
@@ -73,7 +73,7 @@ async def _export(given: str, folder: Path, *, force: bool) -> None:
 async def _write_trials(
     client: AsyncClient, view: BenchmarkJobView, trials: Sequence[TrialView], places: Mapping[str, Path]
 ) -> int:
-    """Write the folders of trials; returns of how many the logs could not be fetched."""
+    """Write the folders of trials; returns the number of those whose logs could not be fetched."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(trial: TrialView) -> bool:
@@ -89,7 +89,7 @@ async def _write_trials(
 
 
 async def write_trial(client: AsyncClient, view: BenchmarkJobView, trial: TrialView, folder: Path) -> None:
-    """Write the folder of one trial; its result comes last, so that what has one is whole."""
+    """Write the folder of one trial; its result comes last, so that a folder with a result is complete."""
     for name in ("agent", "verifier", "artifacts"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", harbor_results.trial_config(view, trial, folder.name))
@@ -111,7 +111,7 @@ async def write_trial(client: AsyncClient, view: BenchmarkJobView, trial: TrialV
 
 
 def _sort_logs(logs: Path, folder: Path) -> None:
-    """Put each log where Harbor has its like: what scorers said, the trajectory, what the agent left."""
+    """Sort logs into Harbor's layout: output of scorers, the trajectory, and files of the agent."""
     said = b""
     for each in sorted(logs.iterdir()):
         if _SCORER.fullmatch(each.name):
@@ -134,7 +134,7 @@ def _write_json(path: Path, data: Any) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole: whoever reads it sees all of it, or what was there before."""
+    """Write a file atomically: readers see the new content as a whole, or the former one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:

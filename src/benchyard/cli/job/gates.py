@@ -1,4 +1,4 @@
-"""Gates: when what a job came to is not good enough, for whoever runs it in a pipeline."""
+"""Gates for pipelines: exit statuses for jobs whose results are not good enough."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from benchyard.models.trials import SuspectRule
 from benchyard.reports.comparison import agent_labels, suspects
 
 BELOW = 20
-"""The exit status where a mean is below what was asked for."""
+"""Exit status if a mean is below the required one."""
 SUSPECT = 21
-"""The exit status where a score is suspect that must not be."""
+"""Exit status if a score is suspect and the rule is `fail`."""
 UNSCORED = 22
-"""The exit status where more trials have no score than are allowed."""
+"""Exit status if more trials have no score than are allowed."""
 UNFINISHED = 1
-"""The exit status of a job that ended, but was not completed, or has an agent without any score."""
+"""Exit status of a job that ended, but was not completed, or has an agent without any score."""
 STATUSES = {
     0: "the job was completed, every agent has a score, and all gates passed",
     UNFINISHED: "it was not completed, or an agent has no score at all",
@@ -33,19 +33,19 @@ STATUSES = {
     UNSCORED: "--fail-under: more trials are unscored than --max-unscored allows",
     130: "Ctrl-C; the job goes on",
 }
-"""What commands that wait for a job end with. Where several gates fail, the first of 20, 22, 21 counts."""
+"""Meanings of the exit statuses. If several gates fail, the first of 20, 22, 21 counts."""
 RULES: Sequence[SuspectRule] = ("keep", "zero", "fail")
 _MOST_TOLD = 10
 
 
 def exit_statuses(*shown: int, note: str = "", **told: str) -> str:
-    """The end of a command's help: what it ends with; `told` has other words for a status, as `s0`."""
+    """Return the list of exit statuses for a command's help; `told` replaces texts, by keys such as `s0`."""
     rows = [f"  {status:<4} {told.get(f's{status}', STATUSES[status])}" for status in shown]
     return "\b\n" + "\n".join([f"Exit status{note}:", *rows])
 
 
 def fail_under_option(*, waits: bool = False) -> Callable[[Any], Any]:
-    """`--fail-under`, for a command that waits for it, or does not."""
+    """Return the option `--fail-under`, for a command that waits for the end, or does not."""
     start = "Wait for the end; e" if waits else "E"
     return click.option(
         "--fail-under",
@@ -56,7 +56,7 @@ def fail_under_option(*, waits: bool = False) -> Callable[[Any], Any]:
 
 
 def _unscored_limit(context: click.Context, option: click.Parameter, text: str) -> tuple[float, bool]:
-    """The limit as a number, and whether it is a share in percent."""
+    """Return the limit as a number, and whether it is a percentage."""
     number_text, is_share = text.strip().removesuffix("%"), text.strip().endswith("%")
     try:
         number = float(number_text)
@@ -73,7 +73,7 @@ def _unscored_limit(context: click.Context, option: click.Parameter, text: str) 
 
 
 def max_unscored_option() -> Callable[[Any], Any]:
-    """`--max-unscored`, beside `--fail-under`."""
+    """Return the option `--max-unscored`, which goes with `--fail-under`."""
     return click.option(
         "--max-unscored",
         metavar="N|P%",
@@ -85,13 +85,13 @@ def max_unscored_option() -> Callable[[Any], Any]:
 
 
 def check_gates(fail_under: float | None, max_unscored: tuple[float, bool]) -> None:
-    """Raise UsageError for a limit that nothing would be measured by."""
+    """Raise UsageError for a limit without `--fail-under`, which would have no effect."""
     if fail_under is None and max_unscored[0] > 0:
         raise UsageError("--max-unscored goes with --fail-under: give that too, 0 if any mean will do")
 
 
 def suspect_option(what: str) -> Callable[[Any], Any]:
-    """`--suspect`, for a command that stores it, or only shows by it."""
+    """Return the option `--suspect`, for a command that stores the rule, or only applies it to its output."""
     return click.option(
         "--suspect",
         type=click.Choice(RULES),
@@ -105,7 +105,7 @@ def require_good(
     rule: SuspectRule | None = None,
     max_unscored: tuple[float, bool] = (0.0, False),
 ) -> None:
-    """End with a status of its own: a mean is below the least, too much is unscored, a score is suspect."""
+    """Exit with a gate's status if a mean is too low, too many trials are unscored, or a score is suspect."""
     problems = [] if least is None else means_below(view, least)
     status = BELOW
     if least is not None and (missing := agents_unscored(view, max_unscored)):
@@ -121,13 +121,13 @@ def require_good(
 
 
 def suspect_rule(view: BenchmarkJobView) -> SuspectRule:
-    """What becomes of suspect scores in a job, as it was asked for."""
+    """Return the rule for suspect scores that the job was created with."""
     config = view.job_spec.orchestrator_config
     return config.suspect_rule if config else "keep"
 
 
 def means_below(view: BenchmarkJobView, least: float) -> list[str]:
-    """Why a job is not good enough; empty when every agent's mean is at least this."""
+    """Return the means that are below the least, as sentences; empty if the job is good enough."""
     if len(view.benchmark_outcomes) < max(1, len(view.job_spec.agent_configs)):
         return [f"the job is {view.state.value}, and not every agent has an outcome"]
     found = []
@@ -140,7 +140,7 @@ def means_below(view: BenchmarkJobView, least: float) -> list[str]:
 
 
 def agents_unscored(view: BenchmarkJobView, most: tuple[float, bool]) -> list[str]:
-    """The agents of a job of which more trials have no score than are allowed."""
+    """Return the agents of a job with more unscored trials than are allowed, as sentences."""
     number, is_share = most
     found = []
     for label, outcome in zip(agent_labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True):
@@ -153,13 +153,13 @@ def agents_unscored(view: BenchmarkJobView, most: tuple[float, bool]) -> list[st
 
 
 def agents_without_score(view: BenchmarkJobView) -> list[str]:
-    """The agents of a job that ended without a single score."""
+    """Return the agents of a job that ended without any score, as sentences."""
     named = zip(agent_labels(view.benchmark_outcomes), view.benchmark_outcomes, strict=True)
     return [f"{clean(label)}: nothing was scored" for label, each in named if each.mean_score is None]
 
 
 def suspect_scores(view: BenchmarkJobView) -> list[str]:
-    """The suspect scores of a job, one line each, and how many more there are."""
+    """Return the suspect scores of a job, one line each, and the number of further ones."""
     found = suspects(view.benchmark_outcomes)
     told = [
         clean(f"{each.label}: {each.scenario_name} is suspect: {each.why}") for each in found[:_MOST_TOLD]

@@ -35,7 +35,7 @@ MOST_FILES = 10_000
 LONGEST_NAME = 100
 RESULTS = "results.json"
 INCOMPLETE = 1
-"""The exit status where some logs could not be fetched."""
+"""Exit status if some logs could not be fetched."""
 
 Key = TypeVar("Key")
 
@@ -59,7 +59,7 @@ def logs(given: str, folder: Path | None, run_id: str | None, scenario: str | No
     """Fetch the logs and results of a job's trials.
 
     Writes AGENT_MODEL/SCENARIO/results.json and the log files beside it; with several attempts each has a
-    folder `attempt-N`, and what was tried again is in `superseded`. Ends with 1 if some could not be fetched.
+    folder `attempt-N`, and superseded trials are in `superseded`. Ends with 1 if some could not be fetched.
 
     \b
       benchyard job logs my-job
@@ -74,7 +74,7 @@ class _TrialFolder:
 
     trial: TrialView
     label: str
-    """Of its agent."""
+    """Label of the trial's agent."""
     folder: Path
 
 
@@ -100,7 +100,7 @@ async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenar
 
 
 async def find_job_async(client: AsyncClient, given: str) -> BenchmarkJobView:
-    """The job of that id; else the newest one of that name."""
+    """Return the job of that id; else the newest one of that name."""
     try:
         return await client.jobs.get(given)
     except NotFound:
@@ -119,14 +119,14 @@ def _is_wanted(view: BenchmarkJobView, trial: TrialView, run_id: str | None, sce
 
 
 def run_ids(view: BenchmarkJobView) -> dict[int, str]:
-    """The benchmark run of each agent, by its number."""
+    """Return the id of each agent's benchmark run, by the agent's number."""
     return {number: each.benchmark_run_id for number, each in enumerate(view.progress)}
 
 
 def trial_folders(
     view: BenchmarkJobView, trials: Sequence[TrialView], chosen: Iterable[TrialView], folder: Path
 ) -> list[_TrialFolder]:
-    """Where each trial goes: the same place whichever others are chosen, and no two in the same."""
+    """Return a folder for each chosen trial: distinct, and independent of the other chosen ones."""
     agents = _unique({number: _agent(view, number) for number in sorted({each.agent for each in trials})})
     names = {each.scenario_id: path_segment(each.scenario_name) for each in trials}
     scenarios = _unique(dict(sorted(names.items())))
@@ -143,7 +143,7 @@ def trial_folders(
 
 
 def path_segment(name: str) -> str:
-    """One name of a path, made of a text that may hold anything."""
+    """Return a name that is safe as a part of a path, from any text."""
     safe = _UNSAFE.sub("_", name).strip("._")[:LONGEST_NAME]
     return safe or "unnamed"
 
@@ -158,7 +158,7 @@ def _agent(view: BenchmarkJobView, number: int) -> str:
 
 
 def _unique(names: dict[Key, str]) -> dict[Key, str]:
-    """The names, with a number behind those that are taken; a disk may not tell large letters from small."""
+    """Add numbers to repeated names, ignoring case, which a file system may not distinguish."""
     used: set[str] = set()
     count: Counter[str] = Counter()
     found = {}
@@ -205,11 +205,10 @@ async def fetch_logs(client: AsyncClient, run_id: str, folder: Path) -> None:
 
 
 def unpack_logs(file: IO[bytes], folder: Path, prefix: str = "") -> None:
-    """Write the files of an archive, each under its last name only, none larger than there is room for.
+    """Write the files of an archive by their last names only, within limits of number and size.
 
-    What all names begin with, which tells the runs of an archive apart, is left away.
-
-    What is in it was made by an agent: it says nothing about where a file goes, or how large it is.
+    The archive comes from an agent: its paths and sizes are not trusted. The common prefix of the names,
+    which only tells runs apart, is removed.
     """
     left = MOST_BYTES
     with zipfile.ZipFile(file) as archive:
@@ -232,7 +231,7 @@ def _file_name(path: str, prefix: str) -> str:
 
 
 class _Progress:
-    """Says on stderr how many are fetched."""
+    """Reports the number of fetched trials on stderr."""
 
     def __init__(self, total: int) -> None:
         self.failed = 0
@@ -250,7 +249,7 @@ class _Progress:
             self._status.stop()
 
     def done(self) -> None:
-        """Note one that is there."""
+        """Count a trial whose logs are fetched."""
         self._done += 1
         text = f"fetching logs: {self._done} of {self._total} trials"
         if self._status:
@@ -259,7 +258,7 @@ class _Progress:
             click.echo(text, err=True)
 
     def fail(self, wanted: _TrialFolder, why: str) -> None:
-        """Note one that could not be fetched, and go on."""
+        """Report a trial whose logs could not be fetched, and go on."""
         self.failed += 1
         self._done += 1
         click.echo(f"{wanted.folder}: {clean(why)}", err=True)

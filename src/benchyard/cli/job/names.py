@@ -1,4 +1,4 @@
-"""Job that a person means, by id or name."""
+"""Lookup of a job by id or name."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -11,21 +11,21 @@ from benchyard.models.jobs import BenchmarkJobView
 
 
 def find_job(client: Client, given: str) -> BenchmarkJobView:
-    """The job of that id; else the newest one of that name."""
+    """Return the job of that id; else the newest one of that name."""
     try:
         return client.jobs.get(given)
     except NotFound:
         named = list(islice(client.jobs.list(name=given, limit=2), 2))
         if named:
             tell_of_several(given, named)
-            # The list leaves the scenarios out.
+            # Jobs of a list have no scenarios.
             return client.jobs.get(named[0].id)
     hint = nearest_hint(given, client.jobs.list(limit=PAGE))
     raise NotFound(f"no job has the id or name {given!r}{hint}; `benchyard job list --all` shows all")
 
 
 def tell_of_several(given: str, named: Sequence[BenchmarkJobView]) -> None:
-    """Say which job is taken, where several have the name."""
+    """Tell which job is taken if several have the name."""
     if len(named) > 1:
         told = f"several jobs are called {given!r}; the newest is taken, {named[0].id}"
         tell(f"{told}. `benchyard job list --all --name ...` shows the others")

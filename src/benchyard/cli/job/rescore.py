@@ -1,4 +1,4 @@
-"""`benchyard job rescore`: score what agents left once more, beside the old scores."""
+"""`benchyard job rescore`: score the agents' final states again, beside the old scores."""
 
 import time
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _SAME = 1e-9
 
 
 class ScoreChange(Model):
-    """One trial that was scored again: its score before, and now."""
+    """A trial that was scored again: its old score, and the new one."""
 
     trial_id: str
     agent: str
@@ -34,18 +34,18 @@ class ScoreChange(Model):
     old_score: float | None = None
     score: float | None = None
     note: str | None = None
-    """Why it could not be scored again; the old score stays then."""
+    """Reason why it could not be scored again; it keeps its old score then."""
 
     @property
     def is_other(self) -> bool:
-        """Whether the score is another one now."""
+        """Tell whether the score has changed."""
         if self.old_score is None or self.score is None:
             return self.old_score is not self.score
         return abs(self.old_score - self.score) > _SAME
 
 
 class MeanChange(Model):
-    """The mean of an agent before, and now."""
+    """Mean score of an agent before, and now."""
 
     agent: str
     old_mean: float | None = None
@@ -58,7 +58,7 @@ class MeanChange(Model):
 @click.option("--wait/--no-wait", default=True, help="Wait until all are scored, and show what changed.")
 @output_option
 def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
-    """Score what the agents left once more, with the scorers as they are now; the old scores are kept.
+    """Score the final states of trials again, with the scorers as they are now; the old scores are kept.
 
     Shows the old scores beside the new, and the means. Names the trials whose final state is not kept any
     more. Ctrl-C leaves the scoring to the server.
@@ -87,7 +87,7 @@ def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
 
 
 def _await_rescoring(client: Client, view: BenchmarkJobView) -> BenchmarkJobView:
-    """The job once the rescoring that was just asked for is over."""
+    """Return the job once its current rescoring is over."""
     delay = _FIRST_LOOK_SECONDS
     while view.rescoring_state == "running":
         time.sleep(delay)

@@ -46,11 +46,11 @@ _MOST_IMAGES = 10
 
 
 def announce_plan(client: Client, request: JobRequest) -> None:
-    """Say on stderr how many trials a job has, and what has to be made for it, before it is started."""
+    """Tell on stderr the number of trials and the preparations of a job before it is started."""
     try:
         plan = client.jobs.plan(request)
     except NotFound:
-        # A server of another make does not know how to tell.
+        # Servers of other makes have no plans.
         return
     tell(f"{plan.count_line}")
     for line in _missing(plan):
@@ -58,7 +58,7 @@ def announce_plan(client: Client, request: JobRequest) -> None:
 
 
 def plan_text(plan: JobPlanView, pending_secrets: list[str]) -> str:
-    """A plan in full."""
+    """Return a plan in full, as text."""
     names = [clean(each.name) for each in plan.scenarios]
     more = [f"... and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
     told = facts(
@@ -114,7 +114,7 @@ def _cost(plan: JobPlanView) -> str | None:
 
 
 def _missing(plan: JobPlanView) -> list[str]:
-    """What has to be installed and built first, one line each."""
+    """Return the installs and builds that must come first, one line each."""
     lines = []
     for each in {each.label.partition(":")[0]: each for each in plan.agents}.values():
         label = clean(f"{each.name}@{each.version}" if each.version else each.name)
@@ -311,7 +311,7 @@ def run(
         with checked_input():
             request = job_request.finish_body(with_known_keys(client, body, os.environ, tell))
         announce_plan(client, request)
-        # After the server has refused the keys of models.
+        # Only here: the server has refused the keys of models by now.
         _warn_of_open_secrets(short.env_vars or {})
         view = client.jobs.create(request)
         if not watch and fail_under is None and junit_file is None:
@@ -341,7 +341,7 @@ def _warn_of_open_secrets(variables: Mapping[str, str]) -> None:
 
 
 def _short_flags(given: dict[str, Any]) -> ShortFlags:
-    """The flags that were given."""
+    """Return the flags of the command line."""
     for key, option in _PAIRS.items():
         like = _BUDGET if key in _BUDGETS else "NAME=VALUE"
         pairs = name_values(given[key], option, like)
@@ -358,7 +358,7 @@ def _short_flags(given: dict[str, Any]) -> ShortFlags:
 
 
 def _body(client: Client, short: ShortFlags, file: Path | None, like: str | None) -> Body:
-    """What is asked for, with ids in the place of names."""
+    """Return the request of the job, with ids in place of names."""
     body: Body = {}
     if file is not None:
         body = job_request.body_of_file(file)
@@ -371,7 +371,7 @@ def _body(client: Client, short: ShortFlags, file: Path | None, like: str | None
 
 
 def _same_as(client: Client, view: BenchmarkJobView) -> Body:
-    """The benchmark as it is now may have other scenarios than the job had."""
+    """Return the request of an earlier job; its benchmark may have other scenarios now than the job had."""
     id = view.job_source.benchmark_id
     of_benchmark = is_whole = False
     if id is not None:
@@ -390,7 +390,7 @@ def _same_as(client: Client, view: BenchmarkJobView) -> Body:
 
 
 def _with_ids(client: Client, body: Body) -> Body:
-    """The body with ids in the place of names."""
+    """Return the body with ids in place of names."""
     spec = dict(body["spec"])
     if benchmark := spec.get("benchmark_id"):
         spec["benchmark_id"] = find_benchmark(client, str(benchmark)).id

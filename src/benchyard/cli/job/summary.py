@@ -1,4 +1,4 @@
-"""`benchyard job summary`: what a job came to, agent by agent, and side by side."""
+"""`benchyard job summary`: the results of a job, agent by agent, and side by side."""
 
 import gc
 import re
@@ -79,11 +79,11 @@ def summary(
     suspect: SuspectRule | None,
     output: str,
 ) -> None:
-    """Show what a job came to: for each agent what passed, did not pass and crashed, and its mean score.
+    """Show the results of a job: for each agent the attempts by outcome, and the mean score.
 
-    PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts what crashed as 0 and leaves out
-    what is unscored: the infrastructure, a scorer or a cancel is why. Its 95 % interval is over scenarios. OF
-    COMPLETED is the mean of what was completed, where that differs.
+    PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts crashed attempts as 0 and leaves
+    out unscored ones, whose cause is the infrastructure, a scorer or a cancel. Its 95 % interval is over
+    scenarios. OF COMPLETED is the mean of the completed attempts, where that differs.
     SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 
     \b
@@ -107,7 +107,7 @@ def summary(
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """A large job is a hundred thousand values: to look for garbage among them takes half of the time."""
+    """Pause garbage collection: with the many values of a large job it takes half of the time."""
     gc.disable()
     try:
         yield
@@ -165,7 +165,7 @@ def _head(view: BenchmarkJobView) -> str:
 
 
 def _apart(milliseconds: int | None) -> str | None:
-    """Time in which no trial was under way, where it is worth a line."""
+    """Return a time in which no trial ran, if it is long enough for a line."""
     return duration(milliseconds) if milliseconds and milliseconds >= _LEAST_TOLD_MS else None
 
 
@@ -215,7 +215,7 @@ _VARYING = re.compile(
     r"|\b[a-z]{2,4}_[0-9A-Za-z]{8,}\b"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
-"""What differs from one attempt to the next where the reason is the same: ports and ids."""
+"""Parts of failure messages that differ between attempts with the same reason: ports and ids."""
 _ONLY_WHEN_KNOWN = ("UNSCORED", "OF COMPLETED", "SUSPECT", "PASS@K", "REWARDS", "TOKENS", "COST")
 _DROPPED = ["OF COMPLETED", "REWARDS", "TOKENS", "DURATION", "PASS@K", "COST"]
 _NARROW_SCENARIOS = Narrow(shorten=["SCENARIO"], drop=["ROUNDS", "ATTEMPTS", "DURATION"])
@@ -248,13 +248,13 @@ def _print_scenarios(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome])
 
 
 def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
-    """Why attempts crashed or are unscored: each reason once, the most frequent first."""
+    """Print the reasons of crashed and unscored attempts: each once, the most frequent first."""
     counts: Counter[str] = Counter()
     wordings: dict[str, str] = {}
     for each in outcomes:
         for row in each.scenario_outcomes:
             for word, reason in _reasons(row):
-                # Whose build or devbox it was is another each time, and stands at the end.
+                # The name of the build or devbox, which differs each time, stands at the end.
                 told = f"{word}: {reason.told.partition('; see `')[0]}"
                 same = _VARYING.sub("", told)
                 counts[same] += 1
@@ -269,18 +269,18 @@ def _print_reasons(outcomes: Sequence[BenchmarkOutcome]) -> None:
 
 
 def _reasons(row: ScenarioOutcome) -> Iterator[tuple[str, FailureReason]]:
-    """What became of the attempts that ended without a result, and why."""
+    """Yield the outcome and the reason of each attempt that ended without a result."""
     counting = [each for each in row.attempts if not each.is_superseded]
     for each in counting:
         if each.failure_reason is not None:
             yield each.outcome or "unscored", each.failure_reason
     if not counting and row.failure_reason is not None:
-        # A server of another make tells no more than this.
+        # Servers of other makes give no further details.
         yield "crashed" if row.failure_reason.kind in AGENTS_OWN else "unscored", row.failure_reason
 
 
 def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
-    """Which scores may not be earned, and why."""
+    """Print the suspect scores, and the reasons."""
     found = suspects(outcomes)
     if found:
         click.echo()
@@ -292,7 +292,7 @@ def _print_suspects(outcomes: Sequence[BenchmarkOutcome]) -> None:
 
 
 def _print_next(view: BenchmarkJobView, *, extended: bool = False) -> None:
-    """The commands that say more of what did not pass."""
+    """Print the commands that explain the attempts that did not pass."""
     counts = [each.attempts for each in view.benchmark_outcomes]
     if any(each.not_passed or each.crashed or each.unscored for each in counts):
         lines = [""] if extended else ["", *command_text(f"benchyard job summary {view.id} -e", "why:  ")]
@@ -302,7 +302,7 @@ def _print_next(view: BenchmarkJobView, *, extended: bool = False) -> None:
 
 
 def _worst_scenario(outcomes: Sequence[BenchmarkOutcome]) -> str | None:
-    """The first scenario with an attempt that crashed, else that did not pass, else that is unscored."""
+    """Return the first scenario with a crashed attempt, else a failed one, else an unscored one."""
     found: dict[str, str] = {}
     for each in outcomes:
         for row in each.scenario_outcomes:
@@ -360,7 +360,7 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
 
 
 def conditions_once(lines: Sequence[str]) -> list[str]:
-    """The conditions of several attempts, each once; the machine's load with the highest of its numbers."""
+    """Return the conditions of several attempts, each once; of the machine's load, the highest."""
     found: dict[str, str] = {}
     loads: dict[str, int] = {}
     for line in lines:
@@ -374,10 +374,10 @@ def conditions_once(lines: Sequence[str]) -> list[str]:
 
 
 def _kinds(row: ScenarioOutcome, counting: Sequence[AttemptOutcome]) -> str:
-    """What became of the attempts, in a word, or counted where it differs."""
+    """Return the outcome of the attempts in a word, or their counts if they differ."""
     counts = Counter(each.outcome.replace("_", " ") for each in counting if each.outcome)
     if not counts:
-        # A server of another make tells no more than this.
+        # Servers of other makes give no further details.
         return row.state.lower()
     if len(counts) == 1:
         return next(iter(counts))
@@ -385,7 +385,7 @@ def _kinds(row: ScenarioOutcome, counting: Sequence[AttemptOutcome]) -> str:
 
 
 def _failures(counting: Sequence[AttemptOutcome]) -> list[str]:
-    """Why attempts ended without a result: each reason once, with how many attempts it cost."""
+    """Return the reasons of attempts without a result: each once, with the number of its attempts."""
     reasons = [each.failure_reason for each in counting if each.failure_reason]
     counts = Counter(each.told[:200] for each in reasons)
     of = f" of {len(counting)} attempts: " if len(counting) > 1 else ""
@@ -393,7 +393,7 @@ def _failures(counting: Sequence[AttemptOutcome]) -> list[str]:
 
 
 def _told_suspect(row: ScenarioOutcome, why: str) -> str:
-    """Why a score is suspect, with the score as it was given where it counts otherwise."""
+    """Return the reason of a suspicion, with the original scores if they count differently."""
     given = [each.score for each in row.attempts if each.score is not None and not each.is_superseded]
     is_changed = bool(given) and row.score is not None and abs(sum(given) / len(given) - row.score) > _CLOSE
     scores = f" (scored {', '.join(_score(each) for each in given)})" if is_changed else ""
@@ -411,7 +411,7 @@ def _suspect(outcome: BenchmarkOutcome) -> str:
 
 
 def _rounds(row: ScenarioOutcome) -> str:
-    """The score of each round, attempt by attempt."""
+    """Return the score of each round, attempt by attempt."""
     counting = [each for each in row.attempts if each.rounds and not each.is_superseded]
     told = (
         ", ".join(f"{each.name or each.number} {_score(each.score)}" for each in attempt.rounds)
@@ -421,7 +421,7 @@ def _rounds(row: ScenarioOutcome) -> str:
 
 
 def _rewards(rewards: Mapping[str, float]) -> str:
-    """The first few: some scenarios tell one for each of their parts."""
+    """Return the first few rewards as text; some scenarios have one for each of their parts."""
     shown = [f"{clean(name)} {mean:.3g}" for name, mean in list(rewards.items())[:_MOST_REWARDS]]
     more = len(rewards) - len(shown)
     return "  ".join([*shown, f"and {more} more"] if more else shown)
@@ -432,7 +432,7 @@ def _share(count: int, outcome: BenchmarkOutcome) -> str:
 
 
 def _of_completed(outcome: BenchmarkOutcome) -> str:
-    """The mean of what was completed, where it is another than the mean."""
+    """Return the mean of the completed attempts, if it differs from the mean."""
     told = _score(outcome.average_score)
     return "" if told == _score(outcome.mean_score) else told
 

@@ -1,4 +1,4 @@
-"""`benchyard job watch`: live progress of a job, whatever it is shown on."""
+"""`benchyard job watch`: live progress of a job, on a terminal or in a log."""
 
 import os
 import sys
@@ -56,9 +56,9 @@ def watch(
 ) -> None:
     """Watch a job until it has ended, then show its summary; Ctrl-C leaves it running.
 
-    On a terminal it fills the screen: trials, tokens, cost, and how long the rest may take, judged by what
-    has ended. Elsewhere, and where TERM is `dumb`, there is one line with its time for each change, and one
-    now and then while nothing changes. With -o json or yaml the progress goes to standard error.
+    On a terminal it fills the screen: trials, tokens, cost, and the time left, estimated from ended trials.
+    Elsewhere, and where TERM is `dumb`, there is one line with its time for each change, and one now and then
+    while nothing changes. With -o json or yaml the progress goes to standard error.
 
     \b
       benchyard job watch my-job
@@ -76,7 +76,7 @@ def watch(
 
 
 def require_scores(view: BenchmarkJobView) -> None:
-    """End with a status of its own where a job was not completed, or an agent has no score at all."""
+    """Exit with a status if a job was not completed, or an agent has no score at all."""
     problems = agents_without_score(view)
     for problem in problems:
         tell(f"{problem}")
@@ -85,7 +85,7 @@ def require_scores(view: BenchmarkJobView) -> None:
 
 
 def show_end(view: BenchmarkJobView, output: str) -> None:
-    """Show what a job came to."""
+    """Show the results of a job."""
     if output == "text":
         summarize(view, extended=False)
     else:
@@ -95,7 +95,7 @@ def show_end(view: BenchmarkJobView, output: str) -> None:
 def watch_to_end(
     client: Client, view: BenchmarkJobView, output: str, *, plainly: bool = False
 ) -> BenchmarkJobView:
-    """Show what happens in a job until it has ended; returns how it ended."""
+    """Show the progress of a job until it has ended; returns its final view."""
     if view.state in ENDED_JOBS:
         return view
     try:
@@ -111,7 +111,7 @@ def watch_to_end(
 
 
 class _Lines:
-    """Says one line with its time for each change, or nothing where a screen shows it all."""
+    """Prints a line with its time for each change, or none while the screen is drawn."""
 
     def __init__(self, *, to_stderr: bool, is_silent: bool) -> None:
         self._to_stderr = to_stderr
@@ -125,7 +125,7 @@ class _Lines:
 
     @contextmanager
     def reminders(self, board: JobBoard) -> Iterator[None]:
-        """Say after some silence what is going on, as long as the block runs."""
+        """Print the current activity after some silence, until the block ends."""
         over = threading.Event()
 
         def remind() -> None:
@@ -152,7 +152,7 @@ def _follow(client: Client, board: JobBoard, say: _Lines) -> None:
     with say.reminders(board):
         for event in client.jobs.events(board.view.id, told=told):
             is_news = board.note(event)
-            # What was there before a job was resumed or tried again was told then.
+            # Changes before the job was resumed or retried were shown then.
             if is_news and event.time_ms >= (board.view.resume_time_ms or 0):
                 say(board.line_of(event), event.time_ms)
             if event.state is not None and event.state not in ENDED_JOBS:
@@ -165,9 +165,9 @@ def _screen(board: JobBoard, *, to_stderr: bool, plainly: bool) -> Iterator[tupl
     if plainly or not stream.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         yield board, _Lines(to_stderr=to_stderr, is_silent=False)
         return
-    # Not by COLUMNS and LINES, where somebody exports them: they do not change with the window.
+    # Ignore COLUMNS and LINES, which some shells export: they do not change with the window.
     size = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     console = Console(stderr=to_stderr, highlight=False, _environ=size)
-    # The screen is drawn anew several times a second, each time as large as the terminal is then.
+    # The screen is redrawn several times a second, each time in the terminal's present size.
     with Live(board, console=console, screen=True, refresh_per_second=REFRESH_PER_SECOND):
         yield board, _Lines(to_stderr=to_stderr, is_silent=True)

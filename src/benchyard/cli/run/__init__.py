@@ -1,1 +1,1 @@
-"""`benchyard run` and `benchyard trial`: what became of single attempts."""
+"""`benchyard run` and `benchyard trial`: results of single attempts."""

@@ -1,4 +1,4 @@
-"""`benchyard run`: scenario runs and benchmark runs, those that were made through the SDK above all."""
+"""`benchyard run`: scenario runs and benchmark runs, mainly those that were made through the SDK."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class RunRow(Model):
     name: str | None = None
     of_id: str
     of: str
-    """The scenario or benchmark that it is a run of, by name."""
+    """Name of the scenario or benchmark that was run."""
     state: str
     score: float | None = None
     start_time_ms: int
@@ -171,7 +171,7 @@ def list_(
 def show_(given: str, steps: StepSelection | None, full: bool, output: str) -> None:
     """Show one run: its score and why, scorers, the last commands and the trajectory.
 
-    Of a benchmark run, its scenario runs. -o json has everything, the whole trajectory included.
+    For a benchmark run, show its scenario runs. -o json has everything, the whole trajectory included.
 
     \b
       benchyard run show my-run
@@ -209,9 +209,9 @@ def show_(given: str, steps: StepSelection | None, full: bool, output: str) -> N
     help="Folder to write to. Default: run-logs-ID.",
 )
 def logs(given: str, folder: Path | None) -> None:
-    """Fetch the logs of a run: the run as JSON, what devbox and scorers said, and the traces.
+    """Fetch the logs of a run: the run as JSON, the output of devbox and scorers, and the traces.
 
-    Of a benchmark run, each of its scenario runs has a folder of its own.
+    For a benchmark run, each of its scenario runs has a folder of its own.
 
     \b
       benchyard run logs my-run
@@ -311,14 +311,14 @@ async def _fetch(places: Mapping[str, Path]) -> None:
 
 @dataclass(frozen=True)
 class _Detail:
-    """Everything that is known of a scenario run."""
+    """A scenario run with its commands and its trajectory."""
 
     run: ScenarioRunView
     executions: RunExecutionListView
     trajectory: dict[str, Any] | str | None
 
     def data(self) -> dict[str, Any]:
-        """As one value for -o json."""
+        """Return all as one value for -o json."""
         return {
             **wire(self.run),
             "executions": wire(self.executions)["executions"],
@@ -327,18 +327,18 @@ class _Detail:
 
 
 class _Names:
-    """The names of scenarios and benchmarks, each asked for once."""
+    """Names of scenarios and benchmarks, each requested once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[str, str] = {}
 
     def scenario(self, id: str) -> str:
-        """The name of a scenario; its id where it is gone."""
+        """Return the name of a scenario; its id if it is deleted."""
         return self._name(id, self._client.scenarios.retrieve)
 
     def benchmark(self, id: str) -> str:
-        """The name of a benchmark; its id where it is gone. A job over single scenarios has none."""
+        """Return the name of a benchmark; its id if it is deleted. A job over single scenarios has none."""
         return self._name(id, self._client.benchmarks.retrieve)
 
     def _name(self, id: str, look_up: Callable[[str], Any]) -> str:
@@ -353,7 +353,7 @@ class _Names:
 
 
 def _find_run(client: Client, given: str) -> ScenarioRunView | BenchmarkRunView:
-    """The run of that id; else the newest of that name."""
+    """Return the run of that id; else the newest of that name."""
     for look_up in (client.scenarios.runs.retrieve, client.benchmark_runs.retrieve):
         try:
             return look_up(given)
@@ -550,7 +550,7 @@ def _child_score(view: ScenarioRunView) -> float:
 
 
 def _result(view: ScenarioRunView) -> str | None:
-    """Passed, not passed or unscored; None while there may still come a score."""
+    """Return the outcome in a word; None while a score may still come."""
     result = view.scoring_contract_result
     if result is None:
         return "unscored" if view.state in ENDED_RUNS else None
@@ -567,7 +567,7 @@ def _final_state(view: ScenarioRunView) -> str | None:
 
 
 def _word(state: str) -> str:
-    """A state as our own texts spell it."""
+    """Return a state in the spelling of the command line."""
     return "cancelled" if state == "canceled" else str(state)
 
 

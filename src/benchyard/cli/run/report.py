@@ -31,9 +31,9 @@ from benchyard.workers.json_texts import ValueCount
 MOST_BYTES = 64 * 1024**2
 FIRST_STEPS = 2
 LAST_STEPS = 3
-"""What is shown of a long trajectory unless more is asked for."""
+"""Number of steps at the end of a long trajectory that an excerpt shows."""
 EXCERPT_LINES = 6
-"""Of each text in such an excerpt."""
+"""Number of lines of each text in such an excerpt."""
 _PIECE_BYTES = 1024**2
 _LONGEST_ARGUMENT = 500
 _LONGEST_WORD = 200
@@ -42,18 +42,18 @@ _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{0,9})")
 
 @dataclass(frozen=True)
 class StepSelection:
-    """Which steps are to be shown, and whether their texts are shown whole."""
+    """Choice of the steps to show, and of the length of their texts."""
 
     first: int = 1
     last: int | None = None
     from_end: int | None = None
-    """Only so many, counted from the end."""
+    """Number of steps to show, counted from the end."""
     is_excerpt: bool = False
-    """The first and the last few, and only the beginning of each text."""
+    """True for the first and last few steps, with only the beginning of each text."""
 
 
 def step_range(context: click.Context, option: click.Parameter, text: str | None) -> StepSelection | None:
-    """What `--steps` says: `A-B`, `A-`, or a number of steps counted from the end."""
+    """Parse `--steps`: `A-B`, `A-`, or a number of steps counted from the end."""
     if text is None:
         return None
     if found := _RANGE.fullmatch(text.strip()):
@@ -70,7 +70,7 @@ def step_range(context: click.Context, option: click.Parameter, text: str | None
 
 
 def fetch_trajectory(client: Client, run_id: str, trace: Trace) -> dict[str, Any] | str:
-    """The trajectory of a run; a sentence that says why not, where it cannot be read."""
+    """Return the trajectory of a run; if it cannot be read, a sentence with the reason."""
     left = MOST_BYTES
 
     def count(size: int) -> None:
@@ -100,7 +100,7 @@ def fetch_trajectory(client: Client, run_id: str, trace: Trace) -> dict[str, Any
 
 
 def step_lines(trajectory: Mapping[str, Any], wanted: StepSelection) -> Iterator[str]:
-    """The steps that are wanted, and between them how many are left out."""
+    """Yield the chosen steps, and between them the numbers of the omitted ones."""
     steps = [each for each in trajectory.get("steps", []) if isinstance(each, dict)]
     chosen = _chosen(len(steps), wanted)
     before = 0
@@ -114,7 +114,7 @@ def step_lines(trajectory: Mapping[str, Any], wanted: StepSelection) -> Iterator
 
 
 def trajectory_size(trajectory: Mapping[str, Any]) -> str:
-    """How many steps there are, whose, and how many calls of tools."""
+    """Return the number of steps and of tool calls."""
     steps = [each for each in trajectory.get("steps", []) if isinstance(each, dict)]
     calls = sum(len(_dicts(each.get("tool_calls"))) for each in steps)
     return f"{count_text(len(steps), 'step')}, {count_text(calls, 'tool call')}"
@@ -165,7 +165,7 @@ def _head(number: int, step: Mapping[str, Any]) -> str:
 
 
 def _text(prefix: str, text: str, wanted: StepSelection, hang: int | None = None) -> Iterator[str]:
-    """A text, its first line behind the prefix; of an excerpt only its beginning."""
+    """Yield a text, its first line behind the prefix; in an excerpt only its beginning."""
     lines = clean_lines(text.lstrip("\n"), _LONGEST_ARGUMENT if wanted.is_excerpt else 10**9)
     most = EXCERPT_LINES if wanted.is_excerpt else len(lines)
     indent = " " * (len(prefix) if hang is None else hang)
@@ -176,7 +176,7 @@ def _text(prefix: str, text: str, wanted: StepSelection, hang: int | None = None
 
 
 def _arguments(arguments: object) -> str:
-    """What a tool was called with: the value alone where there is one, else each under its name."""
+    """Return the arguments of a tool call: a single value alone, several each with its name."""
     if not isinstance(arguments, dict):
         return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
     texts = {
@@ -189,7 +189,7 @@ def _arguments(arguments: object) -> str:
 
 
 def _content(content: object) -> str:
-    """The text of a message, which may be in parts; images and recordings are named."""
+    """Return the text of a message, which may have parts; images and recordings are named."""
     if isinstance(content, str):
         return content
     texts = []
@@ -211,7 +211,7 @@ def _is_number(value: object) -> bool:
 SCORER_LINES = 15
 COMMAND_LINES = 20
 LONGEST_EXCERPT = 240
-"""What is shown of an output unless all is asked for."""
+"""Longest part of an output's line that is shown, unless all is wanted."""
 MOST_FILES = 10
 EXCERPT = StepSelection(is_excerpt=True)
 _MOST_LINES = 1000
@@ -221,11 +221,11 @@ _PARTS = {
     "cached": ("cached_tokens", "total_cached_tokens"),
 }
 _COST = ("cost_usd", "total_cost_usd")
-"""As the gateway counts, and as an agent tells by itself."""
+"""Names of the cost: as the gateway counts it, and as an agent reports it."""
 
 
 def steps_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`--steps` and `--full`, for commands that show a trajectory."""
+    """Add the options `--steps` and `--full` to a command that shows a trajectory."""
     steps = click.option(
         "--steps",
         callback=step_range,
@@ -237,17 +237,17 @@ def steps_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def traces_of(run: ScenarioRunView) -> list[Trace]:
-    """The trajectories among the traces of a run, the first first."""
+    """Return the trajectories among the traces of a run, in their order."""
     return [each for each in run.traces if each.kind == "atif"]
 
 
 def lines_to_ask(*, full: bool) -> int:
-    """How many lines of each command to ask the server for."""
+    """Return the number of lines of each command to request from the server."""
     return _MOST_LINES if full else COMMAND_LINES
 
 
 def scorer_lines(result: ContractResult, *, full: bool) -> Iterator[str]:
-    """Each scorer with its weight and score, and then what each said."""
+    """Yield each scorer with its weight and score, and then the output of each."""
     rows = [
         [
             clean(each.scoring_function_name),
@@ -283,7 +283,7 @@ def _scorer(result: ScorerResult, *, full: bool) -> Iterator[str]:
 
 
 def command_lines(found: RunExecutionListView, what: str, *, full: bool) -> Iterator[str]:
-    """The end of what each of the commands printed."""
+    """Yield the end of each command's output."""
     if not found.executions:
         return
     if found.total_count > len(found.executions):
@@ -314,7 +314,7 @@ def _command(execution: RunExecution, what: str, *, full: bool) -> Iterator[str]
 def trajectory_lines(
     trajectory: Mapping[str, Any] | str, traces: Sequence[Trace], wanted: StepSelection
 ) -> Iterator[str]:
-    """A trajectory, or why there is none to be shown."""
+    """Yield a trajectory, or the reason that there is none to show."""
     yield ""
     if isinstance(trajectory, str):
         yield f"trajectory: {clean(trajectory)}"
@@ -327,7 +327,7 @@ def trajectory_lines(
 
 
 def spending(usage: Mapping[str, float]) -> dict[str, str]:
-    """Tokens and cost, for the head of a report."""
+    """Return tokens and cost, for the head of a report."""
     if not usage:
         return {}
     amounts = {word: _known(usage, names) for word, names in _PARTS.items()}
@@ -345,7 +345,7 @@ def _known(usage: Mapping[str, float], names: Sequence[str]) -> float | None:
 
 
 def tamper_lines(report: TamperReport | None, *, full: bool) -> Iterator[str]:
-    """What was done beside the work, as far as there is something to be told."""
+    """Yield the changes made beside the work, as far as they are worth a line."""
     if report is None:
         return
     found = [line for line in _tampering(report, full=full) if line]
@@ -392,12 +392,12 @@ def _files(files: Sequence[ChangedFile], *, full: bool) -> Iterator[str]:
 
 
 def _longest(*, full: bool) -> int:
-    """How much is shown of a line: agents print JSON in lines of many thousand characters."""
+    """Return the longest part of a line to show: agents print JSON in lines of many thousand characters."""
     return LONGEST_LINE if full else LONGEST_EXCERPT
 
 
 def _ending(title: str, lines: Sequence[str], most: int, *, full: bool) -> Iterator[str]:
-    """A title, and below it the last of some lines."""
+    """Yield a title, and below it the last of some lines."""
     shown = lines if full else lines[-most:]
     yield f"{title}:"
     if len(shown) < len(lines):

@@ -1,4 +1,4 @@
-"""`benchyard trial`: one attempt of one agent at one scenario, looked at closely."""
+"""`benchyard trial`: details of one attempt of one agent at one scenario."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ PAGE = 1000
 _MOST_OTHERS = 10
 _SHOWN_NAMES = 10
 _WORST = ("crashed", "not_passed", "unscored", None, "passed")
-"""Which of several trials is shown unless one is chosen: the first of these that there is."""
+"""Outcomes from worst to best: the worst of several trials is shown unless the user chooses one."""
 _ALL = StepSelection()
 
 
@@ -158,7 +158,7 @@ def show_(
 
 @dataclass(frozen=True)
 class TrialReport:
-    """Everything that is known of a trial."""
+    """A trial with its job, run, commands and trajectory."""
 
     job: BenchmarkJobView
     trial: TrialView
@@ -168,7 +168,7 @@ class TrialReport:
     trajectory: dict[str, Any] | str | None
 
     def data(self) -> dict[str, Any]:
-        """As one value for -o json."""
+        """Return all as one value for -o json."""
         return {
             "trial": wire(self.trial),
             "agent_label": _labels(self.job)[self.trial.agent],
@@ -179,7 +179,7 @@ class TrialReport:
         }
 
     def lines(self, wanted: StepSelection, *, full: bool) -> Iterator[str]:
-        """As text for people."""
+        """Yield the report as text for people."""
         yield from _head(self.job, self.trial, self.run).splitlines()
         if not full and not wanted.is_excerpt:
             traces = traces_of(self.run) if self.run else []
@@ -198,13 +198,13 @@ class TrialReport:
 
 
 def result_of(trial: TrialView) -> str:
-    """What became of a trial, in the words of the summary; where it is, while it is under way."""
+    """Return the outcome of a trial in the words of the summary; its state while it is under way."""
     word = (trial.outcome or trial.state.value).replace("_", " ")
     return f"{word}, suspect" if trial.is_suspect else word
 
 
 def failure_reason(trial: TrialView) -> str:
-    """Why a trial ended as it did: what failed, what ended the agent, or what a scorer said."""
+    """Return the reason of a trial's end: its failure, the limit that ended the agent, or a scorer's note."""
     parts = [f"suspect: {trial.suspicions[0]}"] if trial.is_suspect else []
     if trial.ended_by:
         parts.append(f"ended by {trial.ended_by}")
@@ -242,7 +242,7 @@ def _columns(
 def _find_trials(
     client: Client, job: BenchmarkJobView, scenario: str | None, agent_name: str | None
 ) -> list[TrialView]:
-    """The trials of a job, of one scenario or of all, and of the agents of that name."""
+    """Return the trials of a job, of one scenario or of all, and of the agents of that name."""
     found: list[TrialView] = []
     if scenario is None:
         found = list(client.jobs.trials(job.id, limit=PAGE))
@@ -257,7 +257,7 @@ def _find_trials(
 
 
 def _alike(client: Client, job: BenchmarkJobView, scenario: str) -> list[TrialView]:
-    """The trials of the one scenario whose name ends so; raises NotFound, which names the nearest."""
+    """Return the trials of the one scenario whose name ends so; raises NotFound with the nearest name."""
     every = list(client.jobs.trials(job.id, limit=PAGE))
     if own := [each for each in every if each.id == scenario]:
         return own
@@ -266,7 +266,7 @@ def _alike(client: Client, job: BenchmarkJobView, scenario: str) -> list[TrialVi
 
 
 def _agents_named(job: BenchmarkJobView, given: str) -> set[int]:
-    """The numbers of the agents of that name or label; raises NotFound."""
+    """Return the numbers of the agents of that name or label; raises NotFound."""
     configs = job.job_spec.agent_configs
     numbers = {
         number
@@ -282,7 +282,7 @@ def _agents_named(job: BenchmarkJobView, given: str) -> set[int]:
 def _chosen(
     client: Client, job: BenchmarkJobView, scenario: str | None, agent_name: str | None, attempt: int | None
 ) -> tuple[TrialView, list[TrialView]]:
-    """The trial that is meant, the worst of several, and the others."""
+    """Return the trial that is meant, the worst of several, and the others."""
     found = _find_trials(client, job, scenario, agent_name)
     names = sorted({each.scenario_name for each in found})
     if scenario is None and len(names) > 1:
@@ -315,7 +315,7 @@ def _report(
         try:
             run = client.scenarios.runs.retrieve(trial.scenario_run_id)
         except NotFound:
-            # It may not be there yet, or not any more.
+            # The run may not exist yet, or may be deleted.
             return TrialReport(job, trial, others, None, executions, None)
         executions = client.scenarios.runs.executions(run.id, lines=lines_to_ask(full=full), of_agent=True)
         if traces := traces_of(run):
@@ -377,7 +377,7 @@ def _network(trial: TrialView) -> str | None:
 
 
 def _others(job: BenchmarkJobView, trial: TrialView, others: Sequence[TrialView]) -> Iterator[str]:
-    """The trials that could have been meant, too."""
+    """Yield the other trials that match."""
     if not others:
         return
     labels = _labels(job)
@@ -406,7 +406,7 @@ def _stages(trial: TrialView) -> Iterator[str]:
 
 
 def _next(job: BenchmarkJobView, trial: TrialView, *, is_excerpt: bool) -> Iterator[str]:
-    """The commands that show more, or try again."""
+    """Yield the commands that show more, or retry."""
     name = quote_name(trial.scenario_name)
     commands = [f"benchyard trial show {trial.id} --full"] if is_excerpt else []
     commands.append(f"benchyard job logs {job.id} --scenario {name}")
@@ -426,7 +426,7 @@ def _list_command(job: BenchmarkJobView, trial: TrialView) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A name as it is typed in a shell."""
+    """Return a name as it is typed in a shell."""
     return shlex.quote(clean(name))
 
 

@@ -1,8 +1,8 @@
-"""Imports of benchmarks: public ones by name, and folders of tasks, from here or from git.
+"""Imports of benchmarks: public ones by name, and folders of tasks, from this machine or from git.
 
-Two imports of a set at the same moment end with the scenarios that were made first. Lists are in the order
-in which things were made, and each import looks again afterwards: of two that made the same scenario, at
-least the later one sees both, and archives its own.
+Two simultaneous imports of a set end with the scenarios that were made first. Lists are in the order of
+creation, and each import looks again afterwards: of two imports that made the same scenario, at least the
+later one sees both, and archives its own.
 """
 
 import tempfile
@@ -38,12 +38,12 @@ _PAGE = 1000
 
 
 def oldest_by_name(client: Client, prefix: str) -> dict[str, ScenarioView]:
-    """The scenarios whose names begin so; of several of one name that which was made first."""
+    """Return the scenarios whose names begin so, by name; the oldest of each name."""
     return {each.name: each for each in client.scenarios.list(search=prefix, limit=_PAGE)}
 
 
 def dedupe(client: Client, pushed: list[PushResult]) -> list[PushResult]:
-    """What was pushed; where somebody made a scenario of that name before, theirs, and ours is archived."""
+    """Return the pushed scenarios; duplicates of older scenarios are archived and replaced by these."""
     mine = {each.name: each for each in pushed if each.action == "created" and each.id}
     theirs: dict[str, ScenarioView] = {}
     for prefix in sorted({name.partition("/")[0] + "/" for name in mine}):
@@ -62,13 +62,13 @@ GATEWAY_ONLY = PhaseAccess(NetworkAccess("none"), NetworkAccess("none"), Network
 
 @dataclass(frozen=True)
 class BenchmarkImport:
-    """What is to be imported, and how."""
+    """A requested import, and its options."""
 
     given: str
-    """A name, a folder, or the address of a git repository."""
+    """Name, folder, or address of a git repository."""
     name: str | None = None
     local: Path | None = None
-    """A copy of a public benchmark's data."""
+    """Copy of a public benchmark's data."""
     variant: str | None = None
     seed: int = 0
     limit: int | None = None
@@ -89,17 +89,17 @@ class ImportSet:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What an import came to."""
+    """Result of an import."""
 
     benchmark: PushResult
     scenarios: list[PushResult]
     broken: list[BrokenItem]
     known_bad: dict[str, str]
     kept: int = 0
-    """Scenarios that stay in the benchmark although they were not read now."""
+    """Number of scenarios that stay in the benchmark although this import did not read them."""
 
     def data(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the result as plain values."""
         counts = {name: self.count(name) for name in ("created", "changed", "unchanged")}
         return {
             **self.benchmark.data(),
@@ -110,11 +110,11 @@ class ImportResult:
         }
 
     def count(self, action: str) -> int:
-        """How many scenarios were created, changed or left as they were."""
+        """Return the number of scenarios that were created, changed or left unchanged."""
         return sum(each.action == action for each in self.scenarios)
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the result as lines for people."""
         for each in self.broken:
             yield f"{'note' if each.is_note else 'not imported'}: {clean(each.name)}: {clean(each.reason)}"
         for item, reason in self.known_bad.items():
@@ -128,7 +128,7 @@ class ImportResult:
 
 
 def import_benchmark(client: Client, wish: BenchmarkImport) -> ImportResult:
-    """Have the server hold a benchmark; what is broken in it is told, and the rest goes on."""
+    """Store a benchmark on the server; broken items are reported, and the rest is imported."""
     with (
         tempfile.TemporaryDirectory(prefix="benchyard-import-") as work,
         _open_set(wish, Path(work)) as found,
@@ -158,7 +158,7 @@ def import_benchmark(client: Client, wish: BenchmarkImport) -> ImportResult:
 
 
 def _scenario_ids(client: Client, name: str) -> list[str]:
-    """What a benchmark has already: a part of a set takes nothing away from it."""
+    """Return the scenarios that a benchmark has already: importing a part of a set removes none of them."""
     known = find_one(client.benchmarks.list(name=name, limit=2), name, "benchmark")
     return known.scenario_ids if known else []
 
@@ -190,13 +190,13 @@ def _push_one(
     except Conflict:
         if known is None:
             raise
-        # Another import changed it since it was looked up; what that left may be what is wanted.
+        # Another import changed the scenario after the lookup; its result may be the wanted one.
         now = client.scenarios.retrieve(known.id)
         return push_over_known(client, draft, now, dry_run=wish.dry_run, progress=wish.progress)
 
 
 class _KnownScenarios:
-    """Scenarios that the server has, asked for once for each set that they belong to.
+    """Scenarios that the server has, listed once for each set that they belong to.
 
     A set is not always named like the benchmark: variants of one share scenarios.
     """
@@ -206,7 +206,7 @@ class _KnownScenarios:
         self._sets: dict[str, dict[str, ScenarioView]] = {}
 
     def named(self, name: str) -> ScenarioView | None:
-        """The scenario of that name."""
+        """Return the scenario of that name; None if there is none."""
         prefix = name.partition("/")[0] + "/"
         if prefix not in self._sets:
             self._sets[prefix] = oldest_by_name(self._client, prefix)
@@ -273,7 +273,7 @@ def _public_set(wish: BenchmarkImport, name: str, work: Path) -> ImportSet:
             **({"variant": wish.variant} if wish.variant else {}),
         },
     )
-    # Another name is another benchmark, with scenarios of its own: those of the usual one stay as they are.
+    # Another name makes another benchmark, with its own scenarios: those of the usual one stay as they are.
     own = slug(wish.name) if wish.name else name if about.variants_are_parts else name + variant
     items = _tag_items(benchmark, benchmark.scenarios(data, options), (name, own))
     return ImportSet(request, items, dict(benchmark.known_bad))
@@ -282,9 +282,9 @@ def _public_set(wish: BenchmarkImport, name: str, work: Path) -> ImportSet:
 def _tag_items(
     benchmark: PublicBenchmark, items: Iterator[ScenarioDraft | BrokenItem], names: tuple[str, str]
 ) -> Iterator[ScenarioDraft | BrokenItem]:
-    """Each scenario with the name of its benchmark, and what is known to be bad about it.
+    """Yield each scenario with the name of its benchmark, and its known defects.
 
-    `names` are that of the benchmark, and what the names of its scenarios begin with.
+    `names` are that of the benchmark, and the prefix of its scenarios' names.
     """
     for item in items:
         if isinstance(item, BrokenItem):
@@ -330,7 +330,7 @@ def _folder_set(wish: BenchmarkImport, folder: Path, work: Path, revision: str |
 
 
 def _registry_set(wish: BenchmarkImport, path: Path, work: Path) -> ImportSet:
-    """A dataset that a registry lists, named by `--name NAME[@VERSION]`."""
+    """Return a dataset that a registry lists, named by `--name NAME[@VERSION]`."""
     registry = read_registry(path)
     names = sorted({each.name for each in registry.datasets})
     if wish.name is None:
@@ -356,7 +356,7 @@ def _fetch_tree(wish: BenchmarkImport, tree: GitTree) -> Path:
 
 
 def _is_path(given: str) -> bool:
-    """Whether somebody means a folder of theirs, whatever it is called."""
+    """Tell whether the argument must mean a folder, even if its name is that of a benchmark."""
     return given.startswith((".", "/", "~")) or given.endswith("/")
 
 

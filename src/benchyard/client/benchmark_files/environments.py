@@ -35,7 +35,7 @@ _PENDING_POLICY = "(to be made)"
 
 
 def phase_rules(client: Client, phases: PhaseAccess, *, dry_run: bool) -> dict[str, str]:
-    """The fields of a scenario that say what its agent and its scorers may reach."""
+    """Return the fields of a scenario that limit the network of its agent and its scorers."""
     rules = {"scoring_network": "none"}
     if phases.scoring.mode != "none":
         rules["scoring_network"] = policy_id(client, phases.scoring, dry_run=dry_run)
@@ -47,7 +47,7 @@ def phase_rules(client: Client, phases: PhaseAccess, *, dry_run: bool) -> dict[s
 def with_setup_policy(
     client: Client, environment: ScenarioEnvironment, phases: PhaseAccess, *, dry_run: bool
 ) -> ScenarioEnvironment:
-    """The environment with the policy that its devboxes have from the start."""
+    """Return the environment with the network policy that its devboxes start with."""
     launch = environment.launch_parameters or LaunchParameters()
     found = policy_id(client, phases.setup, dry_run=dry_run)
     return environment.model_copy(
@@ -56,7 +56,7 @@ def with_setup_policy(
 
 
 def policy_id(client: Client, access: NetworkAccess, *, dry_run: bool) -> str:
-    """The id of the policy that allows this; made where it is not there."""
+    """Return the id of the policy that allows this access; makes a missing one."""
     fields = _policy_fields(access)
     name = fields["name"]
     known = _known_policy(client, name)
@@ -66,7 +66,7 @@ def policy_id(client: Client, access: NetworkAccess, *, dry_run: bool) -> str:
         try:
             return client.network_policies.create(**fields).id
         except UsageError:
-            # Another import may have made it since.
+            # Another import may have made it in the meantime.
             known = _known_policy(client, name)
             if known is None:
                 raise
@@ -85,7 +85,7 @@ def _known_policy(client: Client, name: str) -> NetworkPolicyView | None:
 
 
 def _egress_rules(egress: Egress) -> dict[str, object]:
-    """What a policy allows, in whatever order it says so."""
+    """Return the rules of a policy, independent of their order."""
     return {
         **egress.model_dump(exclude={"allowed_cidrs", "allowed_hostnames"}),
         "cidrs": {each.model_dump_json() for each in egress.allowed_cidrs},
@@ -126,7 +126,7 @@ _PAGE = 50
 
 
 def store_attachments(client: Client, archives: Mapping[str, bytes], *, dry_run: bool) -> dict[str, str]:
-    """Name -> id of the object that holds an archive; stored where the same is not there."""
+    """Store archives that the server lacks; returns the ids of their objects, by name."""
     found = {}
     for name, content in archives.items():
         digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
@@ -135,14 +135,14 @@ def store_attachments(client: Client, archives: Mapping[str, bytes], *, dry_run:
 
 
 def store_archive(client: Client, name: str, archive: bytes, *, dry_run: bool) -> str:
-    """The object of a name that tells its content; stored where it is not there."""
+    """Return the id of the object with this name, which derives from its content; stores a missing one."""
     found = [
         each.id
         for each in client.objects.list(name=name, limit=_PAGE)
         if each.name == name and each.state == ObjectState.READ_ONLY
     ]
     if found:
-        # Imports at the same moment may have stored it twice: everybody takes the first.
+        # Simultaneous imports may have stored it twice: all of them use the oldest.
         return found[-1]
     if dry_run:
         return _PENDING_OBJECT
@@ -156,19 +156,19 @@ _PENDING = "(to be built)"
 
 @dataclass(frozen=True)
 class EnvironmentRecipe:
-    """What an image is made of."""
+    """Description of an image to build."""
 
     text: str
-    """Of the Dockerfile."""
+    """Content of the Dockerfile."""
     prebuilt: str | None = None
     dockerfile: Path | None = None
-    """In the folder that is its context; None where it needs nothing beside it."""
+    """Path of the Dockerfile in its context folder; None if the build needs no other file."""
     digest: str = ""
-    """Of what lies in that folder."""
+    """Digest of the other files in that folder."""
 
 
 def on_demand_blueprint(client: Client, recipe: EnvironmentRecipe, *, dry_run: bool) -> str:
-    """The blueprint of a recipe, built on demand; the same recipe is the same blueprint."""
+    """Return the blueprint of a recipe, built on demand; equal recipes share a blueprint."""
     told = f"{recipe.text}\0{recipe.prebuilt}\0{recipe.digest}"
     name = ON_DEMAND_PREFIX + hashlib.sha256(told.encode()).hexdigest()[:20]
     if known := _first_blueprint(client, name):
@@ -186,13 +186,13 @@ def on_demand_blueprint(client: Client, recipe: EnvironmentRecipe, *, dry_run: b
     first = _first_blueprint(client, name)
     if first is None or first == made:
         return made
-    # Another import made it at the same moment, and before us.
+    # Another import made it at the same moment, and earlier.
     client.blueprints.delete(made)
     return first
 
 
 def _first_blueprint(client: Client, name: str) -> str | None:
-    """The one that was made first: lists begin with the newest."""
+    """Return the oldest usable blueprint of a name; lists begin with the newest."""
     found = [
         each.id
         for each in client.blueprints.list(name, limit=_PAGE)
@@ -210,16 +210,16 @@ def _stored_context(client: Client, recipe: EnvironmentRecipe) -> BuildContext:
 
 
 BUILT_PREFIX = "scenario-environment-"
-"""What the names of blueprints begin with that were built for scenarios; what follows tells the content."""
+"""Prefix of the names of blueprints built for scenarios; a digest of the content follows."""
 _DOCKERFILE = "image/Dockerfile"
 REFERENCE = "image-reference"
-"""The kind of origin that is an image of a registry, by its name there."""
+"""Kind of origin that is an image of a registry, named by its reference."""
 
 
 def resolve_draft(
     client: Client, draft: ScenarioDraft, *, dry_run: bool = False, progress: PushProgress = SILENT
 ) -> ScenarioRequest:
-    """What a draft asks for, its environment as the server knows it; builds what has to be built."""
+    """Return a draft's request with its environment by the server's ids; builds missing images."""
     environment = draft.request.environment_parameters or ScenarioEnvironment()
     named = environment.model_copy(update=_ids(client, draft, draft.origin, progress, dry_run=dry_run))
     fields: dict[str, object] = {}
@@ -239,9 +239,9 @@ def resolve_draft(
 def origin_of(
     client: Client, environment: ScenarioEnvironment | None, contents: FolderContents | None
 ) -> EnvironmentOrigin:
-    """The name by which an environment's file can call it, such that it means the same again.
+    """Return the name by which an environment's file can refer to it, so that it means the same again.
 
-    A Dockerfile that needs nothing beside it is put into `contents`.
+    A Dockerfile that needs no other file is put into `contents`.
     """
     if environment is None or not (environment.snapshot_id or environment.blueprint_id):
         return EnvironmentOrigin()
@@ -279,7 +279,7 @@ def _ids(
 
 
 def _steps_with_files(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> list[Step]:
-    """The steps of a scenario, each with what is stored for it."""
+    """Return the steps of a scenario, each with its stored files."""
     stored = store_attachments(client, draft.step_files, dry_run=dry_run)
     return [
         each.model_copy(update={"files": stored.get(each.name, each.files)})
@@ -306,7 +306,7 @@ def _newest_blueprint(client: Client, name: str) -> BlueprintView | None:
 def _dockerfile_blueprint_id(
     client: Client, draft: ScenarioDraft, origin: EnvironmentOrigin, progress: PushProgress, *, dry_run: bool
 ) -> str:
-    """The blueprint of a Dockerfile and its folder; built where the same was not built before."""
+    """Return the blueprint of a Dockerfile and its folder; builds it unless an equal one exists."""
     dockerfile = draft.folder.inside(origin.name)
     if not dockerfile.is_file():
         raise UsageError(f"{draft.folder.path / origin.name}: there is no such Dockerfile")
@@ -326,7 +326,7 @@ def _dockerfile_blueprint_id(
 
 
 def _context_files(dockerfile: Path) -> dict[str, bytes]:
-    """What lies beside a Dockerfile and goes into its build: path -> what tells it from another."""
+    """Return fingerprints of the files beside a Dockerfile that are part of its build, by path."""
     folder = dockerfile.parent
     found = {}
     for name in included_paths(folder, ignore_rules(folder, dockerfile)):

@@ -1,4 +1,4 @@
-"""Folders of scenarios and benchmarks: pushed to the server, and pulled such that pushing changes nothing."""
+"""Folders of scenarios and benchmarks: pushed to the server, and pulled so that pushing changes nothing."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,26 +22,26 @@ from benchyard.models.scenarios import ScenarioView, functions_of
 PushAction = Literal["created", "changed", "unchanged"]
 _SHOWN = 60
 _BEFORE = 20
-"""Of what is the same in both, how much is shown before the difference."""
+"""Number of equal characters that are shown before a difference."""
 
 
 @dataclass(frozen=True)
 class PushResult:
-    """What pushing one thing came to."""
+    """Result of pushing one scenario or benchmark."""
 
     name: str
     action: PushAction
     id: str | None = None
-    """None for what would be new, when nothing was to be done."""
+    """None for a new one in a dry run."""
     revision: int = 1
     differences: tuple[Difference, ...] = ()
     before: tuple[str, ...] = field(default=())
-    """What had to be done first."""
+    """Sentences on preparations, such as registered scorers."""
     is_dry: bool = False
-    """Whether it is only what would be done."""
+    """True in a dry run, in which nothing is changed."""
 
     def data(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the result as plain values."""
         changed = [{"field": place, "was": old, "is": new} for place, old, new in self.differences]
         return {
             "id": self.id,
@@ -53,7 +53,7 @@ class PushResult:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the result as lines for people."""
         revision = f" (revision {self.revision})" if self.action != "unchanged" else ", nothing to do"
         would = "would be " if self.is_dry and self.action != "unchanged" else ""
         yield from self.before
@@ -65,7 +65,7 @@ class PushResult:
 def push_scenario(
     client: Client, draft: ScenarioDraft, *, dry_run: bool, progress: PushProgress = SILENT
 ) -> PushResult:
-    """Create or change the scenario of that name, or leave it alone; in a dry run, say what would be done."""
+    """Create or change the scenario of that name, or leave it alone; a dry run only reports the change."""
     name = draft.request.name
     known = find_one(client.scenarios.list(name=name, limit=2), name, "scenario")
     return push_over_known(client, draft, known, dry_run=dry_run, progress=progress)
@@ -79,7 +79,7 @@ def push_over_known(
     dry_run: bool,
     progress: PushProgress = SILENT,
 ) -> PushResult:
-    """As `push_scenario`, where it is known which scenario has that name, if any."""
+    """Push a scenario as `push_scenario` does, given the present scenario of that name, if any."""
     before = tuple(push_scorers(client, draft, dry_run=dry_run))
     request = resolve_draft(client, draft, dry_run=dry_run, progress=progress)
     if known is None:
@@ -96,7 +96,7 @@ def push_over_known(
 
 
 def push_scorers(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> Iterator[str]:
-    """Register the custom scorers that come with a scenario; says what was done."""
+    """Register the custom scorers that come with a scenario; yields a sentence for each change."""
     would = "would be " if dry_run else ""
     for type, script in draft.custom_scorers.items():
         known = find_custom_scorer(client, type)
@@ -115,8 +115,8 @@ def push_scorers(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> Iter
 def push_benchmark(
     client: Client, draft: BenchmarkDraft, *, dry_run: bool, progress: PushProgress = SILENT
 ) -> list[PushResult]:
-    """Push a benchmark's own scenarios, then the benchmark; the last one of what is returned is that."""
-    # Before anything is made: a name that means nothing must not leave half of it.
+    """Push a benchmark's own scenarios, then the benchmark; the last result is that of the benchmark."""
+    # Resolve names before any change: an unknown name must not leave half a benchmark.
     known = {
         each: scenario_id_of(client, each) for each in draft.scenarios if isinstance(each, NamedScenario)
     }
@@ -133,7 +133,7 @@ def push_benchmark(
 
 
 def scenario_id_of(client: Client, named: NamedScenario) -> str:
-    """The id of a scenario that a benchmark's file names; raises UsageError with the line."""
+    """Return the id of a scenario that a benchmark's file names; raises UsageError with the line."""
     try:
         return find_scenario(client, named.id or named.name or "").id
     except UsageError as error:
@@ -141,14 +141,14 @@ def scenario_id_of(client: Client, named: NamedScenario) -> str:
 
 
 def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> PushResult:
-    """Create or change the benchmark of that name, whose scenarios are there; or leave it alone."""
+    """Create or change the benchmark of that name, whose scenarios exist already; or leave it alone."""
     known = _known_set(client, request.name)
     if known is None:
         try:
             made = None if dry_run else client.benchmarks.create(**_request_fields(request))
             return PushResult(request.name, "created", made.id if made else None, is_dry=dry_run)
         except UsageError:
-            # Somebody else may have made it since.
+            # Another client may have made it in the meantime.
             known = _known_set(client, request.name)
             if known is None:
                 raise
@@ -171,7 +171,7 @@ def _request_fields(model: Any) -> Any:
 
 
 def _change(old: object, new: object) -> str:
-    """What a field was and is; of long values the place where they begin to differ."""
+    """Return the old and new value of a field; long values begin shortly before the first difference."""
     was, now = _text(old), _text(new)
     ends = (at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
     same = next(ends, min(len(was), len(now)))
@@ -203,7 +203,7 @@ _OPTIONAL = (
 
 
 def check_folder_is_free(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that has something in it already, unless that may be overwritten."""
+    """Raise UsageError for a folder that is not empty, unless it may be overwritten."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
@@ -227,7 +227,7 @@ def pull_scenario(client: Client, view: ScenarioView, folder: Path) -> None:
 
 
 def pull_benchmark(client: Client, view: BenchmarkView, folder: Path) -> int:
-    """Write a benchmark's folder with those of its own scenarios; returns how many these are."""
+    """Write a benchmark's folder with those of its own scenarios; returns the number of these."""
     data: dict[str, Any] = {"name": view.name}
     data |= {name: value for name in _OPTIONAL if (value := getattr(view, name))}
     entries: list[Any] = []
@@ -244,7 +244,7 @@ def pull_benchmark(client: Client, view: BenchmarkView, folder: Path) -> int:
 
 
 def write_snapshot_scenario(folder: Path, snapshot: str, working_directory: str | None) -> None:
-    """Write the folder of a scenario that begins with what a devbox had on its disk."""
+    """Write the folder of a scenario that starts from a snapshot of a devbox."""
     environment = {"snapshot": snapshot}
     if working_directory:
         environment["working_directory"] = working_directory

@@ -1,4 +1,4 @@
-"""Progress of pushes and imports, for whoever shows it."""
+"""Progress of pushes and imports; subclasses show it."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -11,17 +11,17 @@ from benchyard.models.objects import ObjectRequest
 
 
 class PushProgress:
-    """Shows nothing; a subclass shows what it is told."""
+    """Progress that is not shown; a subclass shows it."""
 
     def say(self, text: str) -> None:
-        """Take note of a sentence, such as the licence of a data set."""
+        """Show a sentence, such as the licence of a data set."""
 
     def activity(self, text: str) -> AbstractContextManager[object]:
-        """Show that something goes on until the block ends."""
+        """Show an activity until the block ends."""
         return nullcontext()
 
     def counter(self, title: str) -> AbstractContextManager[FetchProgress]:
-        """Count what passes in the block."""
+        """Count the bytes or items that pass in the block."""
         return nullcontext(SilentProgress())
 
     def build(

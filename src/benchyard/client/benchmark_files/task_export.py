@@ -1,4 +1,4 @@
-"""Exports of scenarios and benchmarks as Harbor task folders, which Harbor and we can read."""
+"""Exports of scenarios and benchmarks as Harbor task folders, which Harbor and Benchyard can read."""
 
 import io
 import tempfile
@@ -48,20 +48,20 @@ _UNEXPORTABLE = (
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export came to."""
+    """Result of an export."""
 
     folder: Path
     tasks: list[str] = field(default_factory=list)
-    """Names of the folders."""
+    """Names of the task folders."""
     refused: list[BrokenItem] = field(default_factory=list)
 
     def data(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the result as plain values."""
         refused = [{"name": each.name, "reason": each.reason} for each in self.refused]
         return {"folder": str(self.folder), "tasks": self.tasks, "refused": refused}
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the result as lines for people."""
         for each in self.refused:
             yield f"not exported: {clean(each.name)}: {clean(each.reason)}"
         folders = count_text(len(self.tasks), "task folder")
@@ -99,7 +99,7 @@ def export_scenario(client: Client, view: ScenarioView, folder: Path, *, private
 
 
 def _check_publication(name: str | None, *, private: bool) -> None:
-    """Refuse to write what must not be published, unless it is said that it stays private."""
+    """Raise UsageError for a benchmark that must not be published, unless the export is private."""
     if private or name is None or name not in catalog.names():
         return
     if catalog.load(name).about.not_for_publication:
@@ -118,7 +118,7 @@ def _free_name(name: str, taken: list[str]) -> str:
 
 
 class _Exporter:
-    """Exports scenarios of one server; what several share is asked for once."""
+    """Exports scenarios of one server; shared parts are requested once."""
 
     def __init__(self, client: Client, *, private: bool) -> None:
         self._client = client
@@ -126,7 +126,7 @@ class _Exporter:
         self._images: dict[str, ImageParts] = {}
 
     def write(self, view: ScenarioView, folder: Path) -> FileTree:
-        """Write a scenario's task folder; nothing is left of one that cannot be exported."""
+        """Write a scenario's task folder; one that cannot be exported leaves no files."""
         public = view.metadata.get(PUBLIC_KEY)
         _check_publication(public, private=self._private)
         tree = self._tree(view, self._parts(view))
@@ -144,7 +144,7 @@ class _Exporter:
                     said = PackedFile(export.with_overrides(text, changed).encode())
                     return FileTree({**back.files, NAME: said}, back.links, back.folders)
             made = export.make_task(view, parts)
-            # What we cannot read ourselves is not written.
+            # A task that Benchyard itself cannot read is not written.
             _read(made, Path(work) / "made")
             return made
 
@@ -255,7 +255,7 @@ class _Exporter:
 def shipped_graders(
     scorers: Iterable[Mapping[str, Any]], attachments: Attachments, seconds: float | None
 ) -> dict[str, ScorerExport]:
-    """Of scorers, those of public benchmarks, as they are run elsewhere."""
+    """Return the scorers of public benchmarks among these, in the form that is run elsewhere."""
     known = exports.types()
     return {
         scorer_key(each): exports.export(each, attachments, seconds or SCORER_SECONDS_DEFAULT)
@@ -278,7 +278,7 @@ def _ast_grep() -> str:
 
 
 def _read(tree: FileTree, folder: Path) -> ScenarioDraft:
-    """A task folder as we would import it."""
+    """Return a task folder as an import reads it."""
     _write(tree, folder)
     return task_folders.read_task(
         folder, "export/check", HarborOptions(folder.with_name(f"{folder.name}-work"))

@@ -1,1 +1,1 @@
-"""One module per noun of a server: its verbs, and objects of it."""
+"""The operations on each noun of a server: one module per noun, with its verbs and objects."""

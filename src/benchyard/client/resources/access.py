@@ -18,7 +18,7 @@ class Tunnels(VerbGroup[S]):
 
     @call
     def enable(self, devbox_id: str, request: TunnelRequest | None = None) -> Steps[TunnelView]:
-        """Give a devbox a tunnel; once more returns the same one, unless `auth_mode` is another."""
+        """Give a devbox a tunnel; repeated calls return the same one, unless `auth_mode` differs."""
         return (yield from enable_tunnel(devbox_id, request or TunnelRequest()))
 
     @call
@@ -27,7 +27,7 @@ class Tunnels(VerbGroup[S]):
         yield from remove_tunnel(devbox_id)
 
     def url(self, tunnel: TunnelView, port: int) -> str:
-        """Where a port of the devbox is, on the address this client has of the server."""
+        """Return the URL of a devbox's port, at the address this client uses for the server."""
         return tunnel_url(self.session.server, tunnel, port)
 
 
@@ -43,7 +43,7 @@ def remove_tunnel(devbox_id: str) -> Steps[None]:
 
 
 def tunnel_url(server: Server, tunnel: TunnelView, port: int) -> str:
-    """Where a port of a devbox is, on the address a client has of the server."""
+    """Return the URL of a devbox's port, at the address a client uses for the server."""
     return f"{server.url}/tunnel/{tunnel.tunnel_key}/{port}/"
 
 
@@ -52,7 +52,7 @@ class Ssh(VerbGroup[S]):
 
     @call
     def create_key(self, devbox_id: str) -> Steps[SshKeyView]:
-        """Make a key of a devbox; its private half is told this once."""
+        """Make a key of a devbox; only this answer holds its private half."""
         return (yield from create_ssh_key(devbox_id))
 
 
@@ -76,7 +76,7 @@ class Pty(VerbGroup[S]):
     def control(
         self, devbox_id: str, session: str, request: PtyControlRequest
     ) -> Steps[PtyControlResultView]:
-        """Resize it, send a signal to its foreground, or close it."""
+        """Resize the session, send a signal to its foreground process, or close it."""
         path = at("/pty/{}/control", session)
         return (
             yield from fetch(
@@ -94,7 +94,7 @@ class DevboxNetwork(VerbGroup[S]):
 
     @call
     def create_ssh_key(self) -> Steps[SshKeyView]:
-        """Make a key for it; the private half is told this once."""
+        """Make a key for it; only this answer holds the private half."""
         return (yield from create_ssh_key(self._devbox_id))
 
     @call
@@ -105,7 +105,7 @@ class DevboxNetwork(VerbGroup[S]):
         http_keep_alive: bool | None = None,
         wake_on_http: bool | None = None,
     ) -> Steps[TunnelView]:
-        """Give it a tunnel; `Devbox.get_tunnel_url` says where a port is then."""
+        """Give it a tunnel; `Devbox.get_tunnel_url` returns the URL of a port then."""
         request = TunnelRequest(
             auth_mode=auth_mode, http_keep_alive=http_keep_alive, wake_on_http=wake_on_http
         )

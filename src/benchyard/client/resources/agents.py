@@ -14,43 +14,43 @@ PUBLIC_PATH = f"{PATH}/list_public"
 
 
 class Agents(VerbGroup[S]):
-    """The agents of a server: those that were registered, and those that come with it."""
+    """The agents of a server: the registered ones, and those that come with it."""
 
     @call
     def create(self, **fields: Unpack[AgentFields]) -> Steps[AgentView]:
-        """Register one; raises Conflict if the version is there already and is another."""
+        """Register an agent; raises Conflict if the version exists with other content."""
         return (yield from create(fields))
 
     @call
     def retrieve(self, id: str) -> Steps[AgentView]:
-        """Look one up; raises NotFound."""
+        """Look an agent up; raises NotFound."""
         return (yield from retrieve(id))
 
     get = retrieve
 
     @listing
     def list(self, **query: Unpack[AgentPageFields]) -> ListingSpec[AgentView]:
-        """Those that were registered, newest first; a name need not be whole."""
+        """List the registered agents, newest first; a part of a name suffices."""
         return ListingSpec(PATH, "agents", AgentView, query)
 
     @listing
     def list_public(self, **query: Unpack[AgentPageFields]) -> ListingSpec[AgentView]:
-        """Those that come with the server."""
+        """List the agents that come with the server."""
         return ListingSpec(PUBLIC_PATH, "agents", AgentView, query)
 
     @call
     def install(self, name: str, version: str | None = None) -> Steps[AgentInstallView]:
-        """Install one ahead of its first use; answers at once where it is there, else when it is done."""
+        """Install an agent ahead of its first use; returns when it is installed."""
         return (yield from install(name, version))
 
     @call
     def delete(self, id: str) -> Steps[None]:
-        """Forget one; devboxes that show it go on."""
+        """Delete an agent; devboxes that show it go on."""
         yield from delete(id)
 
     @call
     def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
-        """How many live devboxes show an agent, by its name."""
+        """Return the number of live devboxes that show an agent, by the agent's name."""
         return (yield from devbox_counts())
 
 
@@ -71,10 +71,10 @@ def install(name: str, version: str | None = None) -> Steps[AgentInstallView]:
 
 
 def delete(id: str) -> Steps[None]:
-    """Forget an agent."""
+    """Delete an agent."""
     yield from send(Request("POST", at(PATH + "/{}/delete", id)))
 
 
 def devbox_counts() -> Steps[AgentDevboxCountsView]:
-    """How many live devboxes show an agent, by its name."""
+    """Return the number of live devboxes that show an agent, by the agent's name."""
     return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))

@@ -33,14 +33,14 @@ class Benchmarks(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[BenchmarkView]:
-        """Look one up, an archived one too; raises NotFound."""
+        """Look a benchmark up, an archived one too; raises NotFound."""
         return (yield from retrieve(id))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[BenchmarkChanges]) -> Steps[BenchmarkView]:
-        """Change one: None leaves a field as it is, an empty value clears it."""
+        """Change a benchmark: None leaves a field as it is, an empty value clears it."""
         return (yield from update(id, changes))
 
     @call
@@ -51,22 +51,22 @@ class Benchmarks(VerbGroup[S]):
         scenarios_to_add: Sequence[str] | None = None,
         scenarios_to_remove: Sequence[str] | None = None,
     ) -> Steps[BenchmarkView]:
-        """Add scenarios at its end, and take others out."""
+        """Add scenarios at a benchmark's end, and remove others."""
         return (yield from update_scenarios(id, scenarios_to_add, scenarios_to_remove))
 
     @listing
     def list(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
-        """The server's own, newest first."""
+        """List the server's own benchmarks, newest first."""
         return ListingSpec(_PATH, "benchmarks", BenchmarkView, query)
 
     @listing
     def list_public(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
-        """The public ones, newest first."""
+        """List the public benchmarks, newest first."""
         return ListingSpec(f"{_PATH}/list_public", "benchmarks", BenchmarkView, query)
 
     @listing
     def definitions(self, id: str, **query: Unpack[PageFields]) -> ListingSpec[ScenarioView]:
-        """The scenarios of one, in its own order."""
+        """List the scenarios of a benchmark, in its own order."""
         return ListingSpec(at(_PATH + "/{}/definitions", id), "scenarios", ScenarioView, query)
 
     @call
@@ -76,17 +76,17 @@ class Benchmarks(VerbGroup[S]):
 
     @call
     def archive(self, id: str) -> Steps[BenchmarkView]:
-        """Hide one from lists; it cannot be run until it is unarchived."""
+        """Hide a benchmark from lists; it cannot be run until it is unarchived."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/archive", id)), BenchmarkView))
 
     @call
     def unarchive(self, id: str) -> Steps[BenchmarkView]:
-        """Show an archived one again."""
+        """Show an archived benchmark again."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/unarchive", id)), BenchmarkView))
 
     @call
     def delete(self, id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
-        """Delete one; what was run with it stays readable. Raises Conflict while it is being run."""
+        """Delete a benchmark; its runs stay readable. Raises Conflict while it is being run."""
         return (yield from delete(id, with_scenarios=with_scenarios))
 
 
@@ -114,6 +114,6 @@ def update(id: str, changes: BenchmarkChanges) -> Steps[BenchmarkView]:
 def update_scenarios(
     id: str, added: Sequence[str] | None, removed: Sequence[str] | None
 ) -> Steps[BenchmarkView]:
-    """Add scenarios to a benchmark, and take others out."""
+    """Add scenarios to a benchmark, and remove others."""
     body = body_of({"scenarios_to_add": added, "scenarios_to_remove": removed})
     return (yield from fetch(Request("POST", at(_PATH + "/{}/scenarios", id), json=body), BenchmarkView))

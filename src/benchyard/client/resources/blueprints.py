@@ -48,46 +48,46 @@ class Blueprints(VerbGroup[S]):
 
     @call
     def create(self, request: BlueprintRequest) -> Steps[BlueprintView]:
-        """Begin to build one."""
+        """Begin to build a blueprint."""
         return (yield from create(request))
 
     @call
     def get(self, id: str) -> Steps[BlueprintView]:
-        """Look one up; raises NotFound."""
+        """Look a blueprint up; raises NotFound."""
         return (yield from get(id))
 
     @call
     def wait(self, id: str, timeout: float | None = None) -> Steps[BlueprintView]:
-        """Wait until it is built; raises BuildFailed, or StillWaiting when the time is over."""
+        """Wait until a blueprint is built; raises BuildFailed, or StillWaiting after the timeout."""
         return (yield from await_built(id, timeout))
 
     @items
     def list(
         self, name: str | None = None, status: BlueprintStatus | None = None, limit: int | None = None
     ) -> Flow[BlueprintView]:
-        """Newest first, all or those of one name or status."""
+        """Yield blueprints, newest first; all, or those of one name or status."""
         query = {"name": name, "status": status.value if status else None}
         yield from items_of_pages(Request("GET", "/v1/blueprints", query), "blueprints", BlueprintView, limit)
 
     @call
     def preview(self, request: BlueprintRequest) -> Steps[str]:
-        """A Dockerfile that describes what would be built."""
+        """Return a Dockerfile that describes the build."""
         asked = Request("POST", "/v1/blueprints/preview", json=request)
         return (yield from fetch(asked, BlueprintPreviewView)).dockerfile
 
     @call
     def logs(self, id: str) -> Steps[Lines]:
-        """The log of its build so far."""
+        """Return the log of a build so far."""
         return (yield from logs(id)).logs
 
     @items
     def follow(self, id: str, offset: int = 0) -> Flow[BuildLogUpdate]:
-        """The log of its build from an offset on, line by line, until the build has ended."""
+        """Yield the log of a build from an offset on, line by line, until the build has ended."""
         yield from _follow(at("/v1/blueprints/{}/logs/stream", id), offset)
 
     @call
     def delete(self, id: str) -> Steps[None]:
-        """Remove one; devboxes that stand on it go on."""
+        """Remove a blueprint; devboxes that stand on it go on."""
         yield from delete(id)
 
 
@@ -97,7 +97,7 @@ def create(request: BlueprintRequest) -> Steps[BlueprintView]:
 
 
 def await_built(id: str, timeout: float | None) -> Steps[BlueprintView]:
-    """Wait until a blueprint is built; raises BuildFailed, or StillWaiting when the time is over."""
+    """Wait until a blueprint is built; raises BuildFailed, or StillWaiting after the timeout."""
     deadline = None if timeout is None else time.monotonic() + timeout
     delay = FIRST_LOOK_SECONDS
     while (view := (yield from get(id))).status in UNFINISHED:
@@ -112,7 +112,7 @@ def await_built(id: str, timeout: float | None) -> Steps[BlueprintView]:
 
 
 def logs(id: str) -> Steps[BuildLogView]:
-    """The log of a build so far."""
+    """Return the log of a build so far."""
     return (yield from fetch(Request("GET", at("/v1/blueprints/{}/logs", id)), BuildLogView))
 
 
@@ -127,7 +127,7 @@ def get(id: str) -> Steps[BlueprintView]:
 
 
 def _follow(path: str, offset: int) -> Flow[BuildLogUpdate]:
-    """Lines over as many connections as it takes: one that is cut goes on after its last whole line."""
+    """Yield lines over as many connections as needed; each resumes after the last whole line."""
     failures = 0
     while failures <= RETRIES:
         try:

@@ -78,7 +78,7 @@ def reach_status(id: str, status: DevboxStatus, timeout: float | None = None) ->
 
 
 def wait_for_status(id: str, statuses: Sequence[DevboxStatus], timeout: float | None) -> Steps[DevboxView]:
-    """Ask again and again, by long-polls, until the devbox has one of the statuses."""
+    """Long-poll until the devbox has one of the statuses."""
     path = at("/v1/devboxes/{}/wait_for_status", id)
 
     def ask(hold: float) -> Steps[DevboxView]:
@@ -105,7 +105,7 @@ def shut_down_devbox(id: str, *, force: bool = False) -> Steps[DevboxView]:
 
 
 def why_ended(view: DevboxView) -> str:
-    """The reason a devbox ended, in words, as far as it is known."""
+    """Return the reason a devbox ended, in words, as far as it is known."""
     details = [transition.detail for transition in view.state_transitions if transition.detail]
     reason = view.failure_reason or view.shutdown_reason or view.status.value
     return f"{reason} ({details[-1]})" if details else reason
@@ -118,12 +118,12 @@ class Logs(VerbGroup[S]):
     def list(
         self, devbox_id: str, execution_id: str | None = None, shell_name: str | None = None
     ) -> Steps[list[LogLine]]:
-        """All lines, oldest first, or those of one execution or shell."""
+        """Return all lines, oldest first, or those of one execution or shell."""
         return (yield from log_lines(devbox_id, execution_id, shell_name)).logs
 
 
 def log_lines(devbox_id: str, execution_id: str | None, shell_name: str | None) -> Steps[LogsView]:
-    """The log of a devbox, or of one execution or shell in it."""
+    """Return the log of a devbox, or of one execution or shell in it."""
     query = {"execution_id": execution_id, "shell_name": shell_name}
     return (yield from fetch(Request("GET", at("/v1/devboxes/{}/logs", devbox_id), query), LogsView))
 
@@ -142,12 +142,12 @@ class Devbox(VerbGroup[S]):
         return f"<Devbox {self.id}>"
 
     def shell(self, shell_name: str | None = None) -> Commands[S]:
-        """A shell that keeps directory and environment from command to command."""
+        """Return a shell that keeps directory and environment from command to command."""
         return Commands(self.session, self.id, shell_name or f"shell-{uuid.uuid4()}")
 
     @call
     def get_info(self) -> Steps[DevboxView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from get_devbox(self.id))
 
     @call
@@ -167,12 +167,12 @@ class Devbox(VerbGroup[S]):
 
     @call
     def read(self, path: str) -> Steps[str]:
-        """The text of a file."""
+        """Return the text of a file."""
         return (yield from files.read_text(self.id, path))
 
     @call
     def write(self, path: str, text: str) -> Steps[None]:
-        """Write a file of this text, making its folders."""
+        """Write this text to a file, making its folders."""
         yield from files.write_text(self.id, path, text)
 
     @call
@@ -187,7 +187,7 @@ class Devbox(VerbGroup[S]):
 
     @call
     def snapshot(self, request: SnapshotRequest | None = None) -> Steps[SnapshotView]:
-        """Keep its disk, so that others can start from it."""
+        """Snapshot its disk, so that other devboxes can start from it."""
         return (yield from snapshots.create(self.id, request or SnapshotRequest()))
 
     @call
@@ -198,7 +198,7 @@ class Devbox(VerbGroup[S]):
         metadata: dict[str, str] | None = None,
         timeout: float | None = None,
     ) -> Steps["Snapshot[S]"]:
-        """Keep its disk under a name, and wait until it is safe."""
+        """Snapshot its disk under a name, and wait until the snapshot is complete."""
         request = SnapshotRequest(name=name, commit_message=commit_message, metadata=metadata)
         view = yield from snapshots.begin(self.id, request)
         yield from snapshots.await_complete(view.id, timeout)
@@ -211,13 +211,13 @@ class Devbox(VerbGroup[S]):
         commit_message: str | None = None,
         metadata: dict[str, str] | None = None,
     ) -> Steps["Snapshot[S]"]:
-        """Begin to keep its disk, and return at once; `Snapshot.await_completed` waits for it."""
+        """Begin to snapshot its disk, and return at once; `Snapshot.await_completed` waits for the end."""
         request = SnapshotRequest(name=name, commit_message=commit_message, metadata=metadata)
         return Snapshot(self.session, (yield from snapshots.begin(self.id, request)).id)
 
     @call
     def suspend(self, timeout: float | None = None) -> Steps[DevboxView]:
-        """Stop all its processes, keep its disk, and wait until that is done."""
+        """Stop all its processes, keep its disk, and wait until it is suspended."""
         yield from suspend_devbox(self.id)
         return (yield from reach_status(self.id, DevboxStatus.SUSPENDED, timeout))
 
@@ -239,17 +239,17 @@ class Devbox(VerbGroup[S]):
 
     @call
     def logs(self, execution_id: str | None = None, shell_name: str | None = None) -> Steps[LogsView]:
-        """Its log, or that of one execution or shell."""
+        """Return its log, or that of one execution or shell."""
         return (yield from log_lines(self.id, execution_id, shell_name))
 
     @call
     def get_tunnel(self) -> Steps[TunnelView | None]:
-        """Its tunnel, if it has one."""
+        """Return its tunnel; None if it has none."""
         return (yield from get_devbox(self.id)).tunnel
 
     @call
     def get_tunnel_url(self, port: int) -> Steps[str | None]:
-        """Where one of its ports is from outside, if it has a tunnel."""
+        """Return the URL of one of its ports from outside; None if it has no tunnel."""
         tunnel = (yield from get_devbox(self.id)).tunnel
         return access.tunnel_url(self.session.server, tunnel, port) if tunnel is not None else None
 
@@ -298,12 +298,12 @@ class Snapshot(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[SnapshotStatusView]:
-        """How far it is, and what it holds once it is complete."""
+        """Return its status, and its properties once it is complete."""
         return (yield from snapshots.status(self.id))
 
     @call
     def await_completed(self, timeout: float | None = None) -> Steps[SnapshotStatusView]:
-        """Wait until it is safe on the server's disk; raises DevboxError if it was not made."""
+        """Wait until it is safe on the server's disk; raises DevboxError if it failed."""
         yield from snapshots.await_complete(self.id, timeout)
         return (yield from snapshots.status(self.id))
 
@@ -321,7 +321,7 @@ class Snapshot(VerbGroup[S]):
     def create_devbox(
         self, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
-        """Make a devbox from it, and wait until that runs."""
+        """Make a devbox from it, and wait until the devbox runs."""
         request = request_of(DevboxRequest, {**fields, "snapshot_id": self.id})
         view = yield from create_running_devbox(request, timeout)
         return Devbox(self.session, view.id)
@@ -376,7 +376,7 @@ class Devboxes(VerbGroup[S]):
     """The devboxes of a server."""
 
     def open(self, request: DevboxRequest | None = None) -> DevboxBlock[S]:
-        """A devbox for the time of a `with` (or `async with`) block."""
+        """Open a devbox for the time of a `with` (or `async with`) block."""
         return DevboxBlock(self.session, request or DevboxRequest())
 
     @call
@@ -400,12 +400,12 @@ class Devboxes(VerbGroup[S]):
 
     @call
     def await_running(self, id: str, timeout: float | None = None) -> Steps[DevboxView]:
-        """Wait until one runs; raises StartFailed if it never will, StillWaiting after the timeout."""
+        """Wait until a devbox runs; raises StartFailed if it never will, StillWaiting after the timeout."""
         return (yield from reach_running_devbox(id, timeout))
 
     @items
     def list(self, status: DevboxStatus | None = None, limit: int | None = None) -> Flow[DevboxView]:
-        """Newest first, all or those with one status."""
+        """Yield devboxes, newest first; all, or those with one status."""
         yield from items_of_pages(
             Request("GET", "/v1/devboxes", {"status": status}), "devboxes", DevboxView, limit
         )
@@ -414,37 +414,37 @@ class Devboxes(VerbGroup[S]):
     def wait(
         self, id: str, statuses: Sequence[DevboxStatus], timeout: float | None = None
     ) -> Steps[DevboxView]:
-        """Wait until it has one of these statuses; raises StillWaiting when the time is over."""
+        """Wait until a devbox has one of these statuses; raises StillWaiting after the timeout."""
         return (yield from wait_for_status(id, statuses, timeout))
 
     @call
     def update(self, id: str, change: DevboxChange) -> Steps[DevboxView]:
-        """Change its name or metadata."""
+        """Change a devbox's name or metadata."""
         return (yield from fetch(Request("POST", at("/v1/devboxes/{}", id), json=change), DevboxView))
 
     @call
     def shutdown(self, id: str, *, force: bool = False) -> Steps[DevboxView]:
-        """End it; `force` even while a snapshot is being made."""
+        """End a devbox; with `force` even while a snapshot is being made."""
         return (yield from shut_down_devbox(id, force=force))
 
     @call
     def suspend(self, id: str) -> Steps[DevboxView]:
-        """Stop all its processes, keep its disk, and wait until that is done."""
+        """Stop all processes of a devbox, keep its disk, and wait until it is suspended."""
         yield from suspend_devbox(id)
         return (yield from reach_status(id, DevboxStatus.SUSPENDED))
 
     @call
     def resume(self, id: str) -> Steps[DevboxView]:
-        """Start a suspended one again and wait until it runs."""
+        """Start a suspended devbox again and wait until it runs."""
         yield from resume_devbox(id)
         return (yield from reach_status(id, DevboxStatus.RUNNING))
 
     @call
     def keep_alive(self, id: str) -> Steps[None]:
-        """Start its idle time over."""
+        """Start a devbox's idle time over."""
         yield from keep_devbox_alive(id)
 
     @call
     def usage(self, id: str) -> Steps[DevboxUsageView]:
-        """What it has used so far."""
+        """Return what a devbox has used so far."""
         return (yield from fetch(Request("GET", at("/v1/devboxes/{}/usage", id)), DevboxUsageView))

@@ -45,7 +45,7 @@ SILENCE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ExecutionResult:
-    """A command that has ended, with all it printed."""
+    """A command that has ended, with its whole output."""
 
     devbox_id: str
     execution_id: str
@@ -53,7 +53,7 @@ class ExecutionResult:
     stdout: str
     stderr: str
     hint: str | None = None
-    """What to do about it, where that can be told."""
+    """Advice on the result, if there is any."""
 
 
 class Executions(VerbGroup[S]):
@@ -71,22 +71,22 @@ class Executions(VerbGroup[S]):
 
     @call
     def get(self, devbox_id: str, execution_id: str) -> Steps[ExecutionView]:
-        """Look one up; raises NotFound."""
+        """Look an execution up; raises NotFound."""
         return (yield from get_execution(devbox_id, execution_id))
 
     @call
     def wait(self, devbox_id: str, execution_id: str, timeout: float | None = None) -> Steps[ExecutionView]:
-        """Wait until it has completed; raises StillWaiting when the time is over."""
+        """Wait until an execution has completed; raises StillWaiting after the timeout."""
         return (yield from wait_for_execution(devbox_id, execution_id, timeout))
 
     @call
     def kill(self, devbox_id: str, execution_id: str, *, tree: bool = True) -> Steps[ExecutionView]:
-        """Kill it; with `tree` also all it started."""
+        """Kill an execution; with `tree` also all processes it started."""
         return (yield from kill_execution(devbox_id, execution_id, tree=tree))
 
     @call
     def send_stdin(self, devbox_id: str, execution_id: str, request: StdInRequest) -> Steps[StdInResult]:
-        """Send text, end of file or an interrupt to one that was started with `attach_stdin`."""
+        """Send text, end of file or an interrupt to an execution that was started with `attach_stdin`."""
         path = _execution_path(devbox_id, execution_id) + "/send_std_in"
         return (yield from fetch(Request("POST", path, json=request), StdInResult))
 
@@ -100,7 +100,7 @@ class Executions(VerbGroup[S]):
         *,
         follow: bool = True,
     ) -> Flow[bytes]:
-        """The raw bytes of `stdout` or `stderr` from an offset; with `follow` until it has completed."""
+        """Yield raw bytes of `stdout` or `stderr` from an offset; with `follow` until the execution ends."""
         path = _execution_path(devbox_id, execution_id) + at("/output/{}", stream)
         yield from _raw(path, offset, follow=follow)
 
@@ -121,7 +121,7 @@ def run_command(devbox_id: str, command: str, shell_name: str | None) -> Steps[E
 def finish_command(
     devbox_id: str, command: str, shell_name: str | None, timeout: float | None
 ) -> Steps[ExecutionView]:
-    """Run a command to its end; the id chosen here makes asking again safe."""
+    """Run a command to its end; its id is chosen here, so that a repeated request does not run it twice."""
     deadline = None if timeout is None else time.monotonic() + timeout
     request = ExecuteWithIdRequest(
         command=command,
@@ -145,7 +145,7 @@ def start_execution(devbox_id: str, request: ExecuteRequest) -> Steps[ExecutionV
 
 
 def wait_for_execution(devbox_id: str, execution_id: str, timeout: float | None) -> Steps[ExecutionView]:
-    """Ask again and again, by long-polls, until the execution has completed."""
+    """Long-poll until the execution has completed."""
     path = _execution_path(devbox_id, execution_id) + "/wait_for_status"
 
     def ask(hold: float) -> Steps[ExecutionView]:
@@ -169,7 +169,7 @@ def kill_execution(devbox_id: str, execution_id: str, *, tree: bool) -> Steps[Ex
 
 
 def whole_output(view: ExecutionView, stream: StreamName) -> Steps[str]:
-    """All that a command printed: the answer holds the last lines; where some were cut, all are fetched."""
+    """Return all output of a command: the answer holds the last lines; all are fetched if some were cut."""
     is_cut = view.stdout_truncated if stream == "stdout" else view.stderr_truncated
     if not is_cut:
         return (view.stdout if stream == "stdout" else view.stderr) or ""
@@ -177,17 +177,17 @@ def whole_output(view: ExecutionView, stream: StreamName) -> Steps[str]:
 
 
 def output_from(view: ExecutionView, stream: StreamName, offset: int) -> Steps[bytes]:
-    """What there is of a command's output now, from an offset on."""
+    """Return the present output of a command, from an offset on."""
     path = _execution_path(view.devbox_id, view.execution_id) + at("/output/{}", stream)
     request = Request("GET", path, {"offset": offset, "follow": False}, timeout=TRANSFER_TIMEOUT)
     return (yield from send(request)).content
 
 
 def _raw(path: str, offset: int, *, follow: bool) -> Flow[bytes]:
-    """The bytes from an offset on, over as many connections as it takes.
+    """Yield the bytes from an offset on, over as many connections as needed.
 
-    A server that stops ends its streams as if all was said, so a stream that was followed is over only when
-    asking again brings nothing more.
+    A stopping server ends its streams as if they were complete, so a followed stream is over only when asking
+    again brings no more bytes.
     """
     failures = 0
     while failures <= RETRIES:
@@ -216,7 +216,7 @@ def _execution_path(devbox_id: str, execution_id: str) -> str:
 
 
 def _time_ordered_uuid() -> uuid.UUID:
-    """A version 7 UUID: the time in milliseconds, then chance."""
+    """Return a version 7 UUID: the time in milliseconds, then random bits."""
     chance = uuid.uuid4().int & ((1 << 80) - 1)
     bits = (time.time_ns() // 1_000_000 & ((1 << 48) - 1)) << 80 | chance
     bits = bits & ~(0xF << 76) | 0x7 << 76
@@ -224,32 +224,32 @@ def _time_ordered_uuid() -> uuid.UUID:
 
 
 OnText = Callable[[str], None]
-"""Told what a command prints, as it comes."""
+"""Called with the output of a command, as it comes."""
 
 LOOK_SECONDS = 0.25
-"""How long output waits at most before it is told."""
+"""Longest time that output waits before the callbacks are called."""
 
 LISTENER_SECONDS = 0.02
 
 
 class StartOptions(TypedDict, total=False):
-    """How a command is started, and who is told what it prints."""
+    """Options of starting a command, and callbacks for its output."""
 
     shell_name: str | None
-    """A shell that keeps directory and environment from command to command."""
+    """Name of a shell that keeps directory and environment from command to command."""
     attach_stdin: bool | None
-    """Whether text can be sent to it while it runs."""
+    """True if text can be sent to it while it runs."""
     stdout: OnText | None
     stderr: OnText | None
     output: OnText | None
-    """Told both."""
+    """Called with the text of both streams."""
 
 
 class ExecOptions(StartOptions, total=False):
-    """How a command is run to its end."""
+    """Options of running a command to its end."""
 
     timeout: float | None
-    """How many seconds to wait; the command goes on all the same."""
+    """Seconds to wait; the command goes on afterwards."""
 
 
 class CommandResult(VerbGroup[S]):
@@ -262,29 +262,29 @@ class CommandResult(VerbGroup[S]):
         self.execution_id = view.execution_id
         self.exit_code = view.exit_status
         self.hint = view.hint
-        """What to do about it, where that can be told."""
+        """Advice on the result, if there is any."""
 
     def __repr__(self) -> str:
         return f"<CommandResult {self.execution_id} exit_code={self.exit_code}>"
 
     @property
     def success(self) -> bool:
-        """Whether it ended with 0."""
+        """Tell whether the command ended with 0."""
         return self.exit_code == 0
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with something else than 0."""
+        """Tell whether the command ended with another status than 0."""
         return self.exit_code not in (0, None)
 
     @call
     def stdout(self, num_lines: int | None = None) -> Steps[str]:
-        """All that it printed, or the last lines of it."""
+        """Return its whole standard output, or the last lines of it."""
         return _last((yield from whole_output(self.result, "stdout")), num_lines)
 
     @call
     def stderr(self, num_lines: int | None = None) -> Steps[str]:
-        """All that it complained of, or the last lines of it."""
+        """Return its whole standard error, or the last lines of it."""
         return _last((yield from whole_output(self.result, "stderr")), num_lines)
 
 
@@ -302,12 +302,12 @@ class Execution(VerbGroup[S]):
 
     @call
     def get_state(self) -> Steps[ExecutionView]:
-        """How it is now."""
+        """Return its present state."""
         return (yield from get_execution(self.devbox_id, self.execution_id))
 
     @call
     def result(self, timeout: float | None = None) -> Steps[CommandResult[S]]:
-        """Wait for its end, and until its output was told; raises StillWaiting after the timeout."""
+        """Wait for its end, and until the callbacks had its output; raises StillWaiting after the timeout."""
         view = yield from wait_for_execution(self.devbox_id, self.execution_id, timeout)
         while self._listener is not None and not self._listener.is_done:
             yield from pause(LISTENER_SECONDS)
@@ -317,7 +317,7 @@ class Execution(VerbGroup[S]):
 
     @call
     def kill(self) -> Steps[ExecutionView]:
-        """Kill it and all it started."""
+        """Kill it and all processes it started."""
         return (yield from kill_execution(self.devbox_id, self.execution_id, tree=True))
 
 
@@ -331,7 +331,7 @@ class Commands(VerbGroup[S]):
 
     @call
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> Steps[CommandResult[S]]:
-        """Run a command to its end, as long as it takes; callbacks are told its output meanwhile."""
+        """Run a command to its end, by default without a time limit; callbacks get its output meanwhile."""
         shell = options.get("shell_name") or self._shell_name
         timeout = options.get("timeout")
         if not _is_heard(options) and not options.get("attach_stdin"):
@@ -342,7 +342,7 @@ class Commands(VerbGroup[S]):
 
     @call
     def exec_async(self, command: str, **options: Unpack[StartOptions]) -> Steps[Execution[S]]:
-        """Start a command and return at once; callbacks are told its output as it comes."""
+        """Start a command and return at once; callbacks receive its output as it comes."""
         begun = yield from self._begun(command, options)
         listener = self.session.spawn(_listened(begun, options)) if _is_heard(options) else None
         return Execution(self.session, begun, listener)
@@ -357,7 +357,7 @@ class Commands(VerbGroup[S]):
 
 
 class _Ear:
-    """Remembers how much of one stream was told, and tells the rest."""
+    """Remembers how much of one stream the listeners received, and passes on the rest."""
 
     def __init__(self, stream: StreamName, listeners: list[OnText]) -> None:
         self._stream = stream
@@ -392,7 +392,7 @@ def _listened(begun: ExecutionView, options: StartOptions) -> Steps[None]:
 def _wait_and_tell(
     begun: ExecutionView, options: StartOptions, timeout: float | None
 ) -> Steps[ExecutionView]:
-    """Wait for the end of a command, telling in between what it prints."""
+    """Wait for the end of a command, and pass its output on meanwhile."""
     ears = list(_ears(options))
     waited = 0.0
     while True:

@@ -17,12 +17,12 @@ class Files(VerbGroup[S]):
 
     @call
     def read(self, devbox_id: str, path: str) -> Steps[str]:
-        """The text of a file."""
+        """Return the text of a file."""
         return (yield from read_text(devbox_id, path))
 
     @call
     def write(self, devbox_id: str, path: str, text: str) -> Steps[None]:
-        """Write a file of this text, making its folders."""
+        """Write this text to a file, making its folders."""
         yield from write_text(devbox_id, path, text)
 
     @call
@@ -36,23 +36,23 @@ class Files(VerbGroup[S]):
     def download(
         self, devbox_id: str, path: str, target: Target, progress: Progress = no_progress
     ) -> Steps[int]:
-        """Fetch a file of any bytes and size; a path is made only when all of it came. Returns the size."""
+        """Fetch a file of any bytes and size; a path appears only when it is complete. Returns the size."""
         return (yield from download_file(devbox_id, path, target, progress))
 
 
 def read_text(devbox_id: str, path: str) -> Steps[str]:
-    """The text of a file."""
+    """Return the text of a file."""
     reply = yield from send(_file_request(devbox_id, "read_file_contents", {"file_path": path}))
     return reply.content.decode(errors="replace")
 
 
 def write_text(devbox_id: str, path: str, text: str) -> Steps[None]:
-    """Write a file of this text."""
+    """Write this text to a file."""
     yield from send(_file_request(devbox_id, "write_file_contents", {"file_path": path, "contents": text}))
 
 
 def upload_file(devbox_id: str, path: str, source: Source, progress: Progress = no_progress) -> Steps[None]:
-    """Write a file of these bytes."""
+    """Write these bytes to a file."""
     url = at("/v1/devboxes/{}/upload_file", devbox_id)
     body = multipart(path, source, progress)
     yield from send(Request("POST", url, body=body, timeout=TRANSFER_TIMEOUT))
@@ -95,12 +95,12 @@ class DevboxFiles(VerbGroup[S]):
 
     @call
     def read(self, file_path: str) -> Steps[str]:
-        """The text of a file."""
+        """Return the text of a file."""
         return (yield from read_text(self._devbox_id, file_path))
 
     @call
     def write(self, file_path: str, contents: str) -> Steps[None]:
-        """Write a file of this text, making its folders."""
+        """Write this text to a file, making its folders."""
         yield from write_text(self._devbox_id, file_path, contents)
 
     @call
@@ -111,7 +111,7 @@ class DevboxFiles(VerbGroup[S]):
 
     @call
     def download(self, path: str) -> Steps[bytes]:
-        """The bytes of a file; `Devbox.download` takes those that are larger than memory."""
+        """Return the bytes of a file; use `Devbox.download` for files larger than memory."""
         held = io.BytesIO()
         yield from download_file(self._devbox_id, path, held)
         return held.getvalue()

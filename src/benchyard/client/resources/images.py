@@ -34,14 +34,15 @@ class Images(VerbGroup[S]):
 
     @call
     def get(self, id: str) -> Steps[ImageView]:
-        """Look one up by id or name; raises NotFound."""
+        """Look an image up by id or name; raises NotFound."""
         return (yield from fetch(Request("GET", at("/v1/images/{}", id)), ImageView))
 
     @call
     def import_path(self, path: str, name: str, *, detach: bool = False) -> Steps[ImageView]:
-        """Import a folder or archive of the server's own machine, where it was started with `--import-from`.
+        """Import a folder or archive on the server's machine; the server must run with `--import-from`.
 
-        With `detach` it goes on without this client, and the image is of kind `importing` until it is there.
+        With `detach` it goes on without this client, and the image is of kind `importing` until it is
+        complete.
         """
         request = ImageImportRequest(name=name, path=path, detach=detach)
         return (yield from fetch(Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView))
@@ -64,18 +65,18 @@ class Images(VerbGroup[S]):
     def export(
         self, id: str, target: Target, progress: Progress = no_progress, sized: Sized = no_progress
     ) -> Steps[int]:
-        """Fetch one as an OCI archive; a path is made only when all of it came. Returns the size."""
+        """Fetch an image as an OCI archive; a path appears only when it is complete. Returns the size."""
         request = Request("GET", at("/v1/images/{}/export", id), timeout=LONG)
         return (yield from download(request, target, progress, sized))
 
     @call
     def make_debian(self, request: DebianImageRequest) -> Steps[ImageView]:
-        """Make a Debian root filesystem an image."""
+        """Make a Debian root filesystem as an image."""
         return (yield from fetch(Request("POST", "/v1/images/debian", json=request, timeout=LONG), ImageView))
 
     @call
     def stand_in(self, reference: str, name: str | None = None) -> Steps[ImageView]:
-        """Let the server make an image that stands in for one of a registry."""
+        """Let the server make an image that stands in for a registry's image."""
         request = StandInRequest(reference=reference, name=name)
         posted = Request("POST", "/v1/images/stand-in", json=request, timeout=LONG)
         return (yield from fetch(posted, ImageView))
@@ -88,7 +89,7 @@ class Images(VerbGroup[S]):
 
     @call
     def aliases(self) -> Steps[Sequence[AliasView]]:
-        """Which images stand in for those of registries."""
+        """Return the images that stand in for images of registries."""
         return (yield from fetch(Request("GET", "/v1/images/aliases"), AliasListView)).aliases
 
     @call
@@ -111,12 +112,12 @@ class Images(VerbGroup[S]):
 
     @call
     def collect(self, max_bytes: int | None = None) -> Steps[CollectionView]:
-        """Remove the longest unused until less than this is used, or than the server's own limit."""
+        """Remove the longest unused images until less than this is used, or than the server's own limit."""
         request = CollectRequest(max_bytes=max_bytes)
         made = Request("POST", "/v1/images/collect", json=request, timeout=LONG)
         return (yield from fetch(made, CollectionView))
 
     @call
     def delete(self, id: str) -> Steps[None]:
-        """Remove one; raises Conflict while others are built on it."""
+        """Remove an image; raises Conflict while others are built on it."""
         yield from send(Request("POST", at("/v1/images/{}/delete", id), timeout=LONG))

@@ -48,12 +48,12 @@ LONGEST_PAUSE = 5.0
 LARGEST_FRAME = 4 * 1024**2
 
 OnReconnect = Callable[[bool], None]
-"""Told False when the server is away, and True when it is there again."""
+"""Called with False when the server is away, and with True when it is back."""
 
 
 @dataclass
 class _StreamPosition:
-    """How far a stream was followed."""
+    """Position up to which a stream was followed."""
 
     seq: int
     state: JobState | None = None
@@ -62,10 +62,10 @@ class _StreamPosition:
 
 
 def follow_events(id: str, after: int, patience: float, told: OnReconnect) -> Flow[JobEvent]:
-    """Every event after a number, once, until the job has ended and all is told.
+    """Yield each event after a number, once, until the job has ended and all its events have come.
 
-    A server that stops ends its streams as if all was said, so the end of a stream is believed only when
-    the job has ended, and its end was told or asking again brings nothing.
+    A stopping server ends its streams as if they were complete, so the end of a stream is believed only when
+    the job has ended, and either its final event has come or asking again brings no more.
     """
     place = _StreamPosition(after, heard=time.monotonic())
     while True:
@@ -79,7 +79,7 @@ def follow_events(id: str, after: int, patience: float, told: OnReconnect) -> Fl
         _heard(place, told)
         if view.state in ENDED_JOBS and (place.state is view.state or place.seq == begin):
             return
-        # What a stopping server cuts at once is not asked for in a tight loop.
+        # Do not ask in a tight loop for streams that a stopping server cuts at once.
         yield from pause(backoff(0))
 
 
@@ -119,7 +119,7 @@ def _away(place: _StreamPosition, patience: float, told: OnReconnect, error: Exc
 
 
 def events_in(frames: list[bytes]) -> Iterator[JobEvent]:
-    """The events of whole frames of a stream; comments keep the connection alive and say nothing."""
+    """Yield the events of whole frames of a stream; comments only keep the connection alive."""
     for frame in frames:
         fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line[1:])
         if b"data" not in fields:
@@ -143,11 +143,11 @@ FIRST_LOOK_SECONDS = 0.1
 LATER_LOOKS_SECONDS = 2.0
 _PATH = "/v1/benchmark_jobs"
 _PAUSE_FOR_EACH_LOOK = 10.0
-"""A large job takes a while to be told: whoever waits for it must not keep the server busy."""
+"""Pause between looks, in durations of one look: polling for a large job must not keep the server busy."""
 
 
 def no_notice(_: bool) -> None:  # noqa: FBT001 (what it is told is in the name of its type)
-    """For whom it does not matter whether the server is away."""
+    """Ignore whether the server is away."""
 
 
 class Jobs(VerbGroup[S]):
@@ -155,22 +155,22 @@ class Jobs(VerbGroup[S]):
 
     @call
     def create(self, request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
-        """Ask for a job; it is planned and run whether or not anybody waits."""
+        """Create a job; it is planned and run whether or not a client waits."""
         return (yield from create(request))
 
     @call
     def plan(
         self, request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()
     ) -> Steps[JobPlanView]:
-        """What a job would be, what is missing for it, and what the like cost before; nothing is started.
+        """Return the plan of a job, its missing prerequisites and the cost of similar jobs; starts nothing.
 
-        Pending secrets are those that will be made before it is created.
+        Pending secrets are those that will be made before the job is created.
         """
         return (yield from plan(request, pending_secrets))
 
     @call
     def get(self, id: str, *, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
-        """Look one up, with what became of its agents; raises NotFound.
+        """Look a job up, with the results of its agents; raises NotFound.
 
         `suspect` counts suspect scores by another rule than the job's own.
         """
@@ -180,49 +180,49 @@ class Jobs(VerbGroup[S]):
 
     @listing
     def list(self, **query: Unpack[JobPageFields]) -> ListingSpec[BenchmarkJobView]:
-        """Newest first, all or those of a name or of some states; without their scenarios."""
+        """List jobs, newest first; all, or those of a name or of some states; without their scenarios."""
         return jobs_of(query)
 
     @call
     def cancel(self, id: str) -> Steps[BenchmarkJobView]:
-        """End one early; what has ended keeps its score."""
+        """End a job early; ended trials keep their score."""
         return (yield from _post(id, "cancel"))
 
     @call
     def resume(self, id: str) -> Steps[BenchmarkJobView]:
-        """Go on with the unfinished trials of one that was cancelled."""
+        """Go on with the unfinished trials of a cancelled job."""
         return (yield from _post(id, "resume"))
 
     @call
     def retry(
         self, id: str, only: RetryKind = "unscored", scenarios: Sequence[str] | None = None
     ) -> Steps[BenchmarkJobView]:
-        """Try again what did not pass, crashed, or has no score; of these scenarios, if any are named."""
+        """Retry trials that did not pass, crashed, or have no score; only of named scenarios, if any."""
         return (yield from retry(id, only, scenarios))
 
     @call
     def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
-        """Score what trials left once more; all that count unless some are named."""
+        """Score the final states of trials again; all trials that count, unless some are named."""
         return (yield from rescore(id, trial_ids))
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
-        """Give one another name."""
+        """Give a job another name."""
         return (yield from _post(id, "rename", RenameRequest(name=name)))
 
     @call
     def pin(self, id: str, *, pinned: bool = True) -> Steps[BenchmarkJobView]:
-        """Keep one however old its results are, or no longer."""
+        """Keep a job however old its results are, or no longer."""
         return (yield from _post(id, "pin" if pinned else "unpin"))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:
-        """Delete one that has ended, with its trials, runs and files; raises Conflict while it runs."""
+        """Delete a job that has ended, with its trials, runs and files; raises Conflict while it runs."""
         return (yield from delete(id))
 
     @items
     def trials(self, id: str, **query: Unpack[TrialFields]) -> Flow[TrialView]:
-        """All trials of one, those that were superseded too."""
+        """Yield all trials of a job, also those that were superseded."""
         listed = trials_of(id, query)
         yield from items_of_pages(
             Request("GET", listed.path, listed.query), "trials", TrialView, query.get("limit")
@@ -237,21 +237,21 @@ class Jobs(VerbGroup[S]):
     def events(
         self, id: str, after: int = 0, patience: float = PATIENCE_SECONDS, told: OnReconnect = no_notice
     ) -> Flow[JobEvent]:
-        """What happens in one, from the event after a number on, until it has ended.
+        """Yield the events of a job after the one with a number, until it has ended.
 
-        Goes on after a restart of the server; raises ServerUnreachable when that is away for longer than the
-        patience. `told` hears False when it is away and True when it is back.
+        Goes on after a restart of the server; raises ServerUnreachable when the server is away for longer
+        than the patience. `told` is called with False when it is away and with True when it is back.
         """
         yield from follow_events(id, after, patience, told)
 
     @call
     def wait(self, id: str, timeout: float | None = None) -> Steps[BenchmarkJobView]:
-        """Wait until one has ended, however; raises StillWaiting when the time is over."""
+        """Wait until a job has ended in any state; raises StillWaiting after the timeout."""
         return (yield from wait(id, timeout))
 
     @call
     def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:
-        """The files that are kept with a page of its trials."""
+        """Return the files that are kept with a page of its trials."""
         return (
             yield from fetch(
                 Request("GET", at(_PATH + "/{}/artifacts", id), {"starting_after": starting_after}),
@@ -261,13 +261,13 @@ class Jobs(VerbGroup[S]):
 
 
 def create(request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
-    """Ask for a job."""
+    """Create a job."""
     body = request if isinstance(request, JobRequest) else body_of(request)
     return (yield from fetch(Request("POST", _PATH, json=body), BenchmarkJobView))
 
 
 def plan(request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()) -> Steps[JobPlanView]:
-    """Ask what a job would be."""
+    """Return the plan of a job."""
     wanted = (
         request.model_dump(mode="json", exclude_none=True) if isinstance(request, JobRequest) else request
     )
@@ -282,7 +282,7 @@ def retrieve(id: str, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobV
 
 
 def jobs_of(query: JobPageFields) -> ListingSpec[BenchmarkJobView]:
-    """The jobs of a server."""
+    """List the jobs of a server."""
     return ListingSpec(_PATH, "jobs", BenchmarkJobView, query)
 
 
@@ -297,13 +297,13 @@ def resume(id: str) -> Steps[BenchmarkJobView]:
 
 
 def retry(id: str, only: RetryKind, scenarios: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
-    """Try again what did not pass, crashed, or has no score."""
+    """Retry the trials of a job that did not pass, crashed, or have no score."""
     named = None if scenarios is None else list(scenarios)
     return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
 
 
 def rescore(id: str, trial_ids: Sequence[str] | None) -> Steps[BenchmarkJobView]:
-    """Score again."""
+    """Score the trials of a job again."""
     wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
     return (yield from _post(id, "rescore", wanted))
 
@@ -314,12 +314,12 @@ def delete(id: str) -> Steps[RemovalView]:
 
 
 def trials_of(id: str, query: TrialFields) -> ListingSpec[TrialView]:
-    """The trials of a job."""
+    """List the trials of a job."""
     return ListingSpec(at(_PATH + "/{}/trials", id), "trials", TrialView, query)
 
 
 def wait(id: str, timeout: float | None) -> Steps[BenchmarkJobView]:
-    """Look again and again until a job has ended."""
+    """Poll until a job has ended."""
     deadline = None if timeout is None else time.monotonic() + timeout
     delay = FIRST_LOOK_SECONDS
     while True:

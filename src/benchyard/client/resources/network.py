@@ -14,7 +14,7 @@ POLICIES_PATH = "/v1/network-policies"
 
 
 class PolicyFields(TypedDict, total=False):
-    """What a policy can say; what is left out, an update leaves as it is."""
+    """Fields of a network policy; an update leaves omitted ones as they are."""
 
     name: str
     description: str
@@ -28,7 +28,7 @@ class PolicyFields(TypedDict, total=False):
 
 
 class PolicyPageFields(TypedDict, total=False):
-    """Which policies, and how many of them on a page."""
+    """Choice of a page of policies, and its size."""
 
     id: str
     name: str
@@ -43,24 +43,24 @@ class NetworkPolicies(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a network policy; raises UsageError if the name is taken."""
         return (yield from fetch(Request("POST", POLICIES_PATH, json=body_of(fields)), NetworkPolicyView))
 
     @call
     def retrieve(self, id: str) -> Steps[NetworkPolicyView]:
-        """Look one up; raises NotFound."""
+        """Look a network policy up; raises NotFound."""
         return (yield from fetch(Request("GET", at(POLICIES_PATH + "/{}", id)), NetworkPolicyView))
 
     get = retrieve
 
     @listing
     def list(self, **query: Unpack[PolicyPageFields]) -> ListingSpec[NetworkPolicyView]:
-        """All of them, newest first; a name need not be whole."""
+        """List all network policies, newest first; a part of a name suffices."""
         return ListingSpec(POLICIES_PATH, "network_policies", NetworkPolicyView, query)
 
     @call
     def update(self, id: str, /, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
-        """Change what is given; raises NotFound. Devboxes that there are stay as they are."""
+        """Change the given fields of a policy; raises NotFound. Existing devboxes stay as they are."""
         return (
             yield from fetch(
                 Request("POST", at(POLICIES_PATH + "/{}", id), json=body_of(fields)), NetworkPolicyView
@@ -69,7 +69,7 @@ class NetworkPolicies(VerbGroup[S]):
 
     @call
     def delete(self, id: str) -> Steps[NetworkPolicyView]:
-        """Remove one; raises NotFound. Devboxes that there are stay as they are."""
+        """Remove a policy; raises NotFound. Existing devboxes stay as they are."""
         return (yield from fetch(Request("POST", at(POLICIES_PATH + "/{}/delete", id)), NetworkPolicyView))
 
 
@@ -81,39 +81,39 @@ class GatewayConfigs(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[GatewayFields]) -> Steps[GatewayConfigView]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a gateway config; raises UsageError if the name is taken."""
         return (
             yield from fetch(Request("POST", GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView)
         )
 
     @call
     def retrieve(self, id: str) -> Steps[GatewayConfigView]:
-        """Look one up; raises NotFound."""
+        """Look a gateway config up; raises NotFound."""
         return (yield from fetch(Request("GET", at(GATEWAY_CONFIGS_PATH + "/{}", id)), GatewayConfigView))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[GatewayChanges]) -> Steps[GatewayConfigView]:
-        """Change one; devboxes that were given it keep what it said."""
+        """Change a gateway config; devboxes that have it keep its former fields."""
         path = at(GATEWAY_CONFIGS_PATH + "/{}", id)
         return (yield from fetch(Request("POST", path, json=body_of(changes)), GatewayConfigView))
 
     @listing
     def list(self, **query: Unpack[GatewayPageFields]) -> ListingSpec[GatewayConfigView]:
-        """All of them, newest first; a name need not be whole."""
+        """List all gateway configs, newest first; a part of a name suffices."""
         return ListingSpec(GATEWAY_CONFIGS_PATH, "gateway_configs", GatewayConfigView, query)
 
     @call
     def delete(self, id: str) -> Steps[GatewayConfigView]:
-        """Forget one; devboxes that were given it keep it."""
+        """Delete a gateway config; devboxes that have it keep it."""
         return (
             yield from fetch(Request("POST", at(GATEWAY_CONFIGS_PATH + "/{}/delete", id)), GatewayConfigView)
         )
 
     @call
     def create_token(self, devbox_id: str, gateway: str, secret: str) -> Steps[GatewayTokenView]:
-        """Open a way from a running devbox to an API, each given by name or id."""
+        """Make a token for a running devbox to reach an API; gateway config and secret are names or ids."""
         path = at("/v1/devboxes/{}/create_gateway_token", devbox_id)
         body = {"gateway": gateway, "secret": secret}
         return (yield from fetch(Request("POST", path, json=body), GatewayTokenView))

@@ -23,50 +23,50 @@ class Objects(VerbGroup[S]):
     def upload(
         self, source: Source, request: ObjectRequest, progress: Progress = no_progress
     ) -> Steps[ObjectView]:
-        """Store a file, bytes or an open file to its end."""
+        """Store a file, bytes, or the rest of an open file."""
         return (yield from upload(source, request, progress))
 
     @call
     def download(self, id: str, target: Target, progress: Progress = no_progress) -> Steps[int]:
-        """Fetch one; a path is made only when all of it came. Returns the size."""
+        """Fetch an object; a path appears only when it is complete. Returns the size."""
         return (yield from fetch_content(id, target, progress=progress))
 
     @call
     def get(self, id: str) -> Steps[ObjectView]:
-        """Look one up; raises NotFound."""
+        """Look an object up; raises NotFound."""
         return (yield from get(id))
 
     @items
     def list(
         self, name: str | None = None, limit: int | None = None, origin: Origin | None = None
     ) -> Flow[ObjectView]:
-        """Newest first, all or those of one name; what users uploaded, or what is kept with runs."""
+        """Yield objects, newest first; all, or those of one name or origin (uploads, files of runs)."""
         query = {"name": name, "origin": origin}
         yield from items_of_pages(Request("GET", "/v1/objects", query), "objects", ObjectView, limit)
 
     @call
     def count(self, name: str | None = None, origin: Origin | None = None) -> Steps[int]:
-        """How many there are."""
+        """Return the number of objects."""
         query = {"name": name, "origin": origin, "limit": 1, "include_total_count": True}
         found = yield from fetch(Request("GET", "/v1/objects", query), ObjectListView)
         return found.total_count or 0
 
     @call
     def rename(self, id: str, name: str) -> Steps[ObjectView]:
-        """Give one another name."""
+        """Give an object another name."""
         body = RenameRequest(name=name)
         return (yield from fetch(Request("POST", at("/v1/objects/{}/rename", id), json=body), ObjectView))
 
     @call
     def delete(self, id: str) -> Steps[ObjectView]:
-        """Remove one."""
+        """Remove an object."""
         return (yield from delete(id))
 
 
 def through_object(
     source: Source, name: str, use: Callable[[str], Steps[T]], progress: Progress = no_progress
 ) -> Steps[T]:
-    """Upload something for one use, and remove it again however that ends."""
+    """Upload a source for one use, and remove the object again whether or not the use succeeds."""
     stored = yield from upload(source, ObjectRequest(name=name, content_type="binary"), progress)
     remove = Request("POST", at("/v1/objects/{}/delete", stored.id))
     try:
@@ -99,7 +99,7 @@ def put(made: ObjectView, source: Source, progress: Progress = no_progress) -> S
 
 
 def complete(id: str) -> Steps[ObjectView]:
-    """Say that all bytes of an object are there."""
+    """Mark an object as completely uploaded."""
     return (yield from fetch(Request("POST", at("/v1/objects/{}/complete", id)), ObjectView))
 
 
@@ -114,7 +114,7 @@ def delete(id: str) -> Steps[ObjectView]:
 
 
 def download_link(id: str, duration_seconds: int | None = None) -> Steps[ObjectDownloadView]:
-    """A signed link to an object's bytes."""
+    """Return a signed link to an object's bytes."""
     query = {"duration_seconds": duration_seconds}
     return (yield from fetch(Request("GET", at("/v1/objects/{}/download", id), query), ObjectDownloadView))
 

@@ -45,41 +45,41 @@ class ScenarioRuns(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[ScenarioRunView]:
-        """Look one up, with its scenario as it was when the run began; raises NotFound."""
+        """Look a run up, with its scenario as it was when the run began; raises NotFound."""
         return (yield from get_scenario_run(id))
 
     get = retrieve
 
     @listing
     def list(self, **query: Unpack[RunPageFields]) -> ListingSpec[ScenarioRunView]:
-        """Newest first, all or those of a scenario, a benchmark run or a state."""
+        """List runs, newest first; all, or those of a scenario, a benchmark run or a state."""
         return ListingSpec("/v1/scenarios/runs", "runs", ScenarioRunView, query)
 
     @call
     def score(self, id: str) -> Steps[ScenarioRunView]:
-        """Begin to score one, and return at once."""
+        """Begin to score a run, and return at once."""
         return (yield from score_run(id))
 
     @call
     def await_scored(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
-        """Wait until it is scored; raises Conflict if it never will be, StillWaiting after the timeout."""
+        """Wait until a run is scored; raises Conflict if it cannot be, StillWaiting after the timeout."""
         return (yield from await_scored(id, timeout))
 
     @call
     def score_and_await(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
-        """Score one and wait for the result."""
+        """Score a run and wait for the result."""
         return (yield from score_and_await(id, timeout))
 
     @call
     def score_and_complete(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
-        """Score one, wait for the result, and end it."""
+        """Score a run, wait for the result, and end the run."""
         return (yield from score_and_complete(id, timeout))
 
     @call
     def rescore(self, id: str, *, newest: bool = True) -> Steps[ScenarioRunView]:
-        """Begin to score one again from its final state, and return at once; raises Conflict without one.
+        """Begin to score a run again from its final state, and return at once; raises Conflict without one.
 
-        By its scenario as it is now, or with `newest=False` as it was when the run began.
+        Uses the present revision of its scenario, or with `newest=False` the one the run began with.
         """
         return (yield from rescore_run(id, newest=newest))
 
@@ -87,28 +87,28 @@ class ScenarioRuns(VerbGroup[S]):
     def rescore_and_await(
         self, id: str, timeout: float | None = None, *, newest: bool = True
     ) -> Steps[ScenarioRunView]:
-        """Score one again from its final state and wait; raises Conflict, which says why, if it cannot be."""
+        """Score a run again from its final state and wait; raises Conflict with the reason if that fails."""
         return (yield from rescore_and_await(id, timeout, newest=newest))
 
     @call
     def rename(self, id: str, name: str) -> Steps[ScenarioRunView]:
-        """Give one that belongs to no job another name."""
+        """Rename a run that belongs to no job."""
         request = Request("POST", at("/v1/scenarios/runs/{}/rename", id), json=RenameRequest(name=name))
         return (yield from fetch(request, ScenarioRunView))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:
-        """Delete one that has ended and belongs to no job, with its files."""
+        """Delete a run that has ended and belongs to no job, with its files."""
         return (yield from fetch(Request("POST", at("/v1/scenarios/runs/{}/delete", id)), RemovalView))
 
     @call
     def complete(self, id: str, timeout: float | None = None) -> Steps[ScenarioRunView]:
-        """End one and its devbox; while it is being scored, wait for that first."""
+        """End a run and its devbox; a scoring in progress is awaited first."""
         return (yield from complete_scenario_run(id, timeout))
 
     @call
     def cancel(self, id: str) -> Steps[ScenarioRunView]:
-        """End one and its devbox without a score."""
+        """End a run and its devbox without a score."""
         return (yield from cancel_scenario_run(id))
 
     @call
@@ -120,9 +120,9 @@ class ScenarioRuns(VerbGroup[S]):
     def executions(
         self, id: str, *, lines: int = 40, limit: int = 10, of_agent: bool = False
     ) -> Steps[RunExecutionListView]:
-        """The last commands in its devbox and the last lines of each, without secrets.
+        """Return the last commands in its devbox and the last lines of each, without secrets.
 
-        With `of_agent` only those that are the agent of a trial at work, one for each round.
+        With `of_agent` only the commands that run the agent of a trial, one for each round.
         """
         return (yield from list_run_executions(id, lines, limit, of_agent=of_agent))
 
@@ -130,12 +130,12 @@ class ScenarioRuns(VerbGroup[S]):
     def download_trace(
         self, id: str, name: str, target: Target, progress: Progress = no_progress
     ) -> Steps[int]:
-        """Write one of its traces to a file; returns the size."""
+        """Write a trace of a run to a file; returns the size."""
         return (yield from download_trace(id, name, target, progress))
 
     @call
     def open_gateway(self, id: str, **fields: Unpack[RunGatewayFields]) -> Steps[RunGatewayView]:
-        """Let code of your own ask a model by a token, metered and recorded with the run.
+        """Give your own code a token to ask a model; its calls are metered and recorded with the run.
 
         `url` is for code in the devbox, `outside_url` for code anywhere else.
         """
@@ -149,7 +149,7 @@ class ScenarioRuns(VerbGroup[S]):
         name: str | None = None,
         kind: Literal["file", "atif"] | None = None,
     ) -> Steps[ScenarioRunView]:
-        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; it comes with its logs."""
+        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; its logs include it."""
         return (yield from upload_trace(id, trace, name, kind))
 
 
@@ -239,7 +239,7 @@ def cancel_scenario_run(id: str) -> Steps[ScenarioRunView]:
 
 
 def open_gateway(id: str, fields: RunGatewayFields) -> Steps[RunGatewayView]:
-    """Open a run's way to a model."""
+    """Open a run's access to a model."""
     path = at("/v1/scenarios/runs/{}/open_gateway", id)
     return (yield from fetch(Request("POST", path, json=body_of(fields)), RunGatewayView))
 
@@ -287,34 +287,34 @@ class BenchmarkRuns(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[BenchmarkRunView]:
-        """Look one up, with the scenarios that were not begun yet; raises NotFound."""
+        """Look a benchmark run up, with the scenarios that are not started yet; raises NotFound."""
         return (yield from get_benchmark_run(id))
 
     get = retrieve
 
     @listing
     def list(self, **query: Unpack[BenchmarkRunPageFields]) -> ListingSpec[BenchmarkRunView]:
-        """Newest first, all or those of a benchmark or a state."""
+        """List benchmark runs, newest first; all, or those of a benchmark or a state."""
         return ListingSpec(_BENCHMARK_RUNS_PATH, "runs", BenchmarkRunView, query)
 
     @listing
     def list_scenario_runs(self, id: str, **query: Unpack[StatePageFields]) -> ListingSpec[ScenarioRunView]:
-        """The scenario runs that were started for one, newest first."""
+        """List the scenario runs of a benchmark run, newest first."""
         return scenario_runs_of_benchmark_run(id, query)
 
     @call
     def complete(self, id: str, timeout: float | None = None) -> Steps[BenchmarkRunView]:
-        """End one: what was scored counts, what was not is canceled and counts 0."""
+        """End a benchmark run: scored scenario runs count, all others are canceled and count 0."""
         return (yield from complete_benchmark_run(id, timeout))
 
     @call
     def cancel(self, id: str, timeout: float | None = None) -> Steps[BenchmarkRunView]:
-        """End one early and cancel what still runs."""
+        """End a benchmark run early and cancel its unfinished scenario runs."""
         return (yield from cancel_benchmark_run(id, timeout))
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkRunView]:
-        """Give one that belongs to no job another name."""
+        """Rename a benchmark run that belongs to no job."""
         body = RenameRequest(name=name)
         return (
             yield from fetch(
@@ -324,7 +324,7 @@ class BenchmarkRuns(VerbGroup[S]):
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:
-        """Delete one that has ended and belongs to no job, with its scenario runs."""
+        """Delete a benchmark run that has ended and belongs to no job, with its scenario runs."""
         return (yield from fetch(Request("POST", at(_BENCHMARK_RUNS_PATH + "/{}/delete", id)), RemovalView))
 
     @call
@@ -346,7 +346,7 @@ def get_benchmark_run(id: str) -> Steps[BenchmarkRunView]:
 
 
 def scenario_runs_of_benchmark_run(id: str, query: StatePageFields) -> ListingSpec[ScenarioRunView]:
-    """The scenario runs of a benchmark run."""
+    """List the scenario runs of a benchmark run."""
     return ListingSpec(at(_BENCHMARK_RUNS_PATH + "/{}/scenario_runs", id), "runs", ScenarioRunView, query)
 
 
@@ -367,6 +367,6 @@ def download_benchmark_run_logs(id: str, path: Place) -> Steps[int]:
 
 
 def _ended(path: str, timeout: float | None) -> Steps[BenchmarkRunView]:
-    """The server answers when every scenario run has ended, which may take longer than a connection lives."""
+    """Wait for the server's answer: all scenario runs must end first, which may outlast a connection."""
     request = Request("POST", path, long_poll=True)
     return (yield from long_poll(lambda _: fetch(request, BenchmarkRunView), timeout))

@@ -34,19 +34,19 @@ class Scorers(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[CustomScorerView]:
-        """Look one up; raises NotFound."""
+        """Look a custom scorer up; raises NotFound."""
         return (yield from get_scorer(id))
 
     get = retrieve
 
     @call
     def update(self, id: str, type: str, bash_script: str) -> Steps[CustomScorerView]:
-        """Change its type and script; runs that were scored keep what they got."""
+        """Change a custom scorer's type and script; scored runs keep their scores."""
         return (yield from update_scorer(id, type, bash_script))
 
     @listing
     def list(self, **query: Unpack[PageFields]) -> ListingSpec[CustomScorerView]:
-        """Newest first."""
+        """List custom scorers, newest first."""
         return ListingSpec(_SCORERS_PATH, "scorers", CustomScorerView, query)
 
     @call
@@ -56,7 +56,7 @@ class Scorers(VerbGroup[S]):
         scoring_context: Any,
         environment_parameters: ScenarioEnvironment | Loose | None = None,
     ) -> Steps[ScorerTrialView]:
-        """Try one with this context in a devbox that is made for it."""
+        """Try a custom scorer with this context in a devbox that is made for it."""
         return (yield from validate_scorer(id, scoring_context, environment_parameters))
 
 
@@ -104,39 +104,39 @@ class Scenarios(VerbGroup[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[ScenarioView]:
-        """Look one up, an archived one too; raises NotFound."""
+        """Look a scenario up, an archived one too; raises NotFound."""
         return (yield from get_scenario(id))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[ScenarioChanges]) -> Steps[ScenarioView]:
-        """Change one: None leaves a field as it is, an empty value clears it."""
+        """Change a scenario: None leaves a field as it is, an empty value clears it."""
         return (yield from update_scenario(id, changes))
 
     @listing
     def list(self, **query: Unpack[ScenarioPageFields]) -> ListingSpec[ScenarioView]:
-        """The server's own, newest first; with `benchmark_id` those of a benchmark."""
+        """List the server's own scenarios, newest first; with `benchmark_id` those of a benchmark."""
         return ListingSpec(_PATH, "scenarios", ScenarioView, query)
 
     @listing
     def list_public(self, **query: Unpack[NamedPageFields]) -> ListingSpec[ScenarioView]:
-        """The public ones, newest first."""
+        """List the public scenarios, newest first."""
         return ListingSpec(f"{_PATH}/list_public", "scenarios", ScenarioView, query)
 
     @call
     def delete(self, id: str) -> Steps[DeletedView]:
-        """Delete one that no benchmark has; runs keep the revision they began with."""
+        """Delete a scenario that belongs to no benchmark; runs keep the revision they began with."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), DeletedView))
 
     @call
     def archive(self, id: str) -> Steps[ScenarioView]:
-        """Hide one from lists; it cannot be run or changed until it is unarchived."""
+        """Hide a scenario from lists; it cannot be run or changed until it is unarchived."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/archive", id)), ScenarioView))
 
     @call
     def unarchive(self, id: str) -> Steps[ScenarioView]:
-        """Show an archived one again."""
+        """Show an archived scenario again."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/unarchive", id)), ScenarioView))
 
     @call

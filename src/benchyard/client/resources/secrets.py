@@ -15,17 +15,17 @@ class Secrets(VerbGroup[S]):
 
     @call
     def create(self, name: str, value: str) -> Steps[SecretView]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a secret; raises UsageError if the name is taken."""
         return (yield from create(name, value))
 
     @call
     def update(self, name: str, value: str) -> Steps[SecretView]:
-        """Change the value; raises NotFound."""
+        """Change the value of a secret; raises NotFound."""
         return (yield from update(name, value))
 
     @call
     def set(self, name: str, value: str) -> Steps[SecretView]:
-        """Change the value, or make it when there is none of that name."""
+        """Change the value, or make the secret if none has that name."""
         try:
             return (yield from update(name, value))
         except NotFound:
@@ -33,17 +33,17 @@ class Secrets(VerbGroup[S]):
 
     @call
     def get(self, name: str) -> Steps[SecretView]:
-        """Look one up (not its value); raises NotFound."""
+        """Look a secret up, without its value; raises NotFound."""
         return (yield from get(name))
 
     @call
     def list(self) -> Steps[list[SecretView]]:
-        """All of them, without their values."""
+        """Return all secrets, without their values."""
         return (yield from list_secrets())
 
     @call
     def delete(self, name: str) -> Steps[None]:
-        """Remove one; raises NotFound."""
+        """Remove a secret; raises NotFound."""
         yield from delete(name)
 
 
@@ -58,12 +58,12 @@ def update(name: str, value: str) -> Steps[SecretView]:
 
 
 def get(name: str) -> Steps[SecretView]:
-    """Look a secret up, but for its value."""
+    """Look a secret up, without its value."""
     return (yield from fetch(Request("GET", at("/v1/secrets/{}", name)), SecretView))
 
 
 def list_secrets() -> Steps[list[SecretView]]:
-    """All secrets, without their values."""
+    """Return all secrets, without their values."""
     return (yield from fetch(Request("GET", "/v1/secrets", {"limit": ALL}), SecretListView)).secrets
 
 
@@ -82,10 +82,10 @@ class Keys(VerbGroup[S]):
 
     @items
     def list(self, limit: int | None = None) -> Flow[ApiKeyView]:
-        """Newest first, without their secrets."""
+        """Yield keys, newest first, without their secrets."""
         yield from items_of_pages(Request("GET", "/v1/apikeys"), "apikeys", ApiKeyView, limit)
 
     @call
     def revoke(self, id: str) -> Steps[None]:
-        """Close a key for good."""
+        """Revoke a key for good."""
         yield from send(Request("POST", at("/v1/apikeys/{}/revoke", id)))

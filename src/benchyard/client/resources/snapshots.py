@@ -27,30 +27,30 @@ class Snapshots(VerbGroup[S]):
 
     @call
     def create(self, devbox_id: str, request: SnapshotRequest | None = None) -> Steps[SnapshotView]:
-        """Keep a devbox's disk and wait until it is safe on the server's disk."""
+        """Snapshot a devbox's disk and wait until the snapshot is safe on the server's disk."""
         return (yield from create(devbox_id, request or SnapshotRequest()))
 
     @call
     def status(self, id: str) -> Steps[SnapshotStatusView]:
-        """How far one is; raises NotFound."""
+        """Return the status of a snapshot; raises NotFound."""
         return (yield from status(id))
 
     @items
     def list(self, devbox_id: str | None = None, limit: int | None = None) -> Flow[SnapshotView]:
-        """Newest first, all or those of one devbox."""
+        """Yield snapshots, newest first; all, or those of one devbox."""
         request = Request("GET", "/v1/devboxes/disk_snapshots", {"devbox_id": devbox_id})
         yield from items_of_pages(request, "snapshots", SnapshotView, limit)
 
     @call
     def update(self, id: str, change: SnapshotRequest) -> Steps[SnapshotView]:
-        """Change its name, message or metadata."""
+        """Change a snapshot's name, message or metadata."""
         return (yield from update(id, change))
 
     @call
     def export(
         self, id: str, target: Target, progress: Progress = no_progress, sized: Sized = no_progress
     ) -> Steps[int]:
-        """Fetch one as an OCI archive; a path is made only when all of it came. Returns the size."""
+        """Fetch a snapshot as an OCI archive; a path appears only when it is complete. Returns the size."""
         request = Request("GET", at("/v1/devboxes/disk_snapshots/{}/export", id), timeout=LONG)
         return (yield from download(request, target, progress, sized))
 
@@ -73,15 +73,15 @@ class Snapshots(VerbGroup[S]):
 
     @call
     def import_path(self, path: str, name: str | None = None, *, detach: bool = False) -> Steps[SnapshotView]:
-        """Make a snapshot of an archive of the server's own machine, started with `--import-from`.
+        """Make a snapshot of an archive on the server's machine; the server must run with `--import-from`.
 
-        With `detach` it goes on without this client; `status` tells how far it is.
+        With `detach` it goes on without this client; `status` returns its progress.
         """
         return (yield from _import(SnapshotImportRequest(name=name, path=path, detach=detach)))
 
     @call
     def delete(self, id: str) -> Steps[None]:
-        """Remove it; raises Conflict while it is being made."""
+        """Remove a snapshot; raises Conflict while it is being made."""
         yield from delete(id)
 
 
@@ -92,7 +92,7 @@ def begin(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
 
 
 def create(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
-    """Begin a snapshot and look until it is complete."""
+    """Begin a snapshot and poll until it is complete."""
     view = yield from begin(devbox_id, request)
     return (yield from await_complete(view.id))
 
@@ -114,14 +114,14 @@ def _import(request: SnapshotImportRequest) -> Steps[SnapshotView]:
 
 
 def status(id: str) -> Steps[SnapshotStatusView]:
-    """How far a snapshot is."""
+    """Return the status of a snapshot."""
     return (
         yield from fetch(Request("GET", at("/v1/devboxes/disk_snapshots/{}/status", id)), SnapshotStatusView)
     )
 
 
 def await_complete(id: str, timeout: float | None = None) -> Steps[SnapshotView]:
-    """Look until a snapshot is complete; raises StillWaiting after the timeout."""
+    """Poll until a snapshot is complete; raises StillWaiting after the timeout."""
     deadline = None if timeout is None else time.monotonic() + timeout
     delay = FIRST_LOOK_SECONDS
     while True:

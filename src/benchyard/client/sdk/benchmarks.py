@@ -31,7 +31,7 @@ class Benchmark(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[BenchmarkView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from benchmarks.retrieve(self.id))
 
     @call
@@ -57,7 +57,7 @@ class Benchmark(VerbGroup[S]):
 
     @call
     def list_runs(self, **query: Unpack[BenchmarkRunPageFields]) -> Steps[list[BenchmarkRun[S]]]:
-        """Its runs, newest first; all, or at most `limit`."""
+        """List its runs, newest first; all, or at most `limit`."""
         wanted = {**query, "benchmark_id": self.id}
         views = yield from all_items(ListingSpec("/v1/benchmark_runs", "runs", BenchmarkRunView, wanted))
         return [BenchmarkRun(self.session, view.id, view.benchmark_id) for view in views]
@@ -68,15 +68,15 @@ class BenchmarkOps(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[BenchmarkFields]) -> Steps[Benchmark[S]]:
-        """Make one of scenarios."""
+        """Make a benchmark of scenarios."""
         return Benchmark(self.session, (yield from benchmarks.create(fields)).id)
 
     def from_id(self, benchmark_id: str) -> Benchmark[S]:
-        """The benchmark of that id; nothing is asked of the server yet."""
+        """Return the benchmark of that id, without a request to the server."""
         return Benchmark(self.session, benchmark_id)
 
     @call
     def list(self, **query: Unpack[NamedPageFields]) -> Steps[list[Benchmark[S]]]:
-        """The server's own, newest first; all, or at most `limit`."""
+        """List the server's own benchmarks, newest first; all, or at most `limit`."""
         views = yield from all_items(ListingSpec("/v1/benchmarks", "benchmarks", BenchmarkView, query))
         return [Benchmark(self.session, view.id) for view in views]

@@ -1,4 +1,4 @@
-"""The two ways into the SDK: `Benchyard` blocks, `AsyncBenchyard` is awaited; both have the same members."""
+"""The entrances of the SDK: `Benchyard` blocks, `AsyncBenchyard` is awaited; both have the same members."""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from benchyard.errors import NotYet, UsageError
 
 
 class Absent:
-    """Stands in the place of a noun that is not there."""
+    """Stands in the place of a noun that this product does not have."""
 
     def __init__(self, noun: str, instead: str) -> None:
         self._message = f"{noun} are not there: {instead}"
@@ -33,7 +33,7 @@ class Absent:
         return f"<Absent: {self._message}>"
 
     def __getattr__(self, name: str) -> NoReturn:
-        # Names with an underscore are asked for by Python itself, and by notebooks that look for pictures.
+        # Python itself asks for names with an underscore, and so do notebooks that look for pictures.
         if name.startswith("_"):
             raise AttributeError(name)
         raise NotYet(self._message)
@@ -44,7 +44,7 @@ AXON = Absent("axons", "follow a job with `job.events()`, or read `devbox.logs()
 
 
 class _Members(VerbGroup[S], Generic[S]):
-    """What both have."""
+    """Members of both clients."""
 
     def __init__(self, session: S) -> None:
         super().__init__(session)
@@ -67,7 +67,7 @@ class _Members(VerbGroup[S], Generic[S]):
 
 
 class Benchyard(_Members[SyncSession]):
-    """A server, blocking; without an address it is found as the command line finds it."""
+    """A blocking connection to a server; without an address, it is found as the command line does."""
 
     def __init__(self, base_url: str | None = None, bearer_token: str | None = None) -> None:
         self.api = Client(server_of(base_url, bearer_token, os.environ))
@@ -88,7 +88,7 @@ class Benchyard(_Members[SyncSession]):
 
 
 class AsyncBenchyard(_Members[AsyncSession]):
-    """A server, for an event loop; without an address it is found as the command line finds it."""
+    """A connection to a server for an event loop; without an address, found as the command line does."""
 
     def __init__(self, base_url: str | None = None, bearer_token: str | None = None) -> None:
         self.api = AsyncClient(server_of(base_url, bearer_token, os.environ))
@@ -109,7 +109,7 @@ class AsyncBenchyard(_Members[AsyncSession]):
 
 
 def server_of(url: str | None, key: str | None, environ: Mapping[str, str]) -> Server:
-    """The server of an address and a key; what is not given is found; raises ServerUnreachable."""
+    """Return the server of an address and a key; looks up missing ones; raises ServerUnreachable."""
     if url is None:
         found = find_server({**environ, **({name: key for _, name in PAIRS} if key else {})})
         return replace(found, key=key) if key else found

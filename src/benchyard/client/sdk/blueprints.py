@@ -13,7 +13,7 @@ from benchyard.models.devboxes import DevboxRequest
 
 
 class Blueprint(VerbGroup[S]):
-    """How an image is built, and the image; devboxes start from it."""
+    """A blueprint: the description of an image's build, and the image; devboxes start from it."""
 
     def __init__(self, session: S, id: str) -> None:
         super().__init__(session)
@@ -24,12 +24,12 @@ class Blueprint(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[BlueprintView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from blueprints.get(self.id))
 
     @call
     def logs(self) -> Steps[BuildLogView]:
-        """The log of its build so far."""
+        """Return the log of its build so far."""
         return (yield from blueprints.logs(self.id))
 
     @call
@@ -41,7 +41,7 @@ class Blueprint(VerbGroup[S]):
     def create_devbox(
         self, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
-        """Make a devbox from it, and wait until that runs."""
+        """Make a devbox from it, and wait until the devbox runs."""
         request = request_of(DevboxRequest, {**fields, "blueprint_id": self.id})
         view = yield from devboxes.create_running_devbox(request, timeout)
         return Devbox(self.session, view.id)
@@ -54,17 +54,17 @@ class BlueprintOps(VerbGroup[S]):
     def create(
         self, *, timeout: float | None = None, **fields: Unpack[BlueprintFields]
     ) -> Steps[Blueprint[S]]:
-        """Build one and wait for it; raises BuildFailed."""
+        """Build a blueprint and wait for it; raises BuildFailed."""
         view = yield from blueprints.create(request_of(BlueprintRequest, fields))
         yield from blueprints.await_built(view.id, timeout)
         return Blueprint(self.session, view.id)
 
     def from_id(self, blueprint_id: str) -> Blueprint[S]:
-        """The blueprint of that id; nothing is asked of the server yet."""
+        """Return the blueprint of that id, without a request to the server."""
         return Blueprint(self.session, blueprint_id)
 
     @call
     def list(self, **query: Unpack[BlueprintPageFields]) -> Steps[list[Blueprint[S]]]:
-        """Newest first; all, or at most `limit`."""
+        """List blueprints, newest first; all, or at most `limit`."""
         views = yield from all_items(ListingSpec("/v1/blueprints", "blueprints", BlueprintView, query))
         return [Blueprint(self.session, view.id) for view in views]

@@ -25,33 +25,33 @@ class DevboxOps(VerbGroup[S]):
 
     @call
     def create(self, *, timeout: float | None = None, **fields: Unpack[DevboxFields]) -> Steps[Devbox[S]]:
-        """Make one and wait until it runs; raises StartFailed if it never will."""
+        """Make a devbox and wait until it runs; raises StartFailed if it never will."""
         return (yield from self._made(fields, timeout))
 
     @call
     def create_from_blueprint_id(
         self, blueprint_id: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
-        """Make one from a blueprint."""
+        """Make a devbox from a blueprint."""
         return (yield from self._made({**fields, "blueprint_id": blueprint_id}, timeout))
 
     @call
     def create_from_blueprint_name(
         self, blueprint_name: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
-        """Make one from the newest blueprint of a name."""
+        """Make a devbox from the newest blueprint of a name."""
         return (yield from self._made({**fields, "blueprint_name": blueprint_name}, timeout))
 
     @call
     def create_from_snapshot(
         self, snapshot_id: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
-        """Make one from a snapshot."""
+        """Make a devbox from a snapshot."""
         return (yield from self._made({**fields, "snapshot_id": snapshot_id}, timeout))
 
     @call
     def list(self, **query: Unpack[DevboxPageFields]) -> Steps[list[Devbox[S]]]:
-        """All, newest first, or at most `limit`."""
+        """List devboxes, newest first; all, or at most `limit`."""
         views = yield from all_items(ListingSpec("/v1/devboxes", "devboxes", DevboxView, query))
         return [Devbox(self.session, view.id) for view in views]
 
@@ -65,7 +65,7 @@ class SyncDevboxOps(DevboxOps[SyncSession]):
     """Makes and finds devboxes, blocking."""
 
     def from_id(self, devbox_id: str, timeout: float | None = None) -> Devbox[SyncSession]:
-        """The devbox of that id, once it runs; raises StartFailed if it never will."""
+        """Return the devbox of that id, once it runs; raises StartFailed if it never will."""
         found = Devbox(self.session, devbox_id)
         found.await_running(timeout)
         return found
@@ -75,7 +75,7 @@ class AsyncDevboxOps(DevboxOps[AsyncSession]):
     """Makes and finds devboxes on an event loop."""
 
     def from_id(self, devbox_id: str) -> Devbox[AsyncSession]:
-        """The devbox of that id; nothing is asked of the server yet: `await devbox.await_running()`."""
+        """Return the devbox of that id, without a request; `await devbox.await_running()` waits for it."""
         return Devbox(self.session, devbox_id)
 
 
@@ -86,12 +86,12 @@ class SnapshotOps(VerbGroup[S]):
     """Finds snapshots."""
 
     def from_id(self, snapshot_id: str) -> Snapshot[S]:
-        """The snapshot of that id; nothing is asked of the server yet."""
+        """Return the snapshot of that id, without a request to the server."""
         return Snapshot(self.session, snapshot_id)
 
     @call
     def list(self, **query: Unpack[SnapshotPageFields]) -> Steps[list[Snapshot[S]]]:
-        """Newest first; all, or at most `limit`."""
+        """List snapshots, newest first; all, or at most `limit`."""
         path = "/v1/devboxes/disk_snapshots"
         wanted = {ON_WIRE.get(name, name): value for name, value in query.items()}
         views = yield from all_items(ListingSpec(path, "snapshots", SnapshotView, wanted))

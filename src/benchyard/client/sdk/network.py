@@ -17,7 +17,7 @@ from benchyard.models.network_policies import NetworkPolicyView
 
 
 class NetworkPolicy(VerbGroup[S]):
-    """What devboxes may reach, kept under a name."""
+    """A network policy: a named set of rules on what devboxes may reach."""
 
     def __init__(self, session: S, id: str) -> None:
         super().__init__(session)
@@ -28,18 +28,18 @@ class NetworkPolicy(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[NetworkPolicyView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from fetch(Request("GET", at(POLICIES_PATH + "/{}", self.id)), NetworkPolicyView))
 
     @call
     def update(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
-        """Change what is given; devboxes that there are stay as they are."""
+        """Change the given fields; existing devboxes stay as they are."""
         request = Request("POST", at(POLICIES_PATH + "/{}", self.id), json=body_of(fields))
         return (yield from fetch(request, NetworkPolicyView))
 
     @call
     def delete(self) -> Steps[NetworkPolicyView]:
-        """Remove it; devboxes that there are stay as they are."""
+        """Remove it; existing devboxes stay as they are."""
         return (
             yield from fetch(Request("POST", at(POLICIES_PATH + "/{}/delete", self.id)), NetworkPolicyView)
         )
@@ -50,17 +50,17 @@ class NetworkPolicyOps(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicy[S]]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a network policy; raises UsageError if the name is taken."""
         view = yield from fetch(Request("POST", POLICIES_PATH, json=body_of(fields)), NetworkPolicyView)
         return NetworkPolicy(self.session, view.id)
 
     def from_id(self, network_policy_id: str) -> NetworkPolicy[S]:
-        """The policy of that id; nothing is asked of the server yet."""
+        """Return the policy of that id, without a request to the server."""
         return NetworkPolicy(self.session, network_policy_id)
 
     @call
     def list(self, **query: Unpack[PolicyPageFields]) -> Steps[list[NetworkPolicy[S]]]:
-        """Newest first; all, or at most `limit`."""
+        """List network policies, newest first; all, or at most `limit`."""
         views = yield from all_items(ListingSpec(POLICIES_PATH, "network_policies", NetworkPolicyView, query))
         return [NetworkPolicy(self.session, view.id) for view in views]
 
@@ -77,20 +77,20 @@ class GatewayConfig(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[GatewayConfigView]:
-        """As it is now."""
+        """Return its present state."""
         return (
             yield from fetch(Request("GET", at(GATEWAY_CONFIGS_PATH + "/{}", self.id)), GatewayConfigView)
         )
 
     @call
     def update(self, **changes: Unpack[GatewayChanges]) -> Steps[GatewayConfigView]:
-        """Change it; devboxes that were given it keep what it said."""
+        """Change it; devboxes that have it keep its former fields."""
         request = Request("POST", at(GATEWAY_CONFIGS_PATH + "/{}", self.id), json=body_of(changes))
         return (yield from fetch(request, GatewayConfigView))
 
     @call
     def delete(self) -> Steps[GatewayConfigView]:
-        """Forget it; devboxes that were given it keep it."""
+        """Delete it; devboxes that have it keep it."""
         return (
             yield from fetch(
                 Request("POST", at(GATEWAY_CONFIGS_PATH + "/{}/delete", self.id)), GatewayConfigView
@@ -103,19 +103,19 @@ class GatewayConfigOps(VerbGroup[S]):
 
     @call
     def create(self, **fields: Unpack[GatewayFields]) -> Steps[GatewayConfig[S]]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a gateway config; raises UsageError if the name is taken."""
         view = yield from fetch(
             Request("POST", GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView
         )
         return GatewayConfig(self.session, view.id)
 
     def from_id(self, gateway_config_id: str) -> GatewayConfig[S]:
-        """The gateway config of that id; nothing is asked of the server yet."""
+        """Return the gateway config of that id, without a request to the server."""
         return GatewayConfig(self.session, gateway_config_id)
 
     @call
     def list(self, **query: Unpack[GatewayPageFields]) -> Steps[list[GatewayConfig[S]]]:
-        """Newest first; all, or at most `limit`."""
+        """List gateway configs, newest first; all, or at most `limit`."""
         views = yield from all_items(
             ListingSpec(GATEWAY_CONFIGS_PATH, "gateway_configs", GatewayConfigView, query)
         )

@@ -27,7 +27,7 @@ class ScenarioRun(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[ScenarioRunView]:
-        """As it is now, with its scenario as it was when the run began."""
+        """Return its present state, with its scenario as it was when the run began."""
         return (yield from runs.get_scenario_run(self.id))
 
     @call
@@ -42,7 +42,7 @@ class ScenarioRun(VerbGroup[S]):
 
     @call
     def await_scored(self, timeout: float | None = None) -> Steps[ScenarioRunView]:
-        """Wait until it is scored; raises Conflict if it never will be."""
+        """Wait until it is scored; raises Conflict if it cannot be."""
         return (yield from runs.await_scored(self.id, timeout))
 
     @call
@@ -57,9 +57,9 @@ class ScenarioRun(VerbGroup[S]):
 
     @call
     def rescore(self, timeout: float | None = None, *, newest: bool = True) -> Steps[ScenarioRunView]:
-        """Score it again from its final state and wait; raises Conflict, which says why, if it cannot be.
+        """Score it again from its final state and wait; raises Conflict with the reason if that fails.
 
-        By its scenario as it is now, or with `newest=False` as it was when the run began.
+        Uses the present revision of its scenario, or with `newest=False` the one the run began with.
         """
         return (yield from runs.rescore_and_await(self.id, timeout, newest=newest))
 
@@ -75,7 +75,7 @@ class ScenarioRun(VerbGroup[S]):
 
     @call
     def get_score(self) -> Steps[ContractResult | None]:
-        """Its score and what each scorer said; None while it has none."""
+        """Return its score and the result of each scorer; None while it has none."""
         return (yield from runs.get_scenario_run(self.id)).scoring_contract_result
 
     @call
@@ -85,7 +85,7 @@ class ScenarioRun(VerbGroup[S]):
 
     @call
     def open_gateway(self, **fields: Unpack[RunGatewayFields]) -> Steps[RunGatewayView]:
-        """Let code of your own ask a model by a token, metered and recorded with the run.
+        """Give your own code a token to ask a model; its calls are metered and recorded with the run.
 
         `url` is for code in the devbox, `outside_url` for code anywhere else.
         """
@@ -98,7 +98,7 @@ class ScenarioRun(VerbGroup[S]):
         name: str | None = None,
         kind: Literal["file", "atif"] | None = None,
     ) -> Steps[ScenarioRunView]:
-        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; it comes with its logs."""
+        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; its logs include it."""
         return (yield from runs.upload_trace(self.id, trace, name, kind))
 
 
@@ -115,22 +115,22 @@ class BenchmarkRun(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[BenchmarkRunView]:
-        """As it is now, with the scenarios that were not begun yet."""
+        """Return its present state, with the scenarios that are not started yet."""
         return (yield from runs.get_benchmark_run(self.id))
 
     @call
     def complete(self, timeout: float | None = None) -> Steps[BenchmarkRunView]:
-        """End it: what was scored counts, what was not is canceled and counts 0."""
+        """End it: scored scenario runs count, all others are canceled and count 0."""
         return (yield from runs.complete_benchmark_run(self.id, timeout))
 
     @call
     def cancel(self, timeout: float | None = None) -> Steps[BenchmarkRunView]:
-        """End it early and cancel what still runs."""
+        """End it early and cancel its unfinished scenario runs."""
         return (yield from runs.cancel_benchmark_run(self.id, timeout))
 
     @call
     def list_scenario_runs(self, **query: Unpack[StatePageFields]) -> Steps[list[ScenarioRun[S]]]:
-        """The scenario runs that were started for it, newest first; all, or at most `limit`."""
+        """List its scenario runs, newest first; all, or at most `limit`."""
         views = yield from all_items(runs.scenario_runs_of_benchmark_run(self.id, query))
         return [ScenarioRun(self.session, view.id, view.devbox_id) for view in views]
 

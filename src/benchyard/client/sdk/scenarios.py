@@ -29,16 +29,16 @@ from benchyard.models.scenarios import (
 
 
 class Identified(Protocol):
-    """Something with an id: a view, or an object of the SDK."""
+    """An object with an id: a view, or an object of the SDK."""
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Id of the object."""
         ...
 
 
 class ScoringSteps:
-    """The scorers of a scenario; weights count in proportion, whatever they add up to."""
+    """Scorers of a scenario; weights count in proportion and need not add up to 1."""
 
     def __init__(self) -> None:
         self._scorers: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ class ScoringSteps:
     def add_custom_scorer(
         self, name: str, *, custom_scorer_type: str, weight: float = 1.0, scorer_params: Any = None
     ) -> Self:
-        """Run a script that was registered under this type, with these parameters as its context."""
+        """Run the script that is registered under this type, with these parameters as its context."""
         scorer = {"type": "custom_scorer", "custom_scorer_type": custom_scorer_type}
         return self._add(name, weight, {**scorer, "scorer_params": scorer_params})
 
@@ -132,12 +132,12 @@ class EnvironmentSteps:
         return self._from(snapshot_id=snapshot if isinstance(snapshot, str) else snapshot.id)
 
     def with_working_directory(self, directory: str) -> Self:
-        """Where the work is done and graded."""
+        """Set the directory in which the work is done and graded."""
         self._environment["working_directory"] = directory
         return self
 
     def with_launch_parameters(self, parameters: Loose) -> Self:
-        """Size, user, launch commands and lifetime of its devboxes."""
+        """Set the size, user, launch commands and lifetime of its devboxes."""
         self._environment["launch_parameters"] = dict(parameters)
         return self
 
@@ -149,7 +149,7 @@ class EnvironmentSteps:
 
 
 class ScenarioRecipe(ScoringSteps, EnvironmentSteps):
-    """All that makes a scenario, before it is one."""
+    """All fields of a scenario before it is made."""
 
     def __init__(self, name: str) -> None:
         ScoringSteps.__init__(self)
@@ -162,49 +162,49 @@ class ScenarioRecipe(ScoringSteps, EnvironmentSteps):
         return f"<{type(self).__name__} {self.name!r}>"
 
     def with_problem_statement(self, statement: str) -> Self:
-        """What whoever works on it is told."""
+        """Set the text of the task."""
         self._input["problem_statement"] = statement
         return self
 
     def with_additional_context(self, context: Any) -> Self:
-        """More to be told, as JSON."""
+        """Add further input for the work, as JSON."""
         self._input["additional_context"] = context
         return self
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Self:
-        """Labels."""
+        """Set its labels."""
         return self._with(metadata=dict(metadata))
 
     def with_reference_output(self, output: str) -> Self:
-        """A known solution: applied, all scorers must give 1."""
+        """Set a known solution: once it is applied, all scorers must give 1."""
         return self._with(reference_output=output)
 
     def with_required_env_vars(self, env_vars: Sequence[str]) -> Self:
-        """Environment variables that a run must bring along."""
+        """Name the environment variables that a run must provide."""
         return self._with(required_environment_variables=list(env_vars))
 
     def with_required_secrets(self, secrets: Sequence[str]) -> Self:
-        """Secrets that a run must bring along."""
+        """Name the secrets that a run must provide."""
         return self._with(required_secret_names=list(secrets))
 
     def with_validation_type(self, validation_type: ValidationType) -> Self:
-        """How the reference output is applied."""
+        """Set the way in which the reference output is applied."""
         return self._with(validation_type=validation_type)
 
     def with_scorer_timeout(self, seconds: int) -> Self:
-        """How long each scorer may take."""
+        """Limit the seconds of each scorer."""
         return self._with(scorer_timeout_sec=seconds)
 
     def with_isolation(self, mode: IsolationChoice, answer_paths: Sequence[str] | None = None) -> Self:
-        """How what is graded is kept apart from who made it; `answer` takes over these paths only."""
+        """Set how grading is kept apart from the graded work; `answer` takes over only these paths."""
         return self._with(scoring_isolation=mode, answer_paths=list(answer_paths) if answer_paths else None)
 
     def preview(self) -> ScenarioFields:
-        """What would be made; raises UsageError while something is missing."""
+        """Return the fields of the scenario, as `build` does; raises UsageError while it is incomplete."""
         return self.build()
 
     def build(self) -> ScenarioFields:
-        """The fields of the scenario; raises UsageError while something is missing."""
+        """Return the fields of the scenario; raises UsageError while a required one is missing."""
         if not self._input.get("problem_statement"):
             raise UsageError("a scenario needs a problem statement: call with_problem_statement")
         made: ScenarioFields = {
@@ -223,7 +223,7 @@ class ScenarioRecipe(ScoringSteps, EnvironmentSteps):
 
 
 class Scenario(VerbGroup[S]):
-    """A problem, the devbox it is worked on in, and how what comes out is graded."""
+    """A scenario: a problem, the devbox to work on it, and the rules for grading the result."""
 
     def __init__(self, session: S, id: str) -> None:
         super().__init__(session)
@@ -234,7 +234,7 @@ class Scenario(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[ScenarioView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from scenarios.get_scenario(self.id))
 
     @call
@@ -259,7 +259,7 @@ class Scenario(VerbGroup[S]):
 
 
 class ScenarioBuilder(VerbGroup[S], ScenarioRecipe):
-    """A scenario that is put together step by step, and made by `push`."""
+    """A scenario that is built step by step, and made by `push`."""
 
     def __init__(self, session: S, name: str) -> None:
         VerbGroup.__init__(self, session)
@@ -267,10 +267,10 @@ class ScenarioBuilder(VerbGroup[S], ScenarioRecipe):
 
     @call
     def push(self, *, update: bool = False) -> Steps[Scenario[S]]:
-        """Make the scenario; raises UsageError while something is missing.
+        """Make the scenario; raises UsageError while a required field is missing.
 
-        Each call makes one more, as in the original; with `update`, the newest scenario of this name is
-        changed instead, where there is one.
+        Each call makes a further scenario, as in the original SDK; with `update`, the newest scenario of this
+        name is changed instead, if there is one.
         """
         fields = self.build()
         if update:
@@ -288,27 +288,27 @@ class ScenarioOps(VerbGroup[S]):
     """Makes and finds scenarios."""
 
     def builder(self, name: str) -> ScenarioBuilder[S]:
-        """Put a new one together."""
+        """Return a builder of a new scenario."""
         return ScenarioBuilder(self.session, name)
 
     def from_id(self, scenario_id: str) -> Scenario[S]:
-        """The scenario of that id; nothing is asked of the server yet."""
+        """Return the scenario of that id, without a request to the server."""
         return Scenario(self.session, scenario_id)
 
     @call
     def create(self, **fields: Unpack[ScenarioFields]) -> Steps[Scenario[S]]:
-        """Make one of these fields."""
+        """Make a scenario of these fields."""
         return Scenario(self.session, (yield from scenarios.create_scenario(fields)).id)
 
     @call
     def list(self, **query: Unpack[ScenarioPageFields]) -> Steps[list[Scenario[S]]]:
-        """The server's own, newest first; all, or at most `limit`."""
+        """List the server's own scenarios, newest first; all, or at most `limit`."""
         views = yield from all_items(ListingSpec("/v1/scenarios", "scenarios", ScenarioView, query))
         return [Scenario(self.session, view.id) for view in views]
 
 
 class Scorer(VerbGroup[S]):
-    """A bash script that scenarios name by its type."""
+    """A custom scorer: a bash script that scenarios name by its type."""
 
     def __init__(self, session: S, id: str) -> None:
         super().__init__(session)
@@ -319,12 +319,12 @@ class Scorer(VerbGroup[S]):
 
     @call
     def get_info(self) -> Steps[CustomScorerView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from scenarios.get_scorer(self.id))
 
     @call
     def update(self, type: str, bash_script: str) -> Steps[CustomScorerView]:
-        """Change its type and script; runs that were scored keep what they got."""
+        """Change its type and script; scored runs keep their scores."""
         return (yield from scenarios.update_scorer(self.id, type, bash_script))
 
     @call
@@ -344,11 +344,11 @@ class ScorerOps(VerbGroup[S]):
         return Scorer(self.session, (yield from scenarios.create_scorer(type, bash_script)).id)
 
     def from_id(self, scorer_id: str) -> Scorer[S]:
-        """The custom scorer of that id; nothing is asked of the server yet."""
+        """Return the custom scorer of that id, without a request to the server."""
         return Scorer(self.session, scorer_id)
 
     @call
     def list(self, **query: Unpack[PageFields]) -> Steps[list[Scorer[S]]]:
-        """Newest first; all, or at most `limit`."""
+        """List custom scorers, newest first; all, or at most `limit`."""
         views = yield from all_items(ListingSpec("/v1/scenarios/scorers", "scorers", CustomScorerView, query))
         return [Scorer(self.session, view.id) for view in views]
