@@ -51,7 +51,7 @@ class StdInRequest(Model):
 
 
 class StdInResult(Model):
-    """Whether the input reached a running command."""
+    """The result of a write to standard input: whether it reached a running command."""
 
     devbox_id: str
     execution_id: str
@@ -93,7 +93,7 @@ class OutputChunk(Model):
 
 
 class LogLine(Model):
-    """One line of a devbox's log."""
+    """A line of a devbox's log."""
 
     level: str = "info"
     source: LogSource

@@ -70,7 +70,7 @@ Description = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class AuthMechanism(Model):
-    """How the key goes into a request."""
+    """The place of the key in a request."""
 
     type: Literal["header", "bearer", "basic"]
     """`basic` takes a secret of the form `user:password`."""

@@ -8,7 +8,7 @@ IMAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$"
 
 
 class ImageView(Model):
-    """One image of the store."""
+    """An image of the store."""
 
     id: str
     name: str

@@ -131,7 +131,7 @@ class AgentEnvironment(Model):
 
 
 class AgentConfig(Model):
-    """One agent of a job."""
+    """An agent of a job."""
 
     type: Literal["job_agent"] = "job_agent"
     name: Name

@@ -106,7 +106,7 @@ class NetworkPolicyView(Model):
 
 
 class NetworkPolicyListView(Model):
-    """One page of policies."""
+    """A page of policies."""
 
     network_policies: list[NetworkPolicyView]
     has_more: bool
