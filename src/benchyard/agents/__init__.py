@@ -1,1 +1,1 @@
-"""WHO: the programs under test; the agent contract (`base`), and one module per agent."""
+"""The programs under test: the agent contract (`base`), and one module per agent."""
