@@ -1,1 +1,1 @@
-"""The programs under test: the agent contract (`base`), and one module per agent."""
+"""WHO: the programs under test; the agent contract (`base`), and one module per agent."""

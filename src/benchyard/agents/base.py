@@ -66,7 +66,7 @@ class Task:
     access: ModelAccess | None = None
     """None if the agent asks no model through the gateway."""
     is_online: bool = False
-    """Whether its devbox has a network; if not, its provider must not search the web for it either."""
+    """Whether its devbox's network is open; if not, its provider must not search the web for it either."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
     round: int = 1

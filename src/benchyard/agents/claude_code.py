@@ -11,7 +11,7 @@ from benchyard.agents.packages import Package
 from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
-"""Variable for a subscription's token, with which it identifies the token's kind by itself."""
+"""Variable for a subscription's token: the agent itself then tells the provider the kind of its token."""
 
 _KEY = "ANTHROPIC_API_KEY"
 _MODELS = (

@@ -31,7 +31,7 @@ done
 GOOSE_PATH_ROOT={native} {program} run --quiet --output-format stream-json --no-profile \
 --with-builtin developer{turns}{again} -i {prompt} < /dev/null
 """
-"""It sets a file of certificates, since goose does not start without any, although it needs none here."""
+"""Names a file of certificates: goose does not start without any, although it needs none here."""
 
 
 class GooseAgent(PublicAgent[TurnLimitConfig]):

@@ -34,7 +34,7 @@ try:
 except (OSError, ValueError, KeyError, TypeError, AttributeError):
     pass
 """
-"""Its last tool result is only in its own log: the command of that call declares the work done."""
+"""Prints its last tool result, which is only in its own log: that call declares the work done."""
 
 
 class MiniSweAgentAgent(PublicAgent[TurnLimitConfig]):

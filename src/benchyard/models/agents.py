@@ -1,4 +1,4 @@
-"""Agents: a user's own programs under test, and which one a job has chosen."""
+"""Agents: a user's own programs under test, and the agents that jobs choose."""
 
 import re
 from typing import Annotated, Literal, Self

@@ -64,7 +64,7 @@ class Condition:
         return f"{self.key}{self.operator}{self.value}"
 
     def holds(self, item: Selectable, matches: Matches) -> bool:
-        """Tell whether it holds for an item; an item without the label is like no value."""
+        """Tell whether it holds for an item; an item without the label equals and matches no value."""
         values = values_of(item, self.key)
         if self.is_pattern:
             found = any(matches(self.value, each) for each in values)

@@ -289,13 +289,13 @@ class JobTimes(Model):
     """The time of a job, divided by activity; every moment counts once."""
 
     working_ms: int = 0
-    """At least one trial was under way."""
+    """Time in which at least one trial was under way."""
     preparing_ms: int = 0
-    """Agents were installed or images built, and no trial was under way."""
+    """Time in which agents were installed or images built, and no trial was under way."""
     waiting_ms: int = 0
-    """The job was open, but no activity took place: other jobs had the machine."""
+    """Time in which the job was open without any of this: other jobs had the machine."""
     idle_ms: int = 0
-    """The job had ended, before it was resumed or retried."""
+    """Time from an end of the job until it was resumed or retried."""
 
 
 class JobRescoring(Model):
@@ -429,13 +429,13 @@ class AttemptCounts(Model):
     """Numbers of counted attempts by result; each attempt is in one of them."""
 
     passed: int = 0
-    """With a score of 1."""
+    """Attempts with a score of 1."""
     not_passed: int = 0
-    """Scored, with less than 1."""
+    """Attempts with a lower score."""
     crashed: int = 0
-    """The agent failed or ran out of time, which counts 0."""
+    """Attempts in which the agent failed or ran out of time, which counts 0."""
     unscored: int = 0
-    """Without a score, through no fault of the agent: left out of the mean."""
+    """Attempts without a score, through no fault of the agent: left out of the mean."""
 
 
 class BenchmarkOutcome(Model):

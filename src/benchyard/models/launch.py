@@ -68,7 +68,7 @@ class LaunchParameters(Model):
     after_idle: AfterIdle | None = None
     architecture: Literal["x86_64", "arm64"] | None = None
     available_ports: list[WireInt] | None = None
-    """Ignored; the wire does not use it either."""
+    """Ignored, as in the original."""
     custom_cpu_cores: WireFloat | None = None
     custom_disk_size: WireInt | None = None
     custom_gb_memory: WireInt | None = None
