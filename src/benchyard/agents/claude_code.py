@@ -11,14 +11,14 @@ from benchyard.agents.packages import Package
 from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
-"""With this one it says by itself that its token is one of a subscription."""
+"""Variable for a subscription's token: the agent itself then tells the provider the kind of its token."""
 
 _KEY = "ANTHROPIC_API_KEY"
 _MODELS = (
     *("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"),
     *("ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"),
 )
-"""Every model that it might choose by itself is the one it was given."""
+"""Variables by which it would choose further models: all are set to the given model."""
 _COMMAND = """\
 mkdir -p "$state/config" && ln -s {native} "$state/config/projects"
 CLAUDE_CONFIG_DIR="$state/config" {program} -p --verbose --output-format stream-json \
@@ -27,7 +27,7 @@ CLAUDE_CONFIG_DIR="$state/config" {program} -p --verbose --output-format stream-
 
 
 class ClaudeCodeAgent(PublicAgent[TurnLimitConfig]):
-    """Speaks as Anthropic does."""
+    """Speaks the dialect of Anthropic."""
 
     name = "claude-code"
     Config = TurnLimitConfig
@@ -80,7 +80,7 @@ def _environment(access: ModelAccess) -> dict[str, str]:
     env = {
         "ANTHROPIC_BASE_URL": access.url,
         OAUTH if access.variable == OAUTH else _KEY: access.token,
-        # It refuses to work as root without questions where nobody says that nothing is at stake.
+        # As root, it refuses to work without questions unless it is told that it runs in a sandbox.
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",

@@ -22,12 +22,12 @@ cat {native}/*/*/*/rollout-*.jsonl 2>/dev/null | grep -F '_call_output"' | tail 
 exit $status
 """
 _MOST_RESULTS_BYTES = 24_000
-"""What its stream says of its end must be among the last that it printed."""
+"""Limit on these results, so that the stream's last event stays within the stored end of the output."""
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
 class CodexAgent(PublicAgent[PublicConfig]):
-    """Speaks as OpenAI's Responses do. How many turns it takes cannot be limited."""
+    """Speaks the dialect of OpenAI's Responses. The number of its turns cannot be limited."""
 
     name = "codex"
     Config = PublicConfig
@@ -37,7 +37,7 @@ class CodexAgent(PublicAgent[PublicConfig]):
 
     @classmethod
     def package(cls, version: str) -> Package:
-        # Its programs need no C library; each finds the others beside it.
+        # Its programs need no C library, and find each other in their own folder.
         return Package("npm", "@openai/codex", f"{version}-linux-{packages.machine()}")
 
     def invocation(self, task: Task, access: ModelAccess) -> Launch:
@@ -60,7 +60,7 @@ class CodexAgent(PublicAgent[PublicConfig]):
         return output_events.error_line(turn.get("error")) or "its turn failed"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        """From its own log, whose end is printed when it is over: its stream has no ids of calls."""
+        """Return results from its own log, printed at its end: its stream has no ids of calls."""
         found = {}
         for event in output_events.events(stdout_tail):
             id = output_events.dig(event, "payload", "call_id")
@@ -70,7 +70,7 @@ class CodexAgent(PublicAgent[PublicConfig]):
 
 
 def _settings(task: Task, access: ModelAccess) -> list[str]:
-    """A provider of our own: the one it has speaks by web sockets first, and looks for its key elsewhere."""
+    """Return settings for a provider of our own: the built-in one tries web sockets and another key first."""
     provider = {
         "name": '"gateway"',
         "base_url": json.dumps(f"{access.url}/v1"),

@@ -1,4 +1,4 @@
-"""Any command: `--agent command --agent-kwargs run='...'`."""
+"""Any command as an agent: `--agent command --agent-kwargs run='...'`."""
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ class CommandAgentConfig(Model):
 
 
 class CommandAgent(Agent[CommandAgentConfig]):
-    """Runs a command that the image already has all for."""
+    """Runs a command whose programs the image already has."""
 
     name = "command"
     Config = CommandAgentConfig

@@ -31,11 +31,11 @@ done
 GOOSE_PATH_ROOT={native} {program} run --quiet --output-format stream-json --no-profile \
 --with-builtin developer{turns}{again} -i {prompt} < /dev/null
 """
-"""In an image without certificates it does not even start, though it needs none here."""
+"""Names a file of certificates: goose does not start without any, although it needs none here."""
 
 
 class GooseAgent(PublicAgent[TurnLimitConfig]):
-    """Speaks as the provider of its model does. It ends with 0 whatever happens."""
+    """Speaks the dialect of its model's provider. Its exit status is always 0."""
 
     name = "goose"
     Config = TurnLimitConfig
@@ -74,7 +74,7 @@ class GooseAgent(PublicAgent[TurnLimitConfig]):
             key: access.token,
             "GOOSE_MODE": "auto",
             "GOOSE_DISABLE_KEYRING": "1",
-            # It takes no 1 for this one.
+            # This variable accepts `true`, not `1`.
             "GOOSE_DISABLE_SESSION_NAMING": "true",
             "GOOSE_TELEMETRY_OFF": "1",
         }
@@ -110,7 +110,7 @@ class GooseAgent(PublicAgent[TurnLimitConfig]):
 
 
 def _own_message(found: Sequence[Event]) -> list[Event]:
-    """The parts of what it said itself at last: words of its model say which model they are of."""
+    """Return the parts of its last own message: messages of its model have inference metadata."""
     message = output_events.dig(output_events.last(found, "message"), "message")
     if output_events.dig(message, "role") != "assistant" or output_events.dig(
         message, "metadata", "inference"

@@ -14,7 +14,7 @@ from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 _SETTINGS = "/run/benchyard/mini-swe-agent.yaml"
 _KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 _LACKING = ("mcp", "orjson", "fastapi")
-"""What its packages use and do not ask for."""
+"""Packages that its packages import without requiring them."""
 _TRAJECTORY = "trajectory.json"
 _COMMAND = """\
 MSWEA_GLOBAL_CONFIG_DIR="$state" {python} -I -m minisweagent.run.mini --exit-immediately \
@@ -34,11 +34,11 @@ try:
 except (OSError, ValueError, KeyError, TypeError, AttributeError):
     pass
 """
-"""What its last command answered is only in its own log: by that command it says that it is done."""
+"""Prints its last tool result, which is only in its own log: that call declares the work done."""
 
 
 class MiniSweAgentAgent(PublicAgent[TurnLimitConfig]):
-    """Speaks as OpenAI's Chat Completions do, or as Anthropic does."""
+    """Speaks the dialect of OpenAI's Chat Completions, or of Anthropic."""
 
     name = "mini-swe-agent"
     Config = TurnLimitConfig
@@ -68,11 +68,11 @@ class MiniSweAgentAgent(PublicAgent[TurnLimitConfig]):
         return Launch(command, env=env, files={_SETTINGS: json.dumps(self._settings(task, access)).encode()})
 
     def _settings(self, task: Task, access: ModelAccess) -> dict[str, Any]:
-        """In a file, which a problem statement of any length fits into."""
+        """Return its settings for a file, which fits a problem statement of any length."""
         is_anthropic = access.provider == "anthropic"
         return {
             "run": {"task": task.prompt},
-            # The one that asks nobody. Money is counted and limited by the gateway.
+            # The class that asks the user nothing. The gateway counts and limits the cost.
             "agent": {"agent_class": "default", "cost_limit": 0, "step_limit": self.config.max_turns or 0},
             "model": {
                 "model_name": f"{'anthropic' if is_anthropic else 'openai'}/{access.model}",

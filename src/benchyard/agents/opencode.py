@@ -13,7 +13,7 @@ from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _TOKEN = "BENCHYARD_TOKEN"  # noqa: S105  (a variable's name)
 _OTHER = "gateway"
-"""What it calls an upstream of the server's own, whose name might be that of a provider it knows."""
+"""Its name for an upstream of the server's own, whose real name might be that of a provider it knows."""
 _ROOTS = {"anthropic": "v1", "openai": "v1", "google": "v1beta"}
 _OFF = (
     *("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_DEFAULT_PLUGINS"),
@@ -28,7 +28,7 @@ PATH="$PATH":{ripgrep} {program} run --pure --auto {again} --format json -m {mod
 
 
 class OpencodeAgent(PublicAgent[TurnLimitConfig]):
-    """Speaks as the provider of its model does. Its limit of turns is one that its model is told of."""
+    """Speaks the dialect of its model's provider. Its limit of turns is only told to its model."""
 
     name = "opencode"
     Config = TurnLimitConfig
@@ -62,7 +62,7 @@ class OpencodeAgent(PublicAgent[TurnLimitConfig]):
             "small_model": model,
             "autoupdate": False,
             "share": "disabled",
-            # Copies of the working directory, which its own logs would be full of.
+            # Snapshots copy the working directory and would fill its logs.
             "snapshot": False,
             "permission": "allow",
             "provider": {provider: _provider(access)},
@@ -95,7 +95,7 @@ def _provider(access: ModelAccess) -> dict[str, Any]:
     root = _ROOTS.get(access.provider, "v1")
     provider: dict[str, Any] = {
         "options": {"baseURL": f"{access.url}/{root}", "apiKey": f"{{env:{_TOKEN}}}"},
-        # One that it has never heard of is taken as it is.
+        # It uses an unknown model as it is.
         "models": {access.model: {}},
     }
     if access.provider not in _ROOTS:

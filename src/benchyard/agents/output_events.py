@@ -1,4 +1,4 @@
-"""What agents print: one JSON object a line. All of it comes from a devbox, so nothing in it is relied on."""
+"""Readers of agents' output: one JSON object a line. It comes from a devbox, so its form is not relied on."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,16 +8,16 @@ Event = Mapping[str, Any]
 
 _LONGEST = 500
 _DEEPEST = 8
-"""How many errors within errors are looked into."""
+"""Depth to which errors within errors are followed."""
 
 
 def events(text: str) -> list[Event]:
-    """The objects in a stream, in order; lines that are none are left out."""
+    """Return the objects of a stream, in order; other lines are left out."""
     return list(_objects(text.splitlines()))
 
 
 def last(found: Iterable[Event], *types: str) -> Event | None:
-    """The last event of one of these types."""
+    """Return the last event of one of these types."""
     chosen = None
     for event in found:
         if event.get("type") in types:
@@ -26,20 +26,20 @@ def last(found: Iterable[Event], *types: str) -> Event | None:
 
 
 def dig(value: object, *path: str) -> object:
-    """What lies under these names, one within the other; None where there is no such thing."""
+    """Return the value under these nested names; None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def parts(value: object, *path: str) -> list[Event]:
-    """The objects of the list under these names."""
+    """Return the objects of the list under these names."""
     found = dig(value, *path)
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def error_line(value: object) -> str:
-    """A message of an error in one short line; of an answer that came as JSON, its own message."""
+    """Return an error's message as one short line; for a JSON answer, the message inside."""
     text = ""
     for _ in range(_DEEPEST):
         if isinstance(value, str):
@@ -52,7 +52,7 @@ def error_line(value: object) -> str:
 
 
 def text_of(content: object) -> str:
-    """The text of a tool's result, which is a text or a list of parts with texts."""
+    """Return the text of a tool's result, which is a text or a list of parts with texts."""
     if isinstance(content, list):
         return "\n".join(text for each in content if isinstance(text := dig(each, "text"), str))
     return content if isinstance(content, str) else ""

@@ -1,4 +1,4 @@
-"""A user's own agent: installed from the registry, shown read-only, run by its own command."""
+"""A user's own agent: installed from the registry, mounted read-only, run by its own command."""
 
 import shlex
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ FOLDER_NAME = "agent_dir"
 
 @dataclass(frozen=True)
 class InstalledAgent:
-    """An agent as it lies on the host, and how it is found in a devbox."""
+    """An installed agent: its folders on the host, and its place in a devbox."""
 
     kits: tuple[Kit, ...]
-    """Its own folder first, then what it runs with; none if it was registered without a source."""
+    """Its own folder first, then those it needs to run; empty if it was registered without a source."""
     bins: tuple[str, ...] = ()
-    """Folders in the devbox whose programs it has before all others."""
+    """Folders in the devbox that come first in its PATH."""
 
     @property
     def folder(self) -> str | None:
-        """Where it lies in a devbox; None if there is nothing of it but a command."""
+        """Return its folder in a devbox; None if it is only a command."""
         return self.kits[0].target if self.kits else None
 
 
 class OwnAgentConfig(Model):
-    """What the registry knows of an agent, and the kwargs of one job."""
+    """The registered settings of an agent, and the kwargs of one job."""
 
     name: str
     run_command: str
@@ -39,9 +39,9 @@ class OwnAgentConfig(Model):
 
 
 class OwnAgent(Agent[OwnAgentConfig]):
-    """Runs what its record says; its kwargs are more placeholders of that command.
+    """Runs the command of its record; its kwargs fill further placeholders of that command.
 
-    It is not called after its module, so that no list has an agent `registered`.
+    The class is not named after its module, so that no list has an agent `registered`.
     """
 
     Config = OwnAgentConfig
@@ -71,7 +71,7 @@ class OwnAgent(Agent[OwnAgentConfig]):
 
 
 def kwargs_in(run_command: str) -> list[str]:
-    """The kwargs that the command of a registered agent takes: what it has in braces that is not ours."""
+    """Return the kwargs of a registered agent's command: its placeholders that are not built in."""
     return sorted(placeholders.names_in(run_command) - {*placeholders.NAMES, FOLDER_NAME})
 
 

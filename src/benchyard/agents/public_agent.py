@@ -1,7 +1,7 @@
-"""What the public agents have in common: a version from a registry, a model by the gateway, and a stream.
+"""The common part of public agents: a version from a registry, a model by the gateway, and an output stream.
 
-Each runs without a terminal, as any user, from any directory. What it keeps for itself lies in a folder that
-is made for the run; its own log of the session lies where logs are kept. Its key is a token of the run.
+Each runs without a terminal, as any user, from any directory. Its own state lies in a folder made for the
+run; its own log of the session lies in the folder of logs. Its key is a token of the run.
 """
 
 import re
@@ -23,7 +23,7 @@ from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
 
 MaxTurns = Annotated[int, Field(ge=1, le=100_000)]
-"""How often an agent may ask its model before it must stop."""
+"""Number of times an agent may ask its model before it must stop."""
 
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}[A-Za-z0-9]*(?:[-.+][A-Za-z0-9]+){0,8}")
 _LONGEST_VERSION = 100
@@ -36,15 +36,15 @@ done
 [ -n "${{HOME:-}}" ] && [ -w "$HOME" ] || {{ export HOME="$state/home"; mkdir -p "$HOME"; }}
 mkdir -p {native}
 """
-"""Not in the folder of logs, unless there is no other: what is there is kept, and these are many files."""
+"""State lies outside of the folder of logs if possible: logs are stored, and the state has many files."""
 
 
 class PublicConfig(Model):
-    """The kwargs of an agent that cannot be told when to stop."""
+    """The kwargs of an agent whose turns cannot be limited."""
 
 
 class TurnLimitConfig(Model):
-    """The kwargs of an agent that can be told when to stop."""
+    """The kwargs of an agent whose turns can be limited."""
 
     max_turns: MaxTurns | None = Field(
         default=None, description="How often it may ask its model before it must stop."
@@ -52,9 +52,9 @@ class TurnLimitConfig(Model):
 
 
 class PublicAgent(Agent[C]):
-    """An agent of somebody else's that everybody can get.
+    """An agent that another party publishes for everybody.
 
-    It is not called after its module, so that no list has an agent `public`.
+    The class is not named after its module, so that no list has an agent `public`.
     """
 
     default_version: ClassVar[str]
@@ -62,16 +62,16 @@ class PublicAgent(Agent[C]):
     def __init__(self, config: C) -> None:
         super().__init__(config)
         self.installed: InstalledAgent | None = None
-        """Where it lies; whoever installs it says so before it is launched."""
+        """Its place on the host and in a devbox; set by the installer before the launch."""
 
     @classmethod
     @abstractmethod
     def package(cls, version: str) -> Package:
-        """What this version is made of on this machine; raises NotSupported where there is none for it."""
+        """Return the packages of this version for this machine; raises NotSupported if there are none."""
 
     @abstractmethod
     def invocation(self, task: Task, access: ModelAccess) -> Launch:
-        """How its program is run; in the command, `$state` is a new folder of its own."""
+        """Return the call of its program; in the command, `$state` is a new folder for its state."""
 
     def check(self, model: str | None) -> None:
         self.choose(model)
@@ -102,19 +102,19 @@ class PublicAgent(Agent[C]):
         return None if ended.calls else "the agent ended without ever asking its model"
 
     def reached_limit(self, ended: AgentEnd, found: Sequence[Event]) -> bool:
-        """Whether it stopped where it was told to stop: what it left is scored, as after a timeout."""
+        """Tell whether it stopped at its limit: its work is then scored, as after a timeout."""
         return False
 
     def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
-        """What its stream says that went wrong, whatever its exit status is."""
+        """Return the error that its stream reports, whatever its exit status is."""
         return None
 
     def at(self, path: str) -> str:
-        """A path in its own folder as one word of a shell."""
+        """Return a path in its own folder as one word of a shell."""
         return shlex.quote(f"{self._placed().folder}/{path}")
 
     def native(self, task: Task) -> str:
-        """Where its own log of the session goes, as one word of a shell."""
+        """Return the folder of its own session log, as one word of a shell."""
         return shlex.quote(f"{task.logs_folder}/{self.name}")
 
     def _placed(self) -> InstalledAgent:
@@ -124,6 +124,6 @@ class PublicAgent(Agent[C]):
 
 
 def check_version(agent: str, version: str) -> None:
-    """Raise UsageError for what no registry takes for a version, or would take for something else."""
+    """Raise UsageError for a text that is no version, or that a registry's tool would misread."""
     if len(version) > _LONGEST_VERSION or not _VERSION.fullmatch(version):
         raise UsageError(f"{version[:100]!r} is no version of agent {agent!r}; write one as in {agent}@1.2.3")

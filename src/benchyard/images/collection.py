@@ -1,4 +1,4 @@
-"""Collection of images: the longest unused, and the builder's cache, go when the store grows too large."""
+"""Collection of images: removes the longest unused, and the builder's cache, when the store is too large."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,29 +13,29 @@ from benchyard.images.image import Image, check_id
 from benchyard.images.store import ImageStore
 
 InUse = Callable[[], Awaitable[set[str]]]
-"""Ids of images that something needs, whatever their age."""
+"""Returns ids of images that are needed, whatever their age."""
 
 
 @dataclass(frozen=True)
 class CollectionResult:
-    """What a collection did."""
+    """The result of a collection."""
 
     removed: tuple[str, ...]
-    """Names of images."""
+    """Names of the removed images."""
     cleared_cache: bool
     freed_bytes: int
     used_bytes: int
-    """By everything under the store's folder, now."""
+    """Bytes under the store's folder after the collection."""
 
 
 class ImagePins:
-    """Images that are kept whatever happens: an empty file each."""
+    """Images that are never collected: an empty file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def all(self) -> set[str]:
-        """Ids of pinned images."""
+        """Return the ids of pinned images."""
         return {path.name for path in self._folder.iterdir()} if self._folder.is_dir() else set()
 
     def set(self, image_id: str) -> None:
@@ -51,7 +51,7 @@ class ImagePins:
 
 
 class Collector:
-    """Keeps a store below a size. Snapshots, the default image, and what is pinned or in use stay."""
+    """Keeps a store below a size. Snapshots, the default image, and images that are pinned or in use stay."""
 
     def __init__(self, store: ImageStore, folder: Path, trees: Trees, builder: Builder) -> None:
         self._store = store
@@ -64,22 +64,22 @@ class Collector:
         self.aliases = Aliases(folder)
 
     def protect(self, in_use: InUse) -> None:
-        """From now on, ask this before anything is removed."""
+        """Call this function from now on before images are removed."""
         self._in_use.append(in_use)
 
     def last_used(self, image: Image) -> float:
-        """When an image was made or a devbox last started from it, in seconds since 1970."""
+        """Return the time an image was made or last started from, in seconds since 1970."""
         try:
             return (self._folder / "images" / f"{image.id}.json").stat().st_mtime
         except FileNotFoundError:
             return 0.0
 
     async def used_bytes(self) -> int:
-        """What everything under the store's folder takes on disk; what is shared counts once."""
+        """Return the disk space under the store's folder; shared files count once."""
         return (await self._trees.usage(self._folder))[0]
 
     async def collect(self, most_bytes: int) -> CollectionResult:
-        """Remove what was not used for longest until no more than this is used."""
+        """Remove the images unused for longest until at most this much space is used."""
         async with self._running:
             before = used = await self.used_bytes()
             removed: list[str] = []
@@ -95,7 +95,7 @@ class Collector:
             return CollectionResult(tuple(removed), cleared, max(0, before - used), used)
 
     async def _candidates(self) -> list[Image | None]:
-        """What may go, oldest use first; None is the builder's cache."""
+        """Return the removable images, oldest use first; None is the builder's cache."""
         kept = await self._kept()
         images = [each for each in await self._store.list() if each.kind == "image" and each.id not in kept]
         aged: list[tuple[float, Image | None]] = [(self.last_used(each), each) for each in images]
@@ -113,7 +113,7 @@ class Collector:
         return kept | {image.id for image in await self._store.list() if {image.id, image.name} & aliased}
 
     async def _remove(self, image: Image) -> bool:
-        # A devbox may have started from it since the others were looked at.
+        # A devbox may have started from it since the images were listed.
         if image.id in await self._kept():
             return False
         try:

@@ -1,4 +1,4 @@
-"""Write an image as an archive that other engines load and that can be imported elsewhere."""
+"""Export of images as archives that other engines load and that can be imported elsewhere."""
 
 import asyncio
 import hashlib
@@ -24,16 +24,16 @@ _PLACE = "blobs/sha256/"
 
 @dataclass(frozen=True)
 class ImageTitle:
-    """What is told of an image beside what it holds."""
+    """The name and notes of an exported image, beside its content."""
 
     reference: str
-    """The name an engine will know it by."""
+    """The name for engines that load it."""
     notes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class ImagePacker:
-    """Packs layers, bottom first, into a scratch folder; then writes the documents."""
+    """Packs layers, from the bottom up, into a scratch folder; then writes the documents."""
 
     def __init__(self, trees: Trees, scratch: Path) -> None:
         self._trees = trees
@@ -42,7 +42,7 @@ class ImagePacker:
         self._blobs: dict[str, Path | bytes] = {}
 
     async def add(self, source: Path, names: tuple[str, ...] = (), *, plain: bool = False) -> str:
-        """Pack one more layer; returns its digest."""
+        """Pack one more layer; return its digest."""
         tar = self._scratch / f"{len(self._layers)}.tar"
         digest, size = await self._trees.pack(source, tar, names, plain=plain)
         self._blobs[_PLACE + digest] = tar
@@ -50,11 +50,11 @@ class ImagePacker:
         return digest
 
     def name(self, digest: str, size: int = 0) -> None:
-        """Name one more layer, whose content the reader has."""
+        """Name one more layer, whose content the reader already has."""
         self._layers.append({"mediaType": _LAYER, "digest": f"sha256:{digest}", "size": size})
 
     def files(self, image: Image, title: ImageTitle) -> dict[str, Path | bytes]:
-        """Everything by its name, the documents first."""
+        """Return all files by name, the documents first."""
         digests = [str(layer["digest"]) for layer in self._layers]
         config = self._put(_config(image, digests, title.labels))
         manifest = self._put(
@@ -91,7 +91,7 @@ class ImagePacker:
 
 
 def _config(image: Image, digests: list[str], labels: Mapping[str, str]) -> dict[str, Any]:
-    # Apart, as the image had them: a Dockerfile on top may replace one and keep the other.
+    # Kept apart as in the original image: a Dockerfile on top may replace one and keep the other.
     command = len(image.entrypoint) - len(image.command)
     run = {
         "Env": [f"{name}={value}" for name, value in image.env.items()],
@@ -108,7 +108,7 @@ def _config(image: Image, digests: list[str], labels: Mapping[str, str]) -> dict
         "os": "linux",
         "config": {name: value for name, value in run.items() if value},
         "rootfs": {"type": "layers", "diff_ids": digests},
-        # Engines that build on it want one line for each layer.
+        # Engines that build on the image want one entry for each layer.
         "history": [history] * len(digests),
     }
 
@@ -134,7 +134,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class _Member:
-    """One file of the archive: its header, its size, and where its bytes are."""
+    """A file of the archive: its header, its size, and the source of its content."""
 
     header: bytes
     size: int
@@ -153,7 +153,7 @@ class _Member:
 
 
 class ImageArchive:
-    """A tar of files that wait on disk to be read, once or more."""
+    """A tar of files on disk, which can be read several times."""
 
     def __init__(self, files: Mapping[str, Path | bytes]) -> None:
         self._members = [_Member.of(name, content) for name, content in files.items()]
@@ -162,7 +162,7 @@ class ImageArchive:
         self.size = len(self._end) + sum(sizes)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All of it, in pieces that fit into memory."""
+        """Yield the whole tar in pieces that fit into memory."""
         for member in self._members:
             yield member.header
             if isinstance(member.content, bytes):
@@ -182,14 +182,14 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
 
 
 class ImageExporter:
-    """Packs one image into a scratch folder."""
+    """Packs an image into a scratch folder."""
 
     def __init__(self, trees: Trees, scratch: Path, root: Path) -> None:
         self._packing = ImagePacker(trees, scratch)
         self._root = root
 
     async def run(self, image: Image, rootfs: Rootfs, notes: Mapping[str, str]) -> ImageArchive:
-        """Pack the layers, bottom first; what an image shows of this machine is the lowest of them."""
+        """Pack the layers from the bottom up; the shown part of this machine becomes the lowest layer."""
         if rootfs.host_dirs:
             await self._packing.add(self._root, rootfs.host_dirs)
         for layer in reversed(rootfs.layers):

@@ -1,4 +1,4 @@
-"""The default image: a view of this machine's own system, as one small layer over its /usr and friends."""
+"""The default image: a view of this machine's own system, as a small layer over its /usr and the like."""
 
 import hashlib
 import os
@@ -84,7 +84,7 @@ ALLOWED = (
     "var/lib/dpkg/info/format",
     "var/lib/dpkg/status",
 )
-"""Files and folders by name; `*` at the end stands for versions."""
+"""Files and folders by name; a final `*` stands for versions."""
 
 _LARGEST_FILE = 16 * 1024**2
 _MOST_ENTRIES = 20_000
@@ -96,7 +96,7 @@ _WITH_SETTINGS = ("etc/apt/", "etc/pip.conf", "etc/wgetrc")
 
 @dataclass(frozen=True)
 class HostEntry:
-    """One thing of the host that may be shown; a directory has neither content nor target."""
+    """A file, link or directory of the host that may be shown; a directory has neither content nor target."""
 
     path: str
     content: bytes | None = None
@@ -105,7 +105,7 @@ class HostEntry:
 
 
 def host_entries(root: Path) -> Iterator[HostEntry]:
-    """Everything of the allow-list that is there, that everybody may read, and that looks like no secret."""
+    """Yield the existing entries of the allow-list that everybody may read and that look like no secrets."""
     left = _MOST_ENTRIES
     for allowed in ALLOWED:
         for entry in _allowed(root, allowed):
@@ -155,13 +155,13 @@ def _entries(root: Path, path: str, depth: int) -> Iterator[HostEntry]:
 
 
 def leads_into_view(path: str, target: str) -> bool:
-    """Whether a link leads to something that the default image may show."""
+    """Tell whether a link leads to a path that the default image may show."""
     place = os.path.normpath(os.path.join("/", os.path.dirname(path), target))  # noqa: PTH118, PTH120
     return place.split("/")[1] in (*HOST_DIRS, "etc")
 
 
 def _content(path: Path) -> bytes | None:
-    """The content of a small regular file that everybody may read."""
+    """Return the content of a small regular file that is readable for everybody; None otherwise."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -180,7 +180,7 @@ def _is_secret(path: str, content: bytes) -> bool:
 
 
 USER_ID = 1000
-"""Of the user `user` in the default image."""
+"""Uid of the user `user` in the default image."""
 
 _NOLOGIN = "/usr/sbin/nologin"
 _ACCOUNTS = """\
@@ -281,7 +281,7 @@ _PAM_SERVICES = ("other", "su", "su-l", "runuser", "runuser-l", "login", "passwd
 
 @dataclass(frozen=True)
 class OwnFile:
-    """One file we write, for an owner."""
+    """A file that we write, with its owner."""
 
     path: str
     text: str
@@ -290,7 +290,7 @@ class OwnFile:
 
 
 def own_files(root: Path) -> Iterator[OwnFile]:
-    """All files of ours that make sense over the system below `root`."""
+    """Yield all our files that suit the system below `root`."""
     shell = "/bin/bash" if (root / "usr/bin/bash").exists() or (root / "bin/bash").exists() else "/bin/sh"
     yield OwnFile("etc/passwd", _passwd(shell))
     yield OwnFile("etc/group", _group())
@@ -398,10 +398,10 @@ _LINKS = {"var/run": "/run", "var/lock": "/run/lock", "etc/mtab": "/proc/self/mo
 
 
 def write_host_layer(root: Path, target: Path) -> tuple[str, ...]:
-    """Write the layer's tar over the system below `root`; returns the directories of it that lie below.
+    """Write the layer's tar over the system below `root`; return the host directories that lie below it.
 
-    The package database says what is installed but not which package owns which file, so that `apt install`
-    works in a devbox while the layer stays small.
+    The package database lists the installed packages but not their files, so that `apt install` works in a
+    devbox while the layer stays small.
     """
     with LayerTar(target) as tar:
         host_dirs = _add_host_dirs(root, tar)
@@ -420,7 +420,7 @@ def write_host_layer(root: Path, target: Path) -> tuple[str, ...]:
 
 
 def resolv_conf(root: Path) -> bytes:
-    """How the host resolves names, for devboxes on its network."""
+    """Return the host's name resolution, for devboxes on its network."""
     try:
         with (root / "etc/resolv.conf").open("rb") as file:
             return file.read(_LARGEST_RESOLV_CONF)
@@ -458,13 +458,13 @@ def _add_host_files(root: Path, tar: LayerTar) -> None:
 
 
 def _packages(root: Path) -> list[str]:
-    """Names of the package database's file lists: dpkg complains about each one that is missing."""
+    """Return the names of the package database's file lists: dpkg complains about each missing one."""
     found = sorted(path.name for path in (root / "var/lib/dpkg/info").glob("*.list"))
     return found[:_MOST_PACKAGES]
 
 
 _SKELETON_VERSION = "1"
-"""Raise it when the default image is made in another way."""
+"""Increase it when the default image is made differently."""
 
 _WATCHED = (
     "etc/alternatives",
@@ -484,7 +484,7 @@ _WATCHED = (
 
 
 def host_fingerprint(root: Path) -> str:
-    """The fingerprint of the system below `root`."""
+    """Return the fingerprint of the system below `root`."""
     release = _os_release(root)
     name = f"{release.get('ID', 'linux')}-{release.get('VERSION_ID', 'rolling')}-{os.uname().machine}"
     system = _hash(name, _text(root / "etc/machine-id").strip())
@@ -493,12 +493,12 @@ def host_fingerprint(root: Path) -> str:
 
 
 def same_system(one: str, other: str) -> bool:
-    """Whether both are of the same machine and distribution, whatever is installed on it now."""
+    """Tell whether both belong to the same machine and distribution, regardless of installed packages."""
     return one.split(":")[:2] == other.split(":")[:2]
 
 
 def system_name(fingerprint: str) -> str:
-    """The readable part."""
+    """Return the readable part of a fingerprint."""
     return fingerprint.split(":")[0]
 
 

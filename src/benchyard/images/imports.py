@@ -1,4 +1,4 @@
-"""Turn a root filesystem folder, a tarball of one, or an image archive into layers."""
+"""Import of a root filesystem folder, a tarball of one, or an image archive as layers."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class ImportedImage:
-    """Layers that are in the store, topmost first, and how to run what is in them."""
+    """Layers in the store, topmost first, and how to run a program in them."""
 
     layers: tuple[str, ...]
     config: ImageConfig
@@ -36,15 +36,15 @@ class ImportedImage:
 
 
 class LayerSource(ABC):
-    """Something that knows how to bring its own layers into a store."""
+    """A source that brings its own layers into a store."""
 
     @abstractmethod
     async def bring(self, layers: Layers, pins: set[str]) -> ImportedImage:
-        """Add what is missing, pinned by the caller's set."""
+        """Add the missing layers, and pin all of them in the caller's set."""
 
 
 def check_kind(source: Path) -> None:
-    """Raise ImageError unless a path is a file, or a folder that holds an image."""
+    """Raise ImageError unless a path is a file, or a folder that contains an image."""
     if source.is_dir():
         if not (is_layout(source) or is_root_filesystem(source)):
             raise ImageError(f"{source} holds no image: {_EXPECTED}")
@@ -61,14 +61,14 @@ class ImageImporter:
         self._pins = pins
 
     async def run(self, source: Path | LayerSource, resolv_conf: bytes) -> ImportedImage:
-        """Import; raises ImageError for what is not an image. Layers stay pinned by the caller's set."""
+        """Import; raises ImageError if the source is not an image. Layers stay pinned by the caller's set."""
         if isinstance(source, LayerSource):
             found = await source.bring(self._layers, self._pins)
         else:
             await asyncio.to_thread(check_kind, source)
             found = await (self._from_folder(source) if source.is_dir() else self._from_file(source))
         top = await self._add_user_layer(found.layers, resolv_conf)
-        # Of a layer that comes twice the lower one shows nothing the upper does not, and no mount takes both.
+        # The lower of two equal layers adds nothing to the upper one, and no mount accepts both.
         layers = tuple(dict.fromkeys((*top, *found.layers)))
         return ImportedImage(layers, found.config, found.notes)
 
@@ -78,7 +78,7 @@ class ImageImporter:
         return ImportedImage((await self._layers.add_copy(source.resolve(), self._pins),), ImageConfig())
 
     async def _from_file(self, source: Path) -> ImportedImage:
-        """A tar is unpacked first and looked at then: what it is shows best in what is in it."""
+        """Unpack first; the kind of archive is detected from its files."""
         digest = await asyncio.to_thread(file_digest, source)
         known = self._layers.known(digest, self._pins)
         if known is not None:
@@ -102,7 +102,7 @@ class ImageImporter:
         return await self._layers.add_tar(layer.path, layer.digest, self._pins)
 
     async def _add_user_layer(self, names: tuple[str, ...], resolv_conf: bytes) -> tuple[str, ...]:
-        """A layer of what the image lacks to be a devbox's root; none if it lacks nothing."""
+        """Return a layer of what a devbox's root needs beyond the image; empty if it needs nothing."""
         view = MergedView([self._layers.path(name) for name in names])
         async with self._layers.scratch() as scratch:
             tar = scratch / "user.tar"

@@ -1,4 +1,4 @@
-"""Image archives as folders: OCI layouts and what `docker save` writes, checked against their digests."""
+"""Image archives as folders: OCI layouts and the format of `docker save`, checked against their digests."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ _ROOT_SIGNS = ("bin", "etc", "lib", "sbin", "usr")
 
 @dataclass(frozen=True)
 class LayerFile:
-    """The tar of one layer, whose content has this sha256."""
+    """The tar of a layer, whose content has this sha256."""
 
     path: Path
     digest: str
@@ -33,40 +33,40 @@ class LayerFile:
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """How to run what is in an image."""
+    """The settings for running a program in an image."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     working_directory: str | None = None
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """The end of `entrypoint` that arguments would take the place of."""
+    """The end of `entrypoint` that arguments would replace."""
 
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """An image archive that was read and found whole; layers from the bottom up."""
+    """An image archive that was read and found complete; layers from the bottom up."""
 
     layers: tuple[LayerFile, ...]
     config: ImageConfig
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What whoever made it wrote beside it."""
+    """Notes that the archive's author added."""
 
 
 def is_layout(folder: Path) -> bool:
-    """Whether a folder holds an image archive rather than a root filesystem."""
+    """Tell whether a folder holds an image archive rather than a root filesystem."""
     if any((folder / sign).is_dir() for sign in _ROOT_SIGNS):
         return False
     return any((folder / name).is_file() for name in ("oci-layout", "index.json", "manifest.json"))
 
 
 def is_root_filesystem(folder: Path) -> bool:
-    """Whether a folder looks like a root filesystem."""
+    """Tell whether a folder looks like a root filesystem."""
     return any((folder / sign).is_symlink() or (folder / sign).is_dir() for sign in _ROOT_SIGNS)
 
 
 def read_layout(folder: Path) -> ImageLayout:
-    """Read an OCI layout or a docker archive; raises ImageError where anything is missing or untrue."""
+    """Read an OCI layout or a docker archive; raises ImageError if a part is missing or does not match."""
     try:
         return _read_oci(folder) if (folder / "index.json").is_file() else _read_docker(folder)
     except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
@@ -77,7 +77,7 @@ def read_layout(folder: Path) -> ImageLayout:
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -103,7 +103,7 @@ def _read_oci(folder: Path) -> ImageLayout:
 
 
 def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
-    """Descriptors of the images for this machine."""
+    """Return descriptors of the images for this machine."""
     found: list[dict[str, Any]] = []
     for descriptor in index["manifests"]:
         if not _is_for_us(descriptor):
@@ -129,7 +129,7 @@ def _is_for_us(descriptor: dict[str, Any]) -> bool:
 
 
 def architecture() -> str:
-    """This machine's, as images name it."""
+    """Return the name of this machine's architecture in images."""
     machine = os.uname().machine
     return _ARCHITECTURES.get(machine, machine)
 
@@ -148,7 +148,7 @@ def _read_docker(folder: Path) -> ImageLayout:
 
 
 def _check_layers(layers: list[LayerFile], config: Any) -> ImageLayout:
-    """Compare layers with what the configuration promises of them."""
+    """Compare layers with their description in the configuration."""
     if not layers:
         raise ImageError("the archive's image has no layers: there is nothing to start a devbox from")
     if len(layers) > _MOST_LAYERS:
@@ -177,7 +177,7 @@ def _is_compressed(path: Path) -> bool:
 
 
 def image_config(found: dict[str, Any]) -> ImageConfig:
-    """How to run an image, from the `config` of its configuration."""
+    """Return the settings for running a program, from the `config` of an image's configuration."""
     pairs = (str(each).partition("=") for each in found.get("Env") or ())
     command = [*(found.get("Entrypoint") or ()), *(found.get("Cmd") or ())]
     return ImageConfig(
@@ -190,7 +190,7 @@ def image_config(found: dict[str, Any]) -> ImageConfig:
 
 
 def _blob(folder: Path, digest: Any) -> Path:
-    """A blob that is what its digest says."""
+    """Return a blob whose content matches its digest."""
     found = _DIGEST.fullmatch(str(digest))
     if not found:
         raise ImageError(f"the archive uses the digest {str(digest)[:100]!r}; only sha256 is understood")
@@ -201,7 +201,7 @@ def _blob(folder: Path, digest: Any) -> Path:
 
 
 def _member(folder: Path, name: str) -> Path:
-    """A regular file of the archive; links of older docker archives are followed inside it only."""
+    """Return a regular file of the archive; links of older docker archives are followed only inside it."""
     for _ in range(_MOST_HOPS):
         path = _inside(folder, name)
         if path is None or not path.is_symlink():
@@ -215,7 +215,7 @@ def _member(folder: Path, name: str) -> Path:
 
 
 def _inside(folder: Path, name: str) -> Path | None:
-    """The path of a name below the folder, unless it leaves it or goes through a link."""
+    """Return the path of a name below the folder; None if it leaves the folder or goes through a link."""
     parts = name.split("/")
     if name.startswith("/") or ".." in parts or "\0" in name:
         return None

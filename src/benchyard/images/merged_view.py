@@ -13,7 +13,7 @@ _MOST_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class MergedEntry:
-    """Something of an image: where it is in it, and which file of which layer that is."""
+    """An entry of an image: its path in the image, and its file in a layer."""
 
     at: str
     path: Path
@@ -29,13 +29,13 @@ class MergedEntry:
 
 
 class MergedView:
-    """Layers, topmost first, as the devbox will see them."""
+    """Layers, topmost first, in the form that the devbox will see."""
 
     def __init__(self, layers: Sequence[Path]) -> None:
         self._layers = layers
 
     def find(self, path: str, *, follow: bool = True) -> MergedEntry | None:
-        """What is at `path`; links lead to other places of the image, never of this machine."""
+        """Return the entry at `path`; links lead to other places of the image, never of this machine."""
         ahead = deque(path.split("/"))
         done: list[str] = []
         entry = None
@@ -62,7 +62,7 @@ class MergedView:
         return self._look_up(tuple(done)) if done else None
 
     def read(self, path: str) -> bytes | None:
-        """The content of a small regular file."""
+        """Return the content of a small regular file."""
         entry = self.find(path)
         if entry is None or not stat.S_ISREG(entry.status.st_mode):
             return None
@@ -70,7 +70,7 @@ class MergedView:
             return file.read(_MOST_BYTES)
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it at all."""
+        """Tell whether the view is empty."""
         return not any(any(layer.iterdir()) for layer in self._layers)
 
     def _look_up(self, parts: tuple[str, ...]) -> MergedEntry | None:
@@ -82,7 +82,7 @@ class MergedView:
 
 
 def _in_layer(layer: Path, parts: tuple[str, ...]) -> tuple[MergedEntry | None, bool]:
-    """What one layer has at a path, and whether it hides what lower layers have there."""
+    """Return a layer's entry at a path, and whether it hides the entries of lower layers there."""
     path = layer
     hides = False
     for depth, name in enumerate(parts, start=1):

@@ -1,7 +1,7 @@
-"""Which Debian, and which Python, stand in for an image of the registry that Dockerfiles often begin with.
+"""Choice of the Debian and the Python that stand in for a registry image often used in Dockerfiles.
 
-A stand-in is not the same image: it is near enough to build and run what was made for the other, and whoever
-compares results has to know. So it is marked, and so is what is built on it.
+A stand-in is not the same image: it is similar enough to build and run software made for the other, but
+results may differ. So it is marked, and so are the images built on it.
 """
 
 import re
@@ -18,7 +18,7 @@ class DebianSuite:
     name: str
     libc: tuple[int, int]
     python: str
-    """The version it has of its own."""
+    """The version of Python that it includes."""
 
 
 SUITES = (
@@ -26,7 +26,7 @@ SUITES = (
     DebianSuite("bookworm", (2, 36), "3.11"),
     DebianSuite("trixie", (2, 41), "3.13"),
 )
-"""Oldest first."""
+"""Releases, oldest first."""
 
 _NUMBERS = {"11": "bullseye", "12": "bookworm", "13": "trixie", "stable": "trixie", "latest": "trixie"}
 _UBUNTU = {
@@ -34,7 +34,7 @@ _UBUNTU = {
     **dict.fromkeys(("24.04", "noble", "latest"), "bookworm"),
     **dict.fromkeys(("25.04", "plucky", "25.10", "questing", "26.04"), "trixie"),
 }
-"""Release of Ubuntu -> the Debian whose packages are nearest to it in age."""
+"""Release of Ubuntu -> the Debian whose packages are closest to it in age."""
 _NEWEST = "trixie"
 _LIBRARY = "docker.io/library/"
 _PYTHON_TAG = re.compile(r"(3\.\d{1,2})(?:\.\d{1,3})?(-slim)?(?:-([a-z]+))?")
@@ -43,19 +43,19 @@ _DATE = re.compile(r"-\d{8}(?:\.\d+)?$")
 
 @dataclass(frozen=True)
 class StandInPlan:
-    """What a stand-in is made of."""
+    """The parts of a stand-in."""
 
     reference: str
-    """As people write it: python:3.13-slim-bookworm."""
+    """The reference as people write it: python:3.13-slim-bookworm."""
     suite: DebianSuite
     python: str | None = None
-    """The version that is its own, in /usr/local; None is none."""
+    """The separate version in /usr/local; None if there is none."""
     is_slim: bool = True
-    """Whether it is without compilers and the like."""
+    """Whether it lacks compilers and similar packages."""
 
 
 def stand_in_plan(reference: str) -> StandInPlan:
-    """What can stand in for this reference; raises UsageError where nothing can."""
+    """Return the plan for a stand-in of this reference; raises UsageError if there is none."""
     full = normal_reference(reference)
     name, _, tag = full.removeprefix(_LIBRARY).partition(":")
     tag = _DATE.sub("", tag)
@@ -77,7 +77,7 @@ def stand_in_plan(reference: str) -> StandInPlan:
 
 
 def can_be_made(reference: str) -> bool:
-    """Whether anything can stand in for this reference."""
+    """Tell whether there can be a stand-in for this reference."""
     try:
         stand_in_plan(reference)
     except UsageError:
@@ -86,7 +86,7 @@ def can_be_made(reference: str) -> bool:
 
 
 def fitting_suite(plan: StandInPlan, libc: tuple[int, int]) -> DebianSuite:
-    """The suite of a plan, or the first after it that programs made with this C library run in."""
+    """Return the suite of a plan, or the first after it that runs programs made with this C library."""
     later = SUITES[SUITES.index(plan.suite) :]
     return next((suite for suite in later if suite.libc >= libc), later[-1])
 

@@ -14,7 +14,7 @@ _TIME = 946_684_800  # the first second of 2000: old enough for everyone, and al
 
 
 class LayerTar:
-    """A tar being written; a later entry of the same name wins. Use as a context manager."""
+    """Writer of a tar, in which a later entry of the same name wins. Use as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,7 +65,7 @@ _ROOT_GROUP = b"root:x:0:\n"
 
 
 def write_user_layer(view: MergedView, target: Path, resolv_conf: bytes) -> bool:
-    """Write the tar of what `view` lacks to be a devbox's root; False if it lacks nothing."""
+    """Write the tar of what a devbox's root needs beyond `view`; return False if it needs nothing."""
     with LayerTar(target) as tar:
         layer = _Layer(view, tar)
         layer.add_mount_points()
@@ -76,7 +76,7 @@ def write_user_layer(view: MergedView, target: Path, resolv_conf: bytes) -> bool
 
 
 class _Layer:
-    """A layer being written on top of a view; directories it shares with the view keep their modes."""
+    """Writer of a layer on top of a view; directories that the view has too keep their modes."""
 
     def __init__(self, view: MergedView, tar: LayerTar) -> None:
         self._view = view
@@ -90,7 +90,7 @@ class _Layer:
                 self._tar.directory(name, mode)
 
     def add_file(self, path: str, content: bytes) -> None:
-        """Add a file unless the image has one that is not empty."""
+        """Add a file unless the image has a non-empty one."""
         if content and not self._view.read(path):
             self._parents(path)
             self._tar.file(path, content)
@@ -133,7 +133,7 @@ class _Layer:
         return int(rows[0]) if rows else 0
 
     def _parents(self, path: str) -> None:
-        """A directory of a layer decides the mode of the merged one: repeat what the view has."""
+        """Repeat the view's parent directories: a layer's directory sets the mode of the merged one."""
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             directory = "/".join(parts[:depth])

@@ -1,4 +1,4 @@
-"""The account that owns everything on a server, and its API keys; of a key only the hash is kept."""
+"""The account that owns all resources of a server, and its API keys; only the hash of a key is stored."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from benchyard.models.base import MAX_INT, Columns, Model, Record, ShortText, Wi
 
 
 class BillingView(Model):
-    """Nobody is billed here."""
+    """The billing status of the account; this server bills nobody."""
 
     account_billing_type: Literal["UNRECOGNIZED"] = "UNRECOGNIZED"
 
@@ -32,7 +32,7 @@ class ApiKeyRequest(Model):
 
 
 class ApiKey(Record):
-    """A key as it is kept."""
+    """An API key as it is stored."""
 
     name: str = ""
     key_hash: str
@@ -44,12 +44,12 @@ class ApiKey(Record):
         return Columns(name=self.name, status="active" if self.revoked_at_ms is None else "revoked")
 
     def opens_at(self, now_ms: int) -> bool:
-        """Whether it is neither revoked nor expired."""
+        """Tell whether it is neither revoked nor expired."""
         return self.revoked_at_ms is None and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
 
 
 class ApiKeyCreatedView(Model):
-    """The one answer that holds the secret."""
+    """A new API key; no other answer contains its secret."""
 
     id: str
     name: str

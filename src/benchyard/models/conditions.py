@@ -1,8 +1,8 @@
 """Conditions that choose scenarios: `name=fix-*`, `level!=easy`, `name~=^fix or tag=short`.
 
-A text has alternatives, joined by ` or `. All texts must hold; those that have but one condition, with `=`,
-of the same key are alternatives of each other. A value of `=` and `!=` may have `*`, `?` and `[...]`; one of
-`~=` and `!~` is a regular expression. A server gives all of it to a worker: it may take for ever.
+A text has alternatives, joined by ` or `. All texts must hold; but texts of a single condition with `=` and
+the same key are alternatives of each other. The value of `=` and `!=` may have `*`, `?` and `[...]`; that of
+`~=` and `!~` is a regular expression. A server evaluates all this in a worker: it may never terminate.
 """
 
 import difflib
@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol, TypeVar
 from benchyard.errors import UsageError
 
 TAG_KEYS = ("tag", "tags", "keywords")
-"""Any of them means all of them: who labels scenarios calls it so or so."""
+"""Keys that mean the same: each is a usual name for the labels of scenarios."""
 
 _OPERATORS = ("!=", "!~", "~=", "=")
 _OR = " or "
@@ -28,11 +28,11 @@ _LONGEST = 100
 _WILD = "*?[]^$"
 
 Matches = Callable[[str, str], bool]
-"""Whether a regular expression is found in a text."""
+"""Tells whether a regular expression matches somewhere in a text."""
 
 
 class Selectable(Protocol):
-    """What can be chosen."""
+    """A scenario or another item that conditions can choose."""
 
     @property
     def id(self) -> str: ...
@@ -47,7 +47,7 @@ L = TypeVar("L", bound=Selectable)
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison."""
+    """A comparison of one key with a value."""
 
     key: str
     operator: str
@@ -55,16 +55,16 @@ class Condition:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether its value is a regular expression."""
+        """Tell whether its value is a regular expression."""
         return "~" in self.operator
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """Return the condition as users write it."""
         return f"{self.key}{self.operator}{self.value}"
 
     def holds(self, item: Selectable, matches: Matches) -> bool:
-        """Whether it is so of something; what has no such label is like nothing."""
+        """Tell whether it holds for an item; an item without the label equals and matches no value."""
         values = values_of(item, self.key)
         if self.is_pattern:
             found = any(matches(self.value, each) for each in values)
@@ -74,14 +74,14 @@ class Condition:
 
 
 def parse_condition(text: str) -> list[Condition]:
-    """The alternatives of a text; raises UsageError that shows how one is written."""
+    """Return the alternatives of a text; raises UsageError that shows the syntax of a condition."""
     found: list[Condition] = []
     for part in text.split(_OR):
         condition = _condition(part)
         if condition is not None:
             found.append(condition)
         elif found:
-            # ` or ` is a part of the value.
+            # This ` or ` is a part of the value.
             last = found.pop()
             found.append(Condition(last.key, last.operator, f"{last.value}{_OR}{part}"))
         else:
@@ -93,7 +93,7 @@ def parse_condition(text: str) -> list[Condition]:
 
 
 def condition_groups(texts: Sequence[str]) -> list[list[Condition]]:
-    """What must hold: of each group one condition."""
+    """Return the groups of conditions; of each group, one condition must hold."""
     found: list[list[Condition]] = []
     same: dict[str, list[Condition]] = {}
     for text in texts:
@@ -116,7 +116,7 @@ def choose(
     exclude: Collection[str] = (),
     matches: Matches = lambda pattern, text: re.search(pattern, text) is not None,
 ) -> list[L]:
-    """Those of which every group has a condition that holds, and whose names fit the globs."""
+    """Return the items for which each group has a condition that holds, and whose names match the globs."""
     return [
         each
         for each in items
@@ -133,7 +133,7 @@ def near_misses(
     exclude: Collection[str],
     matches: Matches,
 ) -> str:
-    """Why nothing was chosen, and what is close to what was meant."""
+    """Explain why nothing was chosen, and name the closest values there are."""
     for group in wanted:
         if not choose(items, [group], matches=matches):
             told = _OR.join(one.text for one in group)
@@ -149,7 +149,7 @@ def near_misses(
 
 
 def values_of(item: Selectable, key: str) -> list[str]:
-    """What something has under a key; of a name also its last part, of a label with several each of them."""
+    """Return an item's values for a key; for a name also its last part, for a list label each element."""
     if key == "name":
         return list(dict.fromkeys([item.name, item.name.rpartition("/")[2]]))
     if key == "id":
@@ -162,7 +162,7 @@ def values_of(item: Selectable, key: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Item:
-    """What a worker chooses from."""
+    """An item as a worker sees it."""
 
     id: str
     name: str
@@ -175,7 +175,7 @@ def question(
     include: Sequence[str],
     exclude: Sequence[str],
 ) -> bytes:
-    """What `answer` is asked: of labels that no condition is about only the keys."""
+    """Return the input of `answer`; labels that no condition mentions come without their values."""
     keys = {one.key for group in wanted for one in group}
     keys |= set(TAG_KEYS) if keys & set(TAG_KEYS) else set()
     told = []
@@ -187,7 +187,7 @@ def question(
 
 
 def answer(content: BinaryIO) -> dict[str, object]:
-    """Which of the items are chosen, for workers: `chosen`, their places, or `problem`, why none is."""
+    """Return as `chosen` the positions of the chosen items, or as `problem` why none is; for workers."""
     told, asked, include, exclude = marshal.load(content)  # noqa: S302  (the server's own)
     items = [Item(*each) for each in told]
     wanted = [[Condition(*one) for one in group] for group in asked]
@@ -217,7 +217,7 @@ def _condition(text: str) -> Condition | None:
 
 
 def _parts(value: str) -> list[str]:
-    """The parts of a label that is a list: of JSON, or with commas."""
+    """Return the elements of a label that is a list: in JSON, or separated by commas."""
     if value.startswith("["):
         try:
             listed = json.loads(value)
@@ -242,7 +242,7 @@ def _pattern_of(glob: str) -> re.Pattern[str]:
 
 
 def _close(items: Sequence[Selectable], condition: Condition) -> str:
-    """What is there instead of what a condition asks for."""
+    """Name the values closest to those that a condition asks for."""
     if condition.key == "name":
         return _close_names(items, condition.value)
     if condition.key == "id":

@@ -1,4 +1,4 @@
-"""How a devbox is launched: size, lifetime, idle policy, hooks, user, and what is put into it."""
+"""The launch of a devbox: size, lifetime, idle policy, hooks, user, and mounts."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -26,7 +26,7 @@ class Size(StrEnum):
 
 
 class AfterIdle(Model):
-    """What to do with a devbox that nobody uses."""
+    """The action on an idle devbox."""
 
     idle_time_seconds: WireInt = Field(gt=0)
     on_idle: Literal["shutdown", "suspend"]
@@ -40,7 +40,7 @@ class LifecycleHooks(Model):
 
 
 class ResumeTriggers(Model):
-    """What wakes a suspended devbox: requests to its tunnel; events of axons are kept and shown only."""
+    """Triggers that resume a suspended devbox: requests to its tunnel; axon events are only stored."""
 
     axon_event: WireBool | None = None
     http: WireBool | None = None
@@ -59,16 +59,16 @@ class UserParameters(Model):
 
     username: str = Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
     uid: WireInt | None = Field(default=None, ge=0, le=65_534)
-    """None, an extension, is what the image says of that name, or the next that is free."""
+    """None, an extension, is the image's own id for the name, or the next free id."""
 
 
 class LaunchParameters(Model):
-    """What a caller may ask of a devbox's launch."""
+    """Options of a devbox's launch."""
 
     after_idle: AfterIdle | None = None
     architecture: Literal["x86_64", "arm64"] | None = None
     available_ports: list[WireInt] | None = None
-    """Ignored, as the wire says."""
+    """Ignored, as in the original."""
     custom_cpu_cores: WireFloat | None = None
     custom_disk_size: WireInt | None = None
     custom_gb_memory: WireInt | None = None
@@ -83,13 +83,13 @@ class LaunchParameters(Model):
 
     @property
     def idle_policy(self) -> AfterIdle | None:
-        """The idle policy, wherever it was given."""
+        """Return the idle policy from whichever field has it."""
         nested = self.lifecycle.after_idle if self.lifecycle else None
         return nested or self.after_idle
 
     @property
     def wakes_on_http(self) -> bool | None:
-        """Whether a request to its tunnel wakes it, if that was said here."""
+        """Tell whether a request to its tunnel resumes it; None if this is unspecified."""
         triggers = self.lifecycle.resume_triggers if self.lifecycle else None
         return triggers.http if triggers else None
 
@@ -98,7 +98,7 @@ REPOSITORY_PART = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
 
 class FileMount(Model):
-    """A file with this text."""
+    """A file with the given text."""
 
     type: Literal["file_mount"] = "file_mount"
     target: str = Field(min_length=1, max_length=4096)
@@ -120,25 +120,25 @@ class CodeMount(Model):
     repo_owner: str = Field(pattern=REPOSITORY_PART)
     repo_name: str = Field(pattern=REPOSITORY_PART)
     token: str | None = Field(default=None, repr=False)
-    """Kept encrypted, and thereby longer than it came: its limit is the launch's, not the record's."""
+    """Stored encrypted, and so longer than in the request: its length limit applies to the request only."""
     git_ref: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,254}$")
     install_command: str | None = None
 
 
 class AgentMount(Model):
-    """An agent of the registry, by id or the newest of a name."""
+    """A registered agent, by id, or by name for its newest version."""
 
     type: Literal["agent_mount"] = "agent_mount"
     agent_id: str | None = Field(default=None, max_length=200)
     agent_name: str | None = Field(default=None, max_length=200)
     agent_path: str | None = Field(default=None, max_length=1024)
-    """Where its folder is shown, read-only; packages need none: their commands are in PATH."""
+    """The path of its folder, mounted read-only; packages need none: their commands are in PATH."""
     auth_token: str | None = Field(default=None, repr=False)
-    """Opens a private repository; kept encrypted, as that of a `CodeMount`."""
+    """The token for a private repository; stored encrypted, like that of a `CodeMount`."""
 
 
 class BrokerMount(Model):
-    """An axon's broker; served once there are axons."""
+    """The broker of an axon; served once axons are supported."""
 
     type: Literal["broker_mount"]
 

@@ -1,4 +1,4 @@
-"""How much of models may be used, and the way of an interactive run to them."""
+"""The budget for models, and the access of an interactive run to them."""
 
 from typing import Annotated
 
@@ -8,11 +8,11 @@ from benchyard.models.base import Model, WireBool, WireFloat, WireInt
 
 
 class Budget(Model):
-    """How much of models may be used; what is not said is not limited."""
+    """Limits on the use of models; a field without a value is unlimited."""
 
     requests: Annotated[WireInt, Field(ge=0)] | None = None
     tokens: Annotated[WireInt, Field(ge=0)] | None = None
-    """What goes in and what comes out, added up."""
+    """Input and output tokens together."""
     usd: Annotated[WireFloat, Field(ge=0)] | None = None
 
 
@@ -20,49 +20,49 @@ _Word = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=
 
 
 class RunGatewayRequest(Model):
-    """The body of a call that opens it: a model, whose name may tell the provider, or the provider itself."""
+    """The body of a call that opens the access: a model, whose name may imply the provider, or a provider."""
 
     model: _Word | None = None
     provider: _Word | None = None
     secret: _Word | None = None
-    """The name of the secret with the key; None looks for one of the provider's usual name."""
+    """The name of the secret with the key; None looks for a secret of the provider's usual name."""
     budget: Budget | None = None
-    """Of the whole run; None leaves it as it is."""
+    """The budget of the whole run; None leaves the present budget."""
     logprobs: WireBool = False
-    """Whether logprobs and token ids are asked for and kept."""
+    """Whether logprobs and token ids are requested and stored."""
 
 
 class RunRoute(Model):
-    """Where one provider's part of it leads."""
+    """The route to one provider."""
 
     model: str | None = None
     variable: str | None = None
-    """What the key is usually called."""
+    """The usual variable of the key."""
     secret: str | None = None
-    """The secret that holds the key; None where none is needed."""
+    """The secret that holds the key; None if no key is needed."""
 
 
 class RunGateway(Model):
-    """What a run may ask, as it is kept with it."""
+    """The access of a run to models, as it is stored with the run."""
 
     routes: dict[str, RunRoute] = Field(default_factory=dict)
-    """By provider."""
+    """Provider -> route."""
     budget: Budget = Field(default_factory=Budget)
     logprobs: bool = False
     is_open: bool = True
     kept: int = 0
-    """The number of the last traces that were kept when it was closed."""
+    """The number of the last traces that were stored when the access was closed."""
 
 
 class RunGatewayView(Model):
-    """What code needs to use it."""
+    """The access of a run to models, as code uses it."""
 
     url: str
     """The base URL of the provider, for code inside the devbox."""
     outside_url: str
-    """The same for code anywhere else, through the server."""
+    """The same URL for code outside the devbox, through the server."""
     token: str
-    """What stands in the place of a key."""
+    """The token that code uses in place of a key."""
     provider: str
     model: str | None = None
-    """As the provider calls it."""
+    """The model's name at the provider."""

@@ -1,4 +1,4 @@
-"""What a server tells of its machine: what devboxes can do there, and what its disk holds."""
+"""Reports of a server on its machine: the capabilities of devboxes, and the use of the disk."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from benchyard.models.base import Model
 
 
 class MissingCapability(Model):
-    """Something devboxes cannot do here, and what to do about it."""
+    """A capability that devboxes lack here, and the remedy."""
 
     capability: str
     remedy: str
@@ -37,17 +37,17 @@ class DoctorView(Model):
     missing: list[MissingCapability]
     tried: list[FailedMode]
     builder: str = ""
-    """What builds Dockerfiles; empty where nothing does."""
+    """The program that builds Dockerfiles; empty if there is none."""
     builder_remedy: str | None = None
-    """What to do about that."""
+    """The remedy for a missing builder."""
     dependencies: list[DependencyView] = Field(default_factory=list)
     """Programs and packages of the server that a plain install may lack."""
     stand_ins: list[str] = Field(default_factory=list)
-    """Images of a registry that others stand in for here, and which."""
+    """Registry images for which others stand in here, and those others."""
 
 
 class KindView(Model):
-    """One kind of thing on the disk."""
+    """A kind of data on the disk."""
 
     kind: str
     size_bytes: int
@@ -56,12 +56,12 @@ class KindView(Model):
 
 
 class DiskView(Model):
-    """All of it."""
+    """The use of the disk."""
 
     data: str
     kinds: list[KindView] = Field(default_factory=list)
     total_bytes: int
     free_bytes: int
-    """On the disk of the data folder."""
+    """Free space on the disk of the data folder."""
     is_complete: bool = True
-    """False where there were more files than are looked at for one answer."""
+    """False if there are more files than one answer looks at."""

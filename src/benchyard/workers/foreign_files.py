@@ -1,6 +1,6 @@
-"""Archives and JSON files that somebody else wrote, unpacked and parsed by workers.
+"""Archives and JSON files of foreign origin, unpacked and parsed by workers.
 
-A few bytes of one can cost who reads them hours, or all memory.
+A few bytes of such a file can cost its reader hours, or all memory.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _SIZE = struct.Struct("<Q")
 
 
 def unpack(content: BinaryIO) -> bytes:
-    """The files of an archive in one piece: the size of a list of them, the list, and their contents."""
+    """Return the files of an archive in one piece: the size of their list, the list, and their contents."""
     try:
         files = list(unpack_files(content.read()))
     except UsageError as error:
@@ -36,14 +36,14 @@ def _headed(told: dict[str, Any]) -> bytes:
 
 
 async def archive_files(archive: bytes, call: WorkerCall) -> dict[str, PackedFile]:
-    """The files of an archive by their paths; raises UsageError for what is none, or too large."""
+    """Return the files of an archive by their paths; raises UsageError if it is invalid or too large."""
     return await asyncio.to_thread(_read, await call(_UNPACK, archive, limits=_ARCHIVE_LIMITS))
 
 
 def _read(made: bytes) -> dict[str, PackedFile]:
     (size,) = _SIZE.unpack_from(made)
     at = _SIZE.size + size
-    # What a worker handed on, a process of our own: nobody else can write this form.
+    # The data come from a worker, one of our own processes; no other party can write this form.
     told = marshal.loads(made[_SIZE.size : at])  # noqa: S302
     if "reason" in told:
         raise UsageError(told["reason"])
@@ -60,7 +60,7 @@ _JSON_LIMITS = WorkerLimits(output_bytes=64 * MOST_JSON_BYTES)
 
 
 async def json_value(content: bytes, call: WorkerCall) -> object:
-    """What a text in JSON says; raises UsageError for one that is none, or too large."""
+    """Return the value of a JSON text; raises UsageError if it is invalid or too large."""
     if len(content) > MOST_JSON_BYTES:
         raise UsageError(f"it has more than {MOST_JSON_BYTES} bytes of JSON")
     found = await asyncio.to_thread(

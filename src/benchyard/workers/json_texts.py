@@ -1,6 +1,6 @@
-"""Texts in JSON, parsed by workers and counted piece by piece: of the standard library alone.
+"""JSON texts, parsed by workers and counted piece by piece, with the standard library alone.
 
-A worker hands on what a text says in the interpreter's own form, which is read in a fraction of the time.
+A worker returns the value in the interpreter's own format, which is read in a fraction of the time.
 """
 
 import hashlib
@@ -13,24 +13,24 @@ from typing import Any, BinaryIO, Self
 
 @dataclass(frozen=True)
 class ParsedJson:
-    """What a worker made of a body."""
+    """The value or the error of a body parsed by a worker."""
 
     digest: str
-    """The same for every way of writing it; of the bytes where they are no JSON."""
+    """Digest of the value, equal for every spelling of it; for invalid JSON, digest of the bytes."""
     value: Any = None
     reason: str | None = None
-    """Why it is no JSON, if it is none."""
+    """Error message if the body is invalid JSON."""
     place: int = 0
-    """Where that was found."""
+    """Position of the error."""
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """As a worker handed it on, a process of our own: nobody else can write this form."""
+        """Read a worker's result, made by one of our own processes: no other party can write this form."""
         return cls(**marshal.loads(data))  # noqa: S302
 
 
 def parse(content: BinaryIO) -> bytes:
-    """A body, parsed."""
+    """Parse a body."""
     data = content.read()
     try:
         value = json.loads(data)
@@ -46,20 +46,20 @@ def parse(content: BinaryIO) -> bytes:
     return marshal.dumps({"digest": canonical.hexdigest(), "value": value})
 
 
-# The closing quote may be missing: then the string goes on in the next piece. No step is ever tried twice.
+# The closing quote may be missing if the string continues in the next piece. The pattern never backtracks.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _END = b"\0"
 
 
 class ValueCount:
-    """Counts brackets and commas outside of strings; there are never more values than those, plus one."""
+    """Counter of brackets and commas outside of strings; a text has at most that many values, plus one."""
 
     def __init__(self) -> None:
         self._count = 1
         self._open = b""
 
     def feed(self, data: bytes) -> int:
-        """Take the next piece; returns how many values there can be so far."""
+        """Read the next piece; return the largest number of values there can be so far."""
         data = self._open + data
         outside = _STRING.sub(b"", data + _END)
         is_in_string = not outside.endswith(_END)

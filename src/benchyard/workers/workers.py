@@ -1,7 +1,7 @@
-"""Workers as the server sees them: a function over some content, run in a process of its own.
+"""Workers as the server uses them: a function over some content, run in a separate process.
 
-What agents, datasets and clients wrote is foreign. A pattern may take for ever over it, a parser may take all
-memory, and both hold the lock that all threads of the server need: so none of it is looked at here.
+Content from agents, datasets and clients is foreign. A pattern may search it for ever, a parser may take all
+memory, and both hold the lock that all threads of the server need: so the server itself never reads it.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from benchyard.errors import BenchyardError, WorkerFailed
 from benchyard.workers import program
 
 SMALL_BYTES = 64 * 1024
-"""Of what somebody else wrote, so much may be parsed on the event loop."""
+"""Size up to which foreign content may be parsed on the event loop."""
 _TRIES = 3
 _CLOCK_FACTOR = 6
-"""A worker on a busy machine has so many times its time by the clock."""
+"""Factor of a worker's time by the clock, compared with its processor time, for busy machines."""
 
 
 @dataclass(frozen=True)
 class WorkerLimits:
-    """What a job may take."""
+    """The limits of a job."""
 
     seconds: float = 10.0
-    """Of the processor."""
+    """Processor time."""
     memory_bytes: int = 1024**3
     output_bytes: int = program.MOST_MESSAGE_BYTES // 2
-    """Of what it makes."""
+    """Size of the result."""
 
 
 USUAL_LIMITS = WorkerLimits()
@@ -50,18 +50,18 @@ class WorkerCall(Protocol):
         parameters: Mapping[str, Any] | None = None,
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
-        """Return what `module:name` makes of a content: values of JSON, or bytes.
+        """Return the result of `module:name` for a content: JSON values, or bytes.
 
-        The content is bytes, or a descriptor to read from, which stays open. The function takes it as a
-        file, and the parameters, values of JSON, by their names. Raises WorkerFailed when the worker dies,
+        The content is bytes, or a descriptor to read from, which stays open. The function gets it as a
+        file, and the parameters, JSON values, by their names. Raises WorkerFailed when the worker dies,
         raises or exceeds its limits, and BenchyardError when the machine does not let it run.
         """
 
 
 class Workers:
-    """Starts workers, so many at the same time; use as an async context manager.
+    """Starts a limited number of workers at the same time; use as an async context manager.
 
-    The process that forks them is started with the first job, and again when somebody has killed it.
+    The process that forks them is started with the first job, and again if it was killed.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
@@ -85,7 +85,7 @@ class Workers:
         parameters: Mapping[str, Any] | None = None,
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
-        """See `WorkerCall`."""
+        """Run a function in a worker; see `WorkerCall`."""
         made = await self._made(function, content, parameters, limits)
         if not isinstance(made, _Made):
             return made
@@ -101,7 +101,7 @@ class Workers:
         parameters: Mapping[str, Any] | None = None,
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> int:
-        """Return a descriptor, which the caller closes, of the bytes a function makes; see `WorkerCall`."""
+        """Return a descriptor, closed by the caller, of the bytes a function makes; see `WorkerCall`."""
         made = await self._made(function, content, parameters, limits)
         if not isinstance(made, _Made):
             raise WorkerFailed(f"the worker made no bytes but {type(made).__name__}", limit=None)
@@ -121,7 +121,7 @@ class Workers:
             try:
                 return await starter.run(function, inputs, limits)
             except _StarterGone:
-                # It looks at no content: who killed it was none of those whose work is in it.
+                # The starter reads no content, so its death was not caused by a job.
                 await starter.close()
         raise BenchyardError("workers are killed as soon as they start; look at the machine's log")
 
@@ -141,14 +141,14 @@ async def call_once(
     parameters: Mapping[str, Any] | None = None,
     limits: WorkerLimits = USUAL_LIMITS,
 ) -> Any:
-    """See `WorkerCall`: with workers that are there for this call alone."""
+    """Run a function in a worker that exists for this call alone; see `WorkerCall`."""
     async with Workers() as workers:
         return await workers.call(function, content, parameters, limits)
 
 
 @dataclass(frozen=True)
 class _Made:
-    """Bytes that a worker made, in a file that is only in memory."""
+    """The bytes of a worker's result, in a file in memory."""
 
     descriptor: int
     size: int
@@ -171,7 +171,7 @@ class _Starter:
         return self._is_closed or self._process.returncode is not None
 
     async def close(self) -> None:
-        """End it, with all its workers."""
+        """End the process with all its workers."""
         self._is_closed = True
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
@@ -179,7 +179,7 @@ class _Starter:
         await self._process.wait()
 
     async def run(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
-        """Have one job done; raises _StarterGone if that cannot be because of this process."""
+        """Have a job done; raises _StarterGone if this process prevents that."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             ours.setblocking(False)
@@ -269,7 +269,7 @@ async def _start() -> _Starter:
 
 @contextlib.asynccontextmanager
 async def _input(content: bytes | int) -> AsyncIterator[int]:
-    """A descriptor with a content; one that is given is left open."""
+    """Yield a descriptor of a content; a given descriptor is left open."""
     if isinstance(content, int):
         yield content
         return
@@ -285,7 +285,7 @@ async def _input(content: bytes | int) -> AsyncIterator[int]:
 
 
 async def _receive(ours: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """The next message, and the descriptors that came with it; None at the end."""
+    """Return the next message with its descriptors; None at the end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(ours, _set, ready)

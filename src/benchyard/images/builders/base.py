@@ -1,4 +1,4 @@
-"""The builder contract: what a build from a Dockerfile is asked for, and what a builder owes."""
+"""The builder contract: the inputs of a build from a Dockerfile, and the duties of a builder."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -10,53 +10,53 @@ from benchyard.devboxes.base import Network
 from benchyard.images.image import Image, Label
 
 Log = Callable[[str], None]
-"""Takes one line of a build's output, without its end; called from the event loop."""
+"""Receives one line of a build's output, without its line end; called from the event loop."""
 
 
 @dataclass(frozen=True)
 class BuildLimits:
-    """What one build may use; what goes over ends it."""
+    """Limits of one build; exceeding one ends the build."""
 
     seconds: float = 3600.0
     disk_bytes: int = 32 * 1024**3
-    """What it may add to the disk."""
+    """Growth of the disk."""
     memory_bytes: int = 8 * 1024**3
 
 
 @dataclass(frozen=True)
 class BuildDoor:
-    """The one way out of a build that has no network: a socket on its loopback, served from outside."""
+    """The only exit of a build without a network: a socket on its loopback, served from outside."""
 
     port: int
     variables: Mapping[str, str]
-    """What tells the build's programs of it."""
+    """Environment variables that tell the build's programs of the door."""
     rules: str
-    """What it lets through, as text: only builds with the same rules can be one."""
+    """Text of the proxy's rules: builds are shared only if these are equal."""
     serve: Callable[[int], AbstractAsyncContextManager[None]]
-    """Serves a descriptor of the socket, which stays its caller's, for as long as the build takes."""
+    """Serves a descriptor of the socket, which stays the caller's, for as long as the build takes."""
 
 
 @dataclass(frozen=True)
 class BuildRecipe:
-    """A Dockerfile and all it needs. Nothing in it is trusted."""
+    """A Dockerfile and its inputs, all untrusted."""
 
     dockerfile: str
     context: Path | None = None
-    """A folder for COPY and ADD; None is an empty one. Links in it never lead out of it."""
+    """A folder for COPY and ADD; None is an empty folder. Links in it never lead out of it."""
     args: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Name -> value: for RUN, a file `/run/secrets/NAME` and an environment variable. In no layer, no log."""
+    """Name -> value: RUN gets a file `/run/secrets/NAME` and a variable; no layer and no log has it."""
     bases: Mapping[str, str] = field(default_factory=dict)
-    """Reference as FROM spells it -> id of an image of our store that stands for it."""
+    """Reference as FROM spells it -> id of the store's image that stands for it."""
     network: Network = Network.HOST
     door: BuildDoor | None = None
-    """With `Network.NONE` only, and only where the builder `has_doors`."""
+    """Only with `Network.NONE`, and only if the builder `has_doors`."""
     limits: BuildLimits = field(default_factory=BuildLimits)
 
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """An image of our store, and what is worth telling about how it came to be."""
+    """An image in the store, with notes on its build."""
 
     image: Image
     substituted: Mapping[str, str] = field(default_factory=dict)
@@ -67,27 +67,27 @@ class Builder(ABC):
     """Makes images from Dockerfiles."""
 
     about: str = ""
-    """Which engine builds, and its version; empty where there is none."""
+    """The engine and its version; empty if there is none."""
     remedy: str | None = None
-    """Why nothing can be built, and what to do about it; None if it can."""
+    """Reason why nothing can be built, with the remedy; None if builds are possible."""
     has_doors: bool = False
     """Whether a build without a network can have a `BuildDoor`."""
 
     @abstractmethod
     async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
-        """Build; of the same content asked for at once, one builds and all share the result.
+        """Build an image; equal builds requested at the same time run once and share the result.
 
-        Raises BuildFailed. Cancelled or killed, it leaves nothing half-made.
+        Raises BuildFailed. A build that is cancelled or killed leaves nothing half-made.
         """
 
     @abstractmethod
     async def pull(self, reference: str, label: Label, log: Log) -> Image:
-        """Get an image from its registry into our store; raises BuildFailed."""
+        """Pull an image from its registry into the store; raises BuildFailed."""
 
     async def forget(self) -> bool:
-        """Clear the cache, unless a build uses it; whether there was one. Images in our store stay."""
+        """Clear the cache unless a build uses it; return whether there was one. The store's images stay."""
         return False
 
     def last_used(self) -> float:
-        """When the cache was last added to, in seconds since 1970."""
+        """Return the time of the last addition to the cache, in seconds since 1970."""
         return 0.0

@@ -1,4 +1,4 @@
-"""Builds with buildah: the whole syntax by the engine itself, its layers shared with our store."""
+"""Builds with buildah: the engine reads the whole syntax, and shares its layers with the store."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from benchyard.images.references import is_loopback
 
 
 class BuildahImages(EngineImages):
-    """Looked up in the storage's own files; a layer that is there is not packed again."""
+    """Images in the storage's own files; a layer that is already there is not packed again."""
 
     def __init__(self, tool: BuildahTool, trees: Trees, packed: PackedLayers) -> None:
         self._tool = tool
@@ -59,13 +59,13 @@ class BuildahImages(EngineImages):
 
     async def load(self, image: Image, layers: Sequence[Path], name: str, scratch: Path) -> str | None:
         said: list[str] = []
-        # A layer that the engine says it has may still be of no use to it: then it gets all of them.
+        # The engine may be unable to use a layer that it lists: the second try hands over all layers.
         for present in (self._tool.storage.digests(), set[str]()):
             folder = scratch / f"base-{len(present)}"
             folder.mkdir()
             await ImageHandover(self._trees, self._packed, folder).write_layout(image, layers, present)
             said.clear()
-            # The engine makes a name of the path, which not every path of a data folder could be.
+            # The engine derives a name from the path, and not every path of a data folder is valid as one.
             pull = BuildahCall(["pull", "--quiet", f"oci:{folder.name}"], scratch)
             status = await self._tool.run(pull, said.append)
             if status == 0:
@@ -84,7 +84,7 @@ _MOUNT = 'mount --bind / "$0" && exec "$@"'
 
 
 async def find_isolation(scratch: Path) -> list[str]:
-    """The engine's options, found by trying: a container that runs `true` on this machine's own files."""
+    """Return the engine's options, found by trying: a container runs `true` on this machine's own files."""
     runc = shutil.which("runc", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if os.geteuid() != 0 or runc is None:
         return _CHROOT
@@ -109,7 +109,7 @@ _PROBE = {
 
 
 class BuildahBuilder(EngineBuilder):
-    """Builds in a storage of the engine's own, below our folder."""
+    """Builds in a separate storage of the engine, below the builder's folder."""
 
     has_doors = True
 
@@ -177,7 +177,7 @@ class BuildahBuilder(EngineBuilder):
             ["build", *options, str(attempt.context)],
             scratch,
             {
-                # The engine tells RUN of proxies, and keeps them out of images.
+                # The engine passes proxy variables to RUN and keeps them out of images.
                 **(recipe.door.variables if recipe.door else {}),
                 **{f"{HIDDEN}{name}": value for name, value in recipe.secrets.items()},
             },
@@ -194,7 +194,7 @@ class BuildahBuilder(EngineBuilder):
         return self._parts.groups.opened(f"build-{secrets.token_hex(6)}", recipe.limits.memory_bytes)
 
     async def _clear(self) -> None:
-        """Remove the containers of builds that were cut short."""
+        """Remove the containers of interrupted builds."""
         if self._tool.storage.has_containers():
             async with self._scratch() as scratch:
                 await self._tool.run(BuildahCall(["rm", "--all"], scratch), lambda line: None)

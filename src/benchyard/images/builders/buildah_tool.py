@@ -1,4 +1,4 @@
-"""The program `buildah`, with a storage and settings of our own: nothing of this machine's is relied on."""
+"""The program `buildah` with its own storage and settings, independent of this machine's configuration."""
 
 import os
 import re
@@ -33,11 +33,11 @@ _HEREDOCS_SINCE = (1, 33)
 
 @dataclass(frozen=True)
 class BuildahCall:
-    """One call of the engine."""
+    """A call of the engine."""
 
     arguments: Sequence[str]
     folder: Path
-    """A folder of its own for what it keeps while it runs."""
+    """A folder for the engine's temporary files during this call."""
     environment: Mapping[str, str] = field(default_factory=dict)
     network: bool = True
     door: BuildDoor | None = None
@@ -47,7 +47,7 @@ class BuildahCall:
 
 
 class BuildahTool:
-    """`buildah` on the storage below a folder."""
+    """Calls of `buildah` on the storage below a folder."""
 
     def __init__(self, folder: Path, program: str) -> None:
         self._folder = folder
@@ -56,19 +56,19 @@ class BuildahTool:
 
     @cached_property
     def about(self) -> str:
-        """Name and version, as in `buildah 1.28.2`."""
+        """Return name and version, as in `buildah 1.28.2`."""
         told = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=False)
         found = re.search(r"(?<!\d)\d++(\.\d++)++", told.stdout)
         return f"buildah {found[0] if found else ''}".strip()
 
     @property
     def knows_heredocs(self) -> bool:
-        """Whether this version reads here-documents itself."""
+        """Tell whether this version reads here-documents itself."""
         found = re.search(r"(?<!\d)(\d++)\.(\d++)", self.about)
         return found is not None and (int(found[1]), int(found[2])) >= _HEREDOCS_SINCE
 
     def write_settings(self) -> None:
-        """Write what the engine would otherwise read from the machine's own files."""
+        """Write the settings that the engine would otherwise read from the machine's own files."""
         settings = self._folder / "settings"
         settings.mkdir(mode=0o700, parents=True, exist_ok=True)
         limits = (
@@ -88,12 +88,12 @@ class BuildahTool:
         }
         for name, text in texts.items():
             (settings / name).write_text(text)
-        # Whoever runs the server may put the keys of registries here.
+        # The operator of the server may put the keys of registries here.
         if not (settings / "auth.json").exists():
             (settings / "auth.json").write_text("{}")
 
     async def run(self, call: BuildahCall, log: Log) -> int:
-        """Call the engine; returns its exit status."""
+        """Call the engine; return its exit status."""
         work = processes.BuildProcess(
             self._command(call),
             self._environment(call),
@@ -136,17 +136,17 @@ class BuildahTool:
 
 
 def inherited_environment() -> dict[str, str]:
-    """What an engine's program is told of our own environment."""
+    """Return the part of our own environment that an engine's program inherits."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
 def find_buildah() -> str | None:
-    """Where `buildah` is, if it is there with all it needs."""
+    """Return the path of `buildah` if it and its dependencies are there."""
     return None if processes.missing_programs() else shutil.which("buildah")
 
 
 def _limit(name: str, kind: int, wanted: int) -> str:
-    """A limit for what runs in a build, not above what this process may give."""
+    """Return a limit for a build's processes, at most the limit of this process."""
     hard = resource.getrlimit(kind)[1]
     value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     return f"{name}={value}:{value}"

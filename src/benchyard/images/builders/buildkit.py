@@ -1,4 +1,4 @@
-"""Builds with BuildKit, by a Docker engine that this machine has already."""
+"""Builds with BuildKit through a Docker engine that this machine already has."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ _REFUSED = "Error response from daemon: "
 
 
 class DockerImages(EngineImages):
-    """What is ours in the engine carries a label with our name."""
+    """Images in the engine; a label with our name marks those that are ours."""
 
     def __init__(self, tool: DockerTool, trees: Trees, packed: PackedLayers, label: tuple[str, str]) -> None:
         self._tool = tool
@@ -80,7 +80,7 @@ class DockerImages(EngineImages):
         return said
 
     async def load_folder(self, folder: Path, name: str, scratch: Path) -> str | None:
-        """Make an image of one folder, for COPY --from; why that failed, if so."""
+        """Make an image of a folder, for COPY --from; return the reason if that failed."""
         title = ImageTitle(name, labels=dict([self._label]))
         target = scratch / "folder"
         target.mkdir()
@@ -96,9 +96,9 @@ class DockerImages(EngineImages):
         return None if status == 0 else told[-1].removeprefix(_REFUSED)
 
     async def stored(self, image_id: str, scratch: Path) -> StoredImage | None:
-        """The image as it lies in the engine's storage, if its layers are folders that we can read."""
+        """Return the image in the engine's storage if its layers are folders that we can read."""
         digests = await self._told(image_id, _DIGESTS, scratch)
-        # Topmost first, and none for those below where there are none.
+        # Topmost first; an image of one layer has no folders below it.
         folders = [
             Path(line) for line in await self._told(image_id, _FOLDERS, scratch) if line.startswith("/")
         ]
@@ -118,7 +118,7 @@ class DockerImages(EngineImages):
         return [line for line in told or () if line]
 
     async def remove(self, scratch: Path, *, all_of_ours: bool) -> bool:
-        """Remove images of ours: those without a name, or all of them; whether there were any."""
+        """Remove images of ours, only unnamed ones or all; return whether there were any."""
         dangling = [] if all_of_ours else ["--filter", "dangling=true"]
         label = f"label={'='.join(self._label)}"
         found = await self._tool.ask(scratch, "images", "--quiet", "--filter", label, *dangling)
@@ -134,7 +134,7 @@ def _is_readable(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class SavedImage(LayerSource):
-    """An image that an engine saved as an archive: layers we know are named, the others unpacked."""
+    """An image that an engine saved as an archive: known layers are named, the others unpacked."""
 
     archive: Path
     trees: Trees
@@ -158,7 +158,7 @@ _LABEL = "benchyard.builder"
 
 
 class BuildKitBuilder(EngineBuilder):
-    """Builds in the engine's own storage and takes its layers from there; the cache stays the engine's."""
+    """Builds in the engine's own storage and takes its layers from there; the cache remains the engine's."""
 
     def __init__(self, parts: BuilderParts, engine: DockerEngine) -> None:
         self._engine = engine
@@ -171,7 +171,7 @@ class BuildKitBuilder(EngineBuilder):
         super().__init__(parts, self._images)
 
     async def open(self) -> None:
-        # Whoever runs the server may put the keys of registries here, as `config.json`.
+        # The operator of the server may put the keys of registries here, as `config.json`.
         (self._parts.folder / "settings").mkdir(mode=0o700, parents=True, exist_ok=True)
         await super().open()
 
@@ -180,7 +180,7 @@ class BuildKitBuilder(EngineBuilder):
         return await super().build(recipe, label, log)
 
     async def forget(self) -> bool:
-        """Remove our images from the engine. Its cache is everybody's who uses it: not ours to clear."""
+        """Remove our images from the engine. All its users share its cache, so it is not cleared."""
         async with self._idle:
             if self._users:
                 return False
@@ -244,6 +244,6 @@ class BuildKitBuilder(EngineBuilder):
         )
 
     async def _clear(self) -> None:
-        """Remove what was built: it is in our store, or was never asked for again."""
+        """Remove all built images: each is in the store already, or no longer wanted."""
         async with self._scratch() as scratch:
             await self._images.remove(scratch, all_of_ours=False)

@@ -1,4 +1,4 @@
-"""BuildKit's own account of a build, told as the other builder tells it, and read for errors."""
+"""BuildKit's report of a build, rewritten in the form of buildah's, and searched for errors."""
 
 import re
 from collections import deque
@@ -26,7 +26,7 @@ _LONGEST_PROBLEM = 64 * 1024
 
 @dataclass
 class _Vertex:
-    """One step as the engine numbers them, and the last lines it printed."""
+    """A step as the engine numbers it, and the last lines that it printed."""
 
     title: str
     instruction: Instruction | None
@@ -34,7 +34,7 @@ class _Vertex:
 
 
 class BuildKitProgress:
-    """Takes the lines of `--progress plain`; steps of several stages may run side by side."""
+    """Reads the lines of `--progress plain`; steps of several stages may run at the same time."""
 
     def __init__(
         self, output: BuildOutput, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
@@ -49,7 +49,7 @@ class BuildKitProgress:
         self._last = ""
 
     def line(self, text: str) -> None:
-        """Take one line."""
+        """Read one line."""
         found = _LINE.fullmatch(text)
         if found is None:
             self._say(text)
@@ -64,7 +64,7 @@ class BuildKitProgress:
             self._tell(self._vertices[number], rest)
 
     def _say(self, text: str) -> None:
-        """What is no step's: more of an error whose command has several lines, or the program's last word."""
+        """Handle a line without a step: a further line of an error, or a final message of the program."""
         self._is_telling = self._is_telling and text != _RULE
         if self._is_telling and self._failed is not None:
             vertex, problem = self._failed
@@ -72,7 +72,7 @@ class BuildKitProgress:
         self._last = text.strip() or self._last
 
     def told(self, status: int) -> tuple[EngineFailure, Instruction | None]:
-        """What went wrong in the end, and where."""
+        """Return the failure and its instruction."""
         vertex, problem = self._failed or (None, self._last or f"the engine ended with status {status}")
         while found := _WRAPPING.match(problem):
             problem = problem[found.end() :]
@@ -109,14 +109,14 @@ class BuildKitProgress:
             self._output.line(printed[1] or "")
 
     def _fail(self, vertex: _Vertex | None, problem: str) -> None:
-        """The first is the one: others are ended because of it."""
+        """Note the first failure; later ones only follow from it."""
         if self._failed is None and "context canceled" not in problem:
             self._failed = (vertex, problem)
             self._is_telling = True
 
     def _find(self, stage: str | None, number: int, total: int) -> Instruction | None:
         for names, begin, steps in self._stages:
-            # A base from elsewhere is a step, an earlier stage is none.
+            # A base from elsewhere counts as a step, an earlier stage does not.
             before = total - len(steps)
             if stage in names and before in (0, 1) and number <= total:
                 return steps[number - before - 1] if number > before else begin
@@ -130,7 +130,7 @@ class BuildKitProgress:
 def _stages(
     dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
 ) -> list[tuple[set[str | None], Instruction, list[Instruction]]]:
-    """Of each stage the names it may be told by, where it begins, and its steps."""
+    """Return for each stage its possible names, its first instruction, and its steps."""
     found: list[tuple[set[str | None], Instruction, list[Instruction]]] = []
     for instruction in dockerfile.instructions:
         if instruction.name == "FROM":

@@ -1,4 +1,4 @@
-"""The builder this machine can offer."""
+"""The choice of a builder among the engines of this machine."""
 
 import asyncio
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ _NOT_IN_PATHS = frozenset(",:\"'\\\n")
 
 @dataclass(frozen=True)
 class BuilderChoice:
-    """Which builder is asked for."""
+    """The requested builder."""
 
     kind: str = "auto"
-    """`buildah`, `docker`, or whichever is there, in this order."""
+    """`buildah`, `docker`, or `auto` for the first of them that is there."""
     docker_host: str | None = None
-    """Where the Docker engine listens, as a URL; None is where `docker` looks by itself."""
+    """URL of the Docker engine; None is the default of `docker`."""
 
 
 async def open_builder(
@@ -41,9 +41,9 @@ async def open_builder(
     groups: BuildGroups | None = None,
     wanted: BuilderChoice | None = None,
 ) -> Builder:
-    """A builder with its files in `builder` below the images' folder, cleared of what a crash left.
+    """Return a builder with its files in `builder` below the images' folder, cleared of a crash's remains.
 
-    Where there is no engine the builder says how to get one, when it is asked to build.
+    If there is no engine, the builder says how to install one when it is asked to build.
     """
     parts = BuilderParts(store, folder / "builder", trees, Aliases(folder), groups)
     builder = await asyncio.to_thread(_find, parts, wanted or BuilderChoice())
@@ -74,7 +74,7 @@ def _find(parts: BuilderParts, wanted: BuilderChoice) -> Builder:
 
 
 class NoBuilder(Builder):
-    """Stands where no engine was found, or none can work."""
+    """Takes the place of a builder if no engine was found, or none works."""
 
     def __init__(self, remedy: str = f"building and pulling images needs buildah: {_BUILDAH}") -> None:
         self.remedy: str = remedy

@@ -1,4 +1,4 @@
-"""Watches on what a build puts on the disk while it runs."""
+"""Watches on the disk space that a build takes while it runs."""
 
 import contextlib
 import re
@@ -22,7 +22,7 @@ class DiskWatch:
         self._written: dict[str, int] = {}
 
     async def __call__(self, pid: int) -> str | None:
-        """Why the build has to end, if it has to."""
+        """Return why the build has to end; None if it may go on."""
         mounted = set(_UPPER.findall(_text(Path(f"/proc/{pid}/mountinfo"))))
         for name in mounted:
             self._written[name] = await self._usage(self._storage / "overlay" / name / "diff")
@@ -34,7 +34,7 @@ class DiskWatch:
 
 
 class GrowthWatch:
-    """Adds up the layers that came into an engine's storage since the build began, whoever made them."""
+    """Adds up all layers that came into an engine's storage since the build began, by any build."""
 
     def __init__(self, storage: Path, scratch: Path, trees: Trees, limit: int) -> None:
         self._storage = storage
@@ -49,7 +49,7 @@ class GrowthWatch:
         return set()
 
     async def __call__(self, _pid: int) -> str | None:
-        """Why the build has to end, if it has to."""
+        """Return why the build has to end; None if it may go on."""
         used = await _usage(self._trees, self._scratch)
         for layer in self._layers() - self._before:
             used += await _usage(self._trees, layer / "diff")
@@ -57,7 +57,7 @@ class GrowthWatch:
 
 
 async def _usage(trees: Trees, folder: Path) -> int:
-    # A layer can be committed and gone between two looks.
+    # A layer can be committed and removed between two measurements.
     with contextlib.suppress(OSError):
         return (await trees.usage(folder))[0] if folder.is_dir() else 0
     return 0

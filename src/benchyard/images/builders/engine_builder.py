@@ -1,4 +1,4 @@
-"""The part of a builder that all engines share: bases, equal builds, scratch folders, tidying up."""
+"""The common part of all engines' builders: bases, sharing of equal builds, scratch folders, cleaning up."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ _REPLAYED_LINES = 10_000
 
 
 class _Job(Generic[T]):
-    """One piece of work under way, and everybody who waits for it."""
+    """A piece of work under way, and the listeners that wait for it."""
 
     def __init__(self, work: Callable[[Log], Awaitable[T]]) -> None:
         self.listeners: list[Log] = []
@@ -45,13 +45,13 @@ class _Job(Generic[T]):
 
 
 class SharedWork(Generic[T]):
-    """Jobs by key. The work is cancelled when nobody waits for it any more."""
+    """Jobs by key. The work is cancelled when its last waiter leaves."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Job[T]] = {}
 
     async def run(self, key: str, work: Callable[[Log], Awaitable[T]], log: Log) -> T:
-        """Do the work, or wait for whoever does; all are told the same lines."""
+        """Do the work, or wait for an equal job under way; all waiters get the same lines."""
         job = self._jobs.get(key)
         if job is None:
             job = self._jobs[key] = _Job(work)
@@ -64,7 +64,7 @@ class SharedWork(Generic[T]):
         finally:
             job.listeners.remove(log)
             if not job.listeners and not job.task.done():
-                # Whoever asks from now on begins anew, rather than with what is being cancelled.
+                # Later requests start a new job rather than join the one that is being cancelled.
                 if self._jobs.get(key) is job:
                     del self._jobs[key]
                 job.task.cancel()
@@ -73,50 +73,50 @@ class SharedWork(Generic[T]):
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HIDDEN = "BENCHYARD_SECRET_"
-"""Before the names of the variables that hand secrets to an engine's program."""
+"""Prefix of the variables that hand secrets to an engine's program."""
 
 
 @dataclass(frozen=True)
 class BuilderParts:
-    """What a builder works with."""
+    """The parts that a builder works with."""
 
     store: ImageStore
     folder: Path
-    """For the engine's storage, and for what builds need while they run."""
+    """Folder for the engine's storage, and for temporary files of builds."""
     trees: Trees
     aliases: Aliases
     groups: BuildGroups | None = None
 
     @property
     def owner(self) -> str:
-        """Tells what is ours from what is another server's, where an engine serves both."""
+        """Return an id that tells our images from another server's, if an engine serves both."""
         return hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class BuildAttempt:
-    """One build under way."""
+    """A build under way."""
 
     plan: BuildPlan
     changes: Mapping[Instruction, Sequence[str]]
     scratch: Path
-    """Has the `Dockerfile` as it is for the engine; gets the id of what is made, as `image-id`."""
+    """Contains the `Dockerfile` for the engine; the engine writes the id of the image to `image-id` in it."""
     output: BuildOutput
     files_name: str
 
     @property
     def context(self) -> Path:
-        """The folder that COPY reads from."""
+        """Return the folder that COPY reads from."""
         return self.plan.recipe.context or self.scratch / "context"
 
     @property
     def heredocs(self) -> Path:
-        """The folder of the here-documents that are copied."""
+        """Return the folder of the copied here-documents."""
         return self.scratch / "heredocs"
 
 
 class EngineBuilder(Builder):
-    """Lets an engine build; what it makes is taken into our store layer by layer."""
+    """Lets an engine build, and takes the result into the store layer by layer."""
 
     def __init__(self, parts: BuilderParts, images: EngineImages) -> None:
         self._parts = parts
@@ -130,11 +130,11 @@ class EngineBuilder(Builder):
 
     @abstractmethod
     def _new_files_name(self) -> str:
-        """What the engine is to call the folder of a build's here-documents, in COPY --from."""
+        """Return the engine's name for the folder of a build's here-documents, in COPY --from."""
 
     @abstractmethod
     async def _knows_heredocs(self) -> bool:
-        """Whether the engine reads here-documents itself."""
+        """Tell whether the engine reads here-documents itself."""
 
     @abstractmethod
     async def _run(self, attempt: BuildAttempt) -> None:
@@ -142,14 +142,14 @@ class EngineBuilder(Builder):
 
     @abstractmethod
     async def _source(self, image_id: str, scratch: Path) -> LayerSource:
-        """An image of the engine, to be taken into our store."""
+        """Return an image of the engine as a source for the store."""
 
     @abstractmethod
     async def _clear(self) -> None:
-        """Remove what builds that were cut short left in the engine; called when none is under way."""
+        """Remove the engine's remains of interrupted builds; called when no build is under way."""
 
     async def open(self) -> None:
-        """Make the folders, and clear what a crash left."""
+        """Make the folders, and clear the remains of a crash."""
         for folder in (self._parts.folder, self._work):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._work.iterdir():
@@ -177,7 +177,7 @@ class EngineBuilder(Builder):
         return await self._parts.store.import_archive(await self._source(image_id, scratch), label)
 
     async def _build(self, plan: BuildPlan, log: Log) -> str:
-        """Let the engine build. Secrets are taken out here, since the log is everybody's who asked."""
+        """Let the engine build. Secrets are masked here, since all who share the build read its log."""
         names = {base.name: reference for reference, base in plan.bases.items()}
         output = BuildOutput(log, plan.recipe.secrets.values(), names)
         knows_heredocs = await self._knows_heredocs()
@@ -192,7 +192,7 @@ class EngineBuilder(Builder):
 
     @asynccontextmanager
     async def _using(self) -> AsyncIterator[None]:
-        """While the engine's storage is used it is not cleared; the last one out tidies up."""
+        """Keep the engine's storage from being cleared meanwhile; the last user cleans up."""
         async with self._idle:
             self._users += 1
         try:

@@ -1,4 +1,4 @@
-"""The images that an engine keeps for itself, and the images a Dockerfile names brought among them."""
+"""The images in an engine's own storage, and the import of a Dockerfile's bases among them."""
 
 import asyncio
 import hashlib
@@ -20,28 +20,28 @@ from benchyard.images.store import ImageStore
 
 
 class EngineImages(ABC):
-    """Finds images, and brings others in. `scratch` is a folder for what that needs meanwhile."""
+    """Finds images and imports others. `scratch` is a folder for temporary files."""
 
     @abstractmethod
     async def find(self, name: str, scratch: Path) -> str | None:
-        """The engine's id of the image of that full name, if it is there."""
+        """Return the engine's id of the image of this full name, if it is there."""
 
     @abstractmethod
     async def env(self, image_id: str, scratch: Path) -> Mapping[str, str]:
-        """The environment that an image gives to what runs in it."""
+        """Return the environment that an image gives to its processes."""
 
     @abstractmethod
     async def fetch(self, full: str, scratch: Path, log: Log) -> str | None:
-        """Get an image from its registry; why it could not be had, if so."""
+        """Pull an image from its registry; return the reason if that failed."""
 
     @abstractmethod
     async def load(self, image: Image, layers: Sequence[Path], name: str, scratch: Path) -> str | None:
-        """Take an image of our store (layers from the bottom up) under a name; why that failed, if so."""
+        """Load an image of the store (layers from the bottom up) under a name; if it fails, return why."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """An image of ours that stands for a reference, and whether an alias said so."""
+    """An image of the store that stands for a reference, and whether an alias chose it."""
 
     image: Image
     is_alias: bool = False
@@ -49,19 +49,19 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class EngineBases:
-    """Finds bases; one of ours is handed over once, and known by its content from then on."""
+    """Finds bases; an image of the store is handed over once, and known by its content from then on."""
 
     store: ImageStore
     aliases: Aliases
     images: EngineImages
     repository: str
-    """What our images are called there, before their tags."""
+    """The name of our images in the engine, before their tags."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def resolve(
         self, references: Mapping[str, Instruction], recipe: BuildRecipe, scratch: Path, log: Log
     ) -> dict[str, DockerfileImage]:
-        """Every base by its reference; raises BuildFailed with the line that names one that cannot be had."""
+        """Return every base by its reference; raises BuildFailed with the line that names a missing one."""
         found = {}
         for reference, instruction in references.items():
             try:
@@ -75,7 +75,7 @@ class EngineBases:
         return found
 
     async def pull(self, full: str, scratch: Path, log: Log) -> str:
-        """Get an image from its registry, unless it is there; returns the engine's id of it."""
+        """Pull an image from its registry unless it is there; return the engine's id of it."""
         if known := await self.images.find(full, scratch):
             return known
         reason = await self.images.fetch(full, scratch, log)
@@ -92,7 +92,7 @@ class EngineBases:
         raise BuildFailed(message)
 
     async def _ours(self, reference: str, recipe: BuildRecipe) -> _Wanted | None:
-        """The image of our store that a reference means: by the recipe, by an alias, or by its name."""
+        """Return the store's image that a reference means: by the recipe, by an alias, or by its name."""
         for spelled, image_id in recipe.bases.items():
             if _same(spelled, reference):
                 return _Wanted(await self.store.get(image_id))
@@ -150,7 +150,7 @@ def _is_reference(text: str) -> bool:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two spellings mean the same image."""
+    """Tell whether two spellings mean the same image."""
     if one == other:
         return True
     return _is_reference(one) and _is_reference(other) and normal_reference(one) == normal_reference(other)

@@ -1,4 +1,4 @@
-"""Layers and images in an engine's storage: read from its files, handed to it, and taken into our store."""
+"""Layers and images in an engine's storage: read from its files, handed to it, and taken into the store."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ _MOST_LAYERS = 400
 
 @dataclass(frozen=True)
 class StoredLayer:
-    """One layer of the engine: the digest of its content, and the folder that holds it."""
+    """A layer of the engine: the digest of its content, and its folder."""
 
     digest: str
     folder: Path
@@ -37,28 +37,28 @@ class StoredImage:
 
 
 class EngineStorage:
-    """A folder that an engine keeps its images in."""
+    """A folder in which an engine keeps its images."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def digests(self) -> set[str]:
-        """Of all layers that are there."""
+        """Return the digests of all layers."""
         return {_digest(layer) for layer in self._records("layers") if layer.get("diff-digest")}
 
     def names(self) -> list[str]:
-        """Of all images that have some."""
+        """Return the names of all images."""
         return [str(name) for image in self._records("images") for name in image.get("names") or ()]
 
     def find(self, name: str) -> str | None:
-        """The id of the image of that full name."""
+        """Return the id of the image of this full name."""
         for image in self._records("images"):
             if name in (image.get("names") or ()):
                 return str(image["id"])
         return None
 
     def has_containers(self) -> bool:
-        """Whether an engine left a container behind."""
+        """Tell whether an engine left a container behind."""
         return bool(self._records("containers"))
 
     def image(self, image_id: str) -> StoredImage:
@@ -103,13 +103,13 @@ def _digest(layer: dict[str, Any]) -> str:
 
 
 class PackedLayers:
-    """Which digest each of our layers has as a tar, so that it is known when an engine hands it back."""
+    """The digests of our layers as tars, by which they are recognised when an engine hands them back."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def layers(self) -> Mapping[str, str]:
-        """Digest -> name of our layer."""
+        """Return digest -> name of our layer."""
         try:
             found: dict[str, str] = json.loads(self._path.read_bytes())
         except FileNotFoundError:
@@ -117,7 +117,7 @@ class PackedLayers:
         return found
 
     def add(self, digest: str, layer: str) -> None:
-        """Remember a layer's digest."""
+        """Store a layer's digest."""
         partial = self._path.with_suffix(".partial")
         partial.write_text(json.dumps({**self.layers(), digest: layer}))
         partial.replace(self._path)
@@ -125,14 +125,14 @@ class PackedLayers:
 
 @dataclass(frozen=True)
 class ImageHandover:
-    """Packs one image into an empty folder."""
+    """Packs an image into an empty folder."""
 
     trees: Trees
     packed: PackedLayers
     folder: Path
 
     async def write_layout(self, image: Image, layers: Iterable[Path], present: set[str]) -> None:
-        """Make the folder a layout; a layer whose digest the engine has already comes without its content."""
+        """Make the folder a layout; a layer whose digest the engine already has comes without its content."""
         known = {name: digest for digest, name in self.packed.layers().items()}
         packing = ImagePacker(self.trees, self.folder)
         for layer in layers:
@@ -148,7 +148,7 @@ class ImageHandover:
                 (self.folder / name).write_bytes(content)
 
     async def write_archive(self, image: Image, layers: Iterable[Path], title: ImageTitle) -> Path:
-        """Write an archive with all layers, for an engine that will save them again; returns where it is."""
+        """Write an archive with all layers, for an engine that saves them again later; return its path."""
         packing = ImagePacker(self.trees, self.folder)
         for layer in layers:
             self.packed.add(await packing.add(layer, plain=True), layer.name)
@@ -161,7 +161,7 @@ class ImageHandover:
 
 @dataclass(frozen=True)
 class StorageSource(LayerSource):
-    """An image in an engine's storage: layers we know are named, the others shared with us as they are."""
+    """An image in an engine's storage: known layers are named, the others shared with the store unchanged."""
 
     image: StoredImage
     packed: PackedLayers

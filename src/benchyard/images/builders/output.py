@@ -1,4 +1,4 @@
-"""The output of a build: bounded, without secrets, and read for what a failure means."""
+"""The output of a build: bounded, masked, and searched for the cause of a failure."""
 
 import re
 from collections import deque
@@ -17,7 +17,7 @@ _STEP = re.compile(r"(?:\[(\d{1,6})/\d{1,6}\] )?STEP (\d{1,6})/\d{1,6}: ")
 
 
 class BuildOutput:
-    """Takes lines; passes on what fits."""
+    """Receives lines, and passes on as many as its bounds allow."""
 
     def __init__(self, log: Log, secrets: Iterable[str] = (), names: Mapping[str, str] | None = None) -> None:
         self._log = log
@@ -25,12 +25,12 @@ class BuildOutput:
         self._secrets = texts_to_mask(secrets)
         self._names = dict(names or {})
         self.step: tuple[int, int] | None = None
-        """Number of the stage and of the instruction in it that the engine is at."""
+        """Numbers of the engine's current stage and of the instruction in it."""
         self.last: deque[str] = deque(maxlen=40)
-        """Lines since then."""
+        """Lines since the beginning of that instruction."""
 
     def line(self, text: str) -> None:
-        """Take one line."""
+        """Receive one line."""
         text = self.clean(text)
         if found := _STEP.match(text):
             self.step = (int(found[1] or 1), int(found[2]))
@@ -44,21 +44,21 @@ class BuildOutput:
         self._log(text if self._left > 0 else f"[the log ends here: more than {_MOST_BYTES} bytes]")
 
     def clean(self, text: str) -> str:
-        """A text without the secrets, and with the names that the Dockerfile has."""
+        """Return a text without the secrets, and with the Dockerfile's own names of images."""
         text = self.masked(text)
         for name, spelled in self._names.items():
             text = text.replace(name, spelled)
         return text
 
     def masked(self, text: str) -> str:
-        """A text without the secrets."""
+        """Return a text without the secrets."""
         for secret in self._secrets:
             text = text.replace(secret, _MASK)
         return text
 
 
 def texts_to_mask(secrets: Iterable[str]) -> list[str]:
-    """What has to be hidden in single lines, longest first; of a secret with several lines, each."""
+    """Return the texts to mask in single lines, longest first; for a secret with several lines, each line."""
     texts = set()
     for secret in secrets:
         lines = [line for line in secret.splitlines() if len(line.strip()) >= _SHORTEST_LINE]
@@ -76,7 +76,7 @@ _LONGEST = 8000
 
 
 class BuildSteps:
-    """The instruction behind each number the engine counts in."""
+    """The instruction for each number that the engine counts."""
 
     def __init__(self, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]) -> None:
         self._stages: list[list[Instruction]] = []
@@ -88,7 +88,7 @@ class BuildSteps:
                 self._stages[-1] += [instruction] * len(written)
 
     def find(self, step: tuple[int, int] | None) -> Instruction | None:
-        """The instruction of a stage and a number in it, both from 1."""
+        """Return the instruction of a stage and a number in it, both from 1."""
         if step is None or not (0 < step[0] <= len(self._stages)):
             return None
         stage = self._stages[step[0] - 1]
@@ -97,20 +97,20 @@ class BuildSteps:
 
 @dataclass(frozen=True)
 class EngineFailure:
-    """What an engine said of its failure."""
+    """The engine's report of a failure."""
 
     problem: str
     lines: Sequence[str]
-    """What the step printed."""
+    """Output of the step."""
     exit_status: int | None = None
-    """Of the step's command, if that failed."""
+    """Exit status of the step's command, if that failed."""
 
 
 def failure_from_buildah(output: BuildOutput, status: int) -> EngineFailure:
-    """What stands at the end of buildah's output."""
+    """Return the failure at the end of buildah's output."""
     lines = list(output.last)
     errors = [number for number, line in enumerate(lines) if line.startswith("Error: ")]
-    # A command may have several lines: what the engine says begins with its last `Error: `.
+    # A command may have several lines: the engine's own message begins with the last `Error: `.
     begins = errors[-1] if errors else len(lines)
     told = "\n".join(lines[begins:])
     shown = [line for line in lines[:begins] if not _NOISE.fullmatch(line)]
@@ -119,12 +119,12 @@ def failure_from_buildah(output: BuildOutput, status: int) -> EngineFailure:
     if not told:
         return EngineFailure(f"the engine ended with status {status}", shown)
     text = found[1] if (found := _ERROR.match(told)) else told.removeprefix("Error: ")
-    # What the engine tells of its own request to itself is pages long; what went wrong stands last.
+    # The engine's trace of its own request fills pages; the cause stands last.
     return EngineFailure(text.rpartition("copier: ")[2], shown)
 
 
 def build_error(told: EngineFailure, instruction: Instruction | None, context: Path) -> BuildFailed:
-    """The error of a build that failed at an instruction."""
+    """Return the error for a build that failed at an instruction."""
     problem, details = told.problem[:_LONGEST_PROBLEM], {}
     if told.exit_status is not None:
         problem = f"the command ended with status {told.exit_status}"

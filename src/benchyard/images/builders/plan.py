@@ -1,4 +1,4 @@
-"""The plan of a build: its Dockerfile was read, its bases are in the engine's storage."""
+"""The plan of a build: a parsed Dockerfile whose bases are in the engine's storage."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ _PIECE = 1024 * 1024
 
 
 def check_context(context: Path | None) -> None:
-    """Refuse what is no folder, and a folder that is reached through a link."""
+    """Raise an error unless it is a folder that is reached without a link."""
     if context is not None and (context.is_symlink() or not context.is_dir()):
         raise BuildFailed(
             f"the context {context.name!r} is not a folder: give the folder that COPY reads from"
@@ -27,7 +27,7 @@ def check_context(context: Path | None) -> None:
 
 
 def add_context(digest: "hashlib._Hash", context: Path | None) -> None:
-    """Add all names, modes and contents to a hash; links count as what they say, never what is there."""
+    """Add all names, modes and contents to a hash; for a link, its text counts, never its target."""
     if context is None:
         return
     for number, (path, status) in enumerate(_entries(context)):
@@ -62,28 +62,28 @@ def _add_file(digest: "hashlib._Hash", path: Path, status: os.stat_result) -> No
 
 @dataclass(frozen=True)
 class DockerfileImage:
-    """An image that a Dockerfile names, as the engine has it."""
+    """An image that a Dockerfile names, in the engine's storage."""
 
     name: str
-    """What the engine calls it."""
+    """The engine's name for it."""
     identity: str
-    """The same for the same content."""
+    """Equal for equal content."""
     env: Mapping[str, str]
     alias: str | None = None
-    """The name of our image, where an alias put it in place of another."""
+    """The name of our image, if an alias put it in place of another."""
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What is to be built."""
+    """The inputs of a build."""
 
     recipe: BuildRecipe
     dockerfile: Dockerfile
-    """With the engine's names for its bases."""
+    """Names its bases as the engine does."""
     bases: Mapping[str, DockerfileImage]
 
     def key(self) -> str:
-        """The same for builds that would give the same: of secrets only the names count, as for the cache."""
+        """Return a key, equal for equivalent builds: only the names of secrets count, as for the cache."""
         recipe = self.recipe
         bases = {reference: base.identity for reference, base in self.bases.items()}
         asked = [recipe.dockerfile, sorted(recipe.args.items()), sorted(recipe.secrets), bases]
@@ -94,9 +94,9 @@ class BuildPlan:
         return digest.hexdigest()
 
     def changes(self, files: Path, name: str, *, knows_heredocs: bool) -> Mapping[Instruction, Sequence[str]]:
-        """New lines for what the engine is not to read as it stands; here-documents go to `files`.
+        """Return new lines for instructions that the engine must not read unchanged.
 
-        The engine knows that folder by `name`.
+        Here-documents are written to `files`; the engine knows that folder by `name`.
         """
         secrets = tuple(sorted(self.recipe.secrets))
         rewriter = HeredocRewriter(self.dockerfile, RewriteRequest(files, self.recipe.args, secrets, name))

@@ -1,8 +1,8 @@
-"""The processes of a build: in namespaces that die with the server, within limits, all ended at the end.
+"""The processes of a build: in namespaces that end with the server, within limits, all killed at the end.
 
-The first process of a pid namespace takes everything in it along when it dies, whatever forked or daemonised,
-and the mount namespace takes every mount. The kernel ends that first process when its starter dies, and the
-starter when the server does: a server that is killed leaves no process and no mount of a build.
+When the first process of a pid namespace dies, the kernel kills all others in it, even daemons, and the mount
+namespace goes with every mount. The kernel kills that first process when its starter dies, and the starter
+when the server does: a server that is killed leaves no process and no mount of a build.
 """
 
 import asyncio
@@ -31,32 +31,32 @@ _DOOR_SECONDS = 60.0
 
 
 Overfull = Callable[[int], Awaitable[str | None]]
-"""Given the pid of a build's first process: why it has to end for what it put on the disk, if it has to."""
+"""Returns why a build must end for its use of the disk, given its first process; None if it may go on."""
 
 
 class BuildGroup(ABC):
-    """Control groups that hold one build."""
+    """Control groups of one build."""
 
     folders: tuple[Path, ...] = ()
-    """Where its first process joins."""
+    """Groups that its first process joins."""
     parent: str | None = None
-    """For the containers that an engine makes: the path of the group around them."""
+    """Path of the group around the containers that an engine makes."""
 
     @abstractmethod
     def ran_out_of_memory(self) -> bool:
-        """Whether something in it was killed because it used up its memory."""
+        """Tell whether a process in it was killed for exceeding the memory limit."""
 
 
 class BuildGroups(ABC):
-    """Makes control groups for builds; what a machine offers is known to whoever passes one in."""
+    """Maker of control groups for builds; the caller that passes one in knows this machine's abilities."""
 
     @abstractmethod
     def opened(self, build_id: str, memory_bytes: int) -> contextlib.AbstractContextManager[BuildGroup]:
-        """A group with this limit, and an end to all that is left in it."""
+        """Make a group with this limit; at the end, kill all that is left in it."""
 
 
 class NoBuildGroup(BuildGroup):
-    """Where there are no control groups: no limit on memory."""
+    """The stand-in on a machine without control groups: memory is unlimited."""
 
     def ran_out_of_memory(self) -> bool:
         return False
@@ -64,28 +64,28 @@ class NoBuildGroup(BuildGroup):
 
 @dataclass(frozen=True)
 class BuildProcess:
-    """What is to be run, and how far it may go."""
+    """A command to run, and its limits."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
     cwd: Path
     network: bool = True
     door: BuildDoor | None = None
-    """How it gets out without a network."""
+    """Its only exit without a network."""
     seconds: float = 600.0
     group: BuildGroup = field(default_factory=NoBuildGroup)
     overfull: Overfull | None = None
 
 
 def missing_programs() -> list[str]:
-    """What is needed to confine a build and is not there."""
+    """Return the programs that are missing to confine a build."""
     return [name for name in ("unshare", "setpriv") if shutil.which(name) is None]
 
 
 async def run_process(work: BuildProcess, line: Callable[[str], None]) -> int:
-    """Run to the end, handing on each line of output; returns the exit status.
+    """Run to the end, passing on each line of output; return the exit status.
 
-    Raises BuildFailed when it took too long or filled the disk. All its processes are gone afterwards.
+    Raises BuildFailed when it took too long or filled the disk. No process of it is left afterwards.
     """
     async with _start(work) as process:
         reading = asyncio.ensure_future(_read(process, line))
@@ -124,7 +124,7 @@ async def _start(work: BuildProcess) -> AsyncIterator[asyncio.subprocess.Process
 
 @asynccontextmanager
 async def _serve(door: BuildDoor, channel: socket.socket) -> AsyncIterator[None]:
-    """Serve the door that the work's first program hands out, which then lets the work begin."""
+    """Serve the door that the first program hands out, which then lets the command begin."""
     try:
         async with asyncio.timeout(_DOOR_SECONDS):
             await _readable(channel)
@@ -132,7 +132,7 @@ async def _serve(door: BuildDoor, channel: socket.socket) -> AsyncIterator[None]
         raise BuildFailed(f"the build's network was not ready within {_DOOR_SECONDS:g} seconds") from None
     _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
     if not descriptors:
-        # It has ended; what it printed says why.
+        # The program has ended; its output says why.
         yield
         return
     try:
@@ -175,7 +175,7 @@ async def _process(
 
 
 def _confine(work: BuildProcess, command: Sequence[str]) -> list[str]:
-    """The command, in its groups and namespaces; each program becomes the next, so that one pid is all."""
+    """Return the command in its groups and namespaces; each program executes the next under one pid."""
     mapping = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     network = [] if work.network else ["--net"]
     own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc"]
@@ -184,7 +184,7 @@ def _confine(work: BuildProcess, command: Sequence[str]) -> list[str]:
 
 
 async def _read(process: asyncio.subprocess.Process, line: Callable[[str], None]) -> None:
-    """Hand on whole lines; what is too long for one is cut, not kept."""
+    """Pass on whole lines; a line that is too long is cut."""
     rest, is_long = b"", False
     assert process.stdout is not None
     while piece := await process.stdout.read(_PIECE):
@@ -202,14 +202,14 @@ async def _read(process: asyncio.subprocess.Process, line: Callable[[str], None]
 
 
 def _text(line: bytes) -> str:
-    """What a terminal would show of a line that was written over, cut to a bearable length."""
+    """Return the text that a terminal would show of a line with carriage returns, cut if it is long."""
     shown = line.rstrip(b"\r").rpartition(b"\r")[2]
     more = " [cut]" if len(shown) > _LONGEST_LINE else ""
     return shown[:_LONGEST_LINE].decode(errors="replace") + more
 
 
 async def _watch(work: BuildProcess, process: asyncio.subprocess.Process) -> str | None:
-    """Return why the work has to end, once it has to; looking takes a small part of the time."""
+    """Return why the work has to end, once it has to; measuring takes a small part of the time."""
     loop = asyncio.get_running_loop()
     pause = _LOOK_SECONDS
     while True:
@@ -224,7 +224,7 @@ async def _watch(work: BuildProcess, process: asyncio.subprocess.Process) -> str
 
 
 def first_process(pid: int) -> int | None:
-    """The first process of the namespace that `unshare` with this pid made."""
+    """Return the first process of the namespace made by the `unshare` with this pid."""
     with contextlib.suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             return int(child)
@@ -232,7 +232,7 @@ def first_process(pid: int) -> int | None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill what is left. That the first process is gone means that all others are."""
+    """Kill all processes: when the first process of the namespace is gone, so are the others."""
     while process.returncode is None:
         first = first_process(process.pid)
         with contextlib.suppress(ProcessLookupError):

@@ -1,1 +1,1 @@
-"""Dockerfiles: read, searched for the images they name, and rewritten for old engines."""
+"""Dockerfiles: parsing, the images they name, and rewriting for old engines."""

@@ -1,4 +1,4 @@
-"""The images a Dockerfile starts from or copies from, told apart from its own stages."""
+"""The images a Dockerfile starts from or copies from, distinguished from its own stages."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 class Bases:
-    """References in a Dockerfile, found once and put back under other names."""
+    """References in a Dockerfile, found once and replaceable by other names."""
 
     def __init__(self, dockerfile: Dockerfile, args: Mapping[str, str]) -> None:
         self._dockerfile = dockerfile
@@ -28,7 +28,7 @@ class Bases:
         self._uses = dict(self._found())
 
     def references(self) -> dict[str, Instruction]:
-        """Every image from elsewhere, variables filled in, with the first instruction that names it."""
+        """Return every image from elsewhere, variables filled in, with the first instruction naming it."""
         found: dict[str, Instruction] = {}
         for instruction, references in self._uses.items():
             for reference in references:
@@ -36,7 +36,7 @@ class Bases:
         return found
 
     def renamed(self, names: Mapping[str, str]) -> Dockerfile:
-        """The same Dockerfile with other names for those images."""
+        """Return the same Dockerfile with other names for those images."""
         instructions = [self._renamed(each, names) for each in self._dockerfile.instructions]
         return replace(self._dockerfile, instructions=tuple(instructions))
 
@@ -64,7 +64,7 @@ class Bases:
                     yield found[1]
 
     def _is_own(self, reference: str) -> bool:
-        """Whether it is an earlier stage, by name or number, or nothing at all."""
+        """Tell whether a reference is an earlier stage, by name or number, or `scratch`."""
         return reference.lower() in self._stages or reference.isdigit() or reference == SCRATCH
 
     def _stage_name(self, instruction: Instruction) -> str:
@@ -98,7 +98,7 @@ def _with_from(flag: str, reference: str, new: str) -> str:
 
 
 def _platform() -> Mapping[str, str]:
-    """What every FROM may use without an ARG."""
+    """Return the variables that every FROM may use without an ARG."""
     machine = os.uname().machine
     architecture = _ARCHITECTURES.get(machine, machine)
     values = {"OS": "linux", "ARCH": architecture, "PLATFORM": f"linux/{architecture}", "VARIANT": ""}

@@ -1,7 +1,7 @@
-"""Here-documents for engines that do not know them, and secrets for the environment of RUN.
+"""Here-documents for engines that do not support them, and secrets in the environment of RUN.
 
-RUN becomes the form with a list, whose strings may hold line ends; COPY copies files that are laid beside the
-context. An instruction never takes more lines than before, so that errors name the user's own.
+RUN takes the form of a list, whose strings may contain line ends; COPY copies files from a folder beside the
+context. An instruction never takes more lines than before, so that errors name the user's own lines.
 """
 
 import json
@@ -21,7 +21,7 @@ from benchyard.images.dockerfile.parser import (
 )
 
 FILES = "benchyard-heredocs"
-"""What the folder of the files is called in COPY --from, unless the engine needs another name."""
+"""The name of that folder in COPY --from, unless the engine needs another one."""
 
 _DEFAULT_SHELL = ("/bin/sh", "-c")
 _SCRIPT = (
@@ -32,7 +32,7 @@ _SCRIPT = (
 
 @dataclass
 class StageEnvironment:
-    """What is known of the environment at one place of a Dockerfile."""
+    """The environment at one place of a Dockerfile, as far as it is known."""
 
     env: dict[str, str] = field(default_factory=dict)
     args: dict[str, str] = field(default_factory=dict)
@@ -40,24 +40,24 @@ class StageEnvironment:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What a variable stands for: ENV goes before ARG."""
+        """Return the values of variables: ENV comes before ARG."""
         return {**self.args, **self.env}
 
 
 @dataclass(frozen=True)
 class RewriteRequest:
-    """What a build adds to its Dockerfile."""
+    """The parameters of rewriting: files, arguments and secrets of a build."""
 
     files: Path
-    """An empty folder, which gets the texts that are copied."""
+    """An empty folder, which receives the texts to copy."""
     args: Mapping[str, str]
     secrets: tuple[str, ...] = ()
     name: str = FILES
-    """What the engine calls that folder."""
+    """The engine's name for that folder."""
 
 
 class HeredocRewriter:
-    """Goes through a Dockerfile and writes other lines for what its engine would not understand."""
+    """Goes through a Dockerfile and rewrites the instructions that its engine would not understand."""
 
     def __init__(self, dockerfile: Dockerfile, rewriting: RewriteRequest) -> None:
         self._dockerfile = dockerfile
@@ -67,7 +67,7 @@ class HeredocRewriter:
         self._files = 0
 
     def run(self, bases: Mapping[str, Mapping[str, str]]) -> dict[Instruction, list[str]]:
-        """The new lines of each instruction that needs some; `bases` has the environment of each base."""
+        """Return the new lines of each changed instruction; `bases` has the environment of each base."""
         changes: dict[Instruction, list[str]] = {}
         for instruction in self._dockerfile.instructions:
             try:
@@ -127,7 +127,7 @@ class HeredocRewriter:
         return " ".join(("RUN", *flags, json.dumps(command)))
 
     def _copy(self, instruction: Instruction, stage: StageEnvironment) -> list[str]:
-        """One COPY of the texts, and one of the files of the context if there are any."""
+        """Return a COPY of the texts and, if files of the context are named too, a COPY of those."""
         *sources, target = split_words(instruction.rest, self._dockerfile.escape)
         if instruction.flag("from") is not None:
             raise ValueError("a here-document cannot be copied --from somewhere")
@@ -142,7 +142,7 @@ class HeredocRewriter:
         return lines
 
     def _lay(self, heredoc: Heredoc, stage: StageEnvironment) -> str:
-        """Write a text as a file; returns its path below the folder."""
+        """Write a text to a file; return its path below the folder."""
         if "/" in heredoc.name or heredoc.name in (".", "..") or any(each.isspace() for each in heredoc.name):
             raise ValueError(f"{heredoc.name!r} cannot be the name of a file")
         text = heredoc.text
@@ -157,7 +157,7 @@ class HeredocRewriter:
 
 
 def _command(instruction: Instruction, shell: Iterable[str]) -> list[str]:
-    """What RUN starts, as a list."""
+    """Return the command of RUN as a list."""
     listed = _list(instruction.rest)
     if listed is not None:
         return listed
@@ -173,13 +173,13 @@ def _command(instruction: Instruction, shell: Iterable[str]) -> list[str]:
 
 
 def _is_alone(rest: str) -> bool:
-    """Whether RUN has a here-document for its command and nothing else."""
+    """Tell whether the command of RUN is a single here-document."""
     words = split_words(rest)
     return len(words) == 1 and words[0].startswith("<<")
 
 
 def _list(text: str) -> list[str] | None:
-    """The form of an instruction that is a list of strings."""
+    """Return the list of an instruction in the form of a list of strings; None for another form."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -189,14 +189,14 @@ def _list(text: str) -> list[str] | None:
 
 
 def _is_plain_mount(flag: str, secrets: Sequence[str]) -> bool:
-    """Whether it mounts one of these secrets where it is mounted anyway."""
+    """Tell whether a flag mounts one of these secrets at its default path, where it is mounted anyway."""
     options = dict(each.partition("=")[::2] for each in flag.removeprefix("--mount=").split(","))
     elsewhere = options.keys() & {"target", "dst", "destination"}
     return flag.startswith("--mount=") and not elsewhere and options.get("id") in secrets
 
 
 def _with_secrets(names: Iterable[str]) -> str:
-    """A script that puts secrets into the environment and becomes the command; line ends of a value stay."""
+    """Return a script that puts secrets, line ends included, into the environment and becomes the command."""
     reads = [
         f'{name}="$(cat /run/secrets/{name}; echo .)"; export {name}="${{{name}%.}}"; ' for name in names
     ]

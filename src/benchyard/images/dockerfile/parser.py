@@ -1,4 +1,4 @@
-"""A Dockerfile as a list of instructions, each with the lines it stands on, its words and variables."""
+"""A Dockerfile as a list of instructions, each with its line numbers, words and variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]")
 
 
 def split_words(text: str, escape: str = "\\") -> list[str]:
-    """Words between white space, with their quotes and escapes as they are."""
+    """Return the words between white space, with their quotes and escapes unchanged."""
     words: list[str] = []
     word, quote, at = "", "", 0
     while at < len(text):
@@ -36,16 +36,16 @@ def split_words(text: str, escape: str = "\\") -> list[str]:
 def expand_variables(
     text: str, values: Mapping[str, str], *, escape: str = "\\", keep_quotes: bool = False
 ) -> str:
-    """Fill in `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`; nothing is filled in between `'`.
+    """Fill in `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`, but not between single quotes.
 
-    With `keep_quotes` quotes stay where they are, as in the text of a here-document. Raises ValueError for a
-    form that is none of these.
+    With `keep_quotes`, quotes stay in place, as in the text of a here-document. Raises ValueError for any
+    other form.
     """
     return _Expansion(text, values, escape, keep_quotes=keep_quotes).run()
 
 
 class _Expansion:
-    """One pass over a text."""
+    """A single pass over a text."""
 
     def __init__(self, text: str, values: Mapping[str, str], escape: str, *, keep_quotes: bool) -> None:
         self._text = text
@@ -55,7 +55,7 @@ class _Expansion:
         self._at = 0
 
     def run(self, stop: str = "") -> str:
-        """Everything up to `stop`, or to the end."""
+        """Return the expanded text up to `stop`, or to the end."""
         done, quote = "", ""
         while self._at < len(self._text):
             each = self._text[self._at]
@@ -135,19 +135,19 @@ class Heredoc:
     name: str
     content: str
     is_chomped: bool
-    """`<<-`: tabs at the beginning of lines are not part of it."""
+    """`<<-`: tabs at the beginning of lines are removed."""
     is_expanded: bool
-    """Variables are filled in: the delimiter has no quotes."""
+    """Variables are filled in, because the delimiter has no quotes."""
 
     @property
     def text(self) -> str:
-        """The content as a file of its own."""
+        """Return the content in the form of a file."""
         return re.sub(r"^\t+", "", self.content, flags=re.M) if self.is_chomped else self.content
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction, its continued lines joined."""
+    """An instruction with its continuation lines joined."""
 
     first: int
     """Number of its first line, from 1."""
@@ -160,11 +160,11 @@ class Instruction:
 
     @property
     def text(self) -> str:
-        """On one line, without its here-documents."""
+        """Return the instruction on one line, without its here-documents."""
         return " ".join((self.name, *self.flags, self.rest)).strip()
 
     def flag(self, name: str) -> str | None:
-        """The value of `--name=value`."""
+        """Return the value of `--name=value`."""
         for flag in self.flags:
             if flag.startswith(f"--{name}="):
                 return flag.partition("=")[2]
@@ -173,14 +173,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """All instructions, and the text they came from."""
+    """All instructions, and the text they were parsed from."""
 
     lines: tuple[str, ...]
     instructions: tuple[Instruction, ...]
     escape: str = "\\"
 
     def replaced(self, changes: Mapping[Instruction, Sequence[str]]) -> str:
-        """The text with other lines for some instructions; every other line keeps its number."""
+        """Return the text with other lines for some instructions; every other line keeps its number."""
         lines = list(self.lines)
         for instruction, new in changes.items():
             span = instruction.last - instruction.first + 1
@@ -189,7 +189,7 @@ class Dockerfile:
         return "\n".join(lines) + "\n"
 
     def global_values(self, args: Mapping[str, str]) -> Mapping[str, str]:
-        """What ARG before the first FROM gives to the FROMs."""
+        """Return the values that ARG before the first FROM gives to all FROMs."""
         values: dict[str, str] = {}
         for instruction in self.instructions:
             if instruction.name == "FROM":
@@ -201,7 +201,7 @@ class Dockerfile:
 def arg_values(
     instruction: Instruction, args: Mapping[str, str], known: Mapping[str, str], escape: str
 ) -> Mapping[str, str]:
-    """What an ARG instruction sets: what was given, else its default."""
+    """Return the values that an ARG instruction sets: those given, else the defaults."""
     values: dict[str, str] = {}
     for word in split_words(instruction.rest, escape):
         name, is_set, default = word.partition("=")
@@ -213,7 +213,7 @@ def arg_values(
 
 
 def parse_dockerfile(text: str) -> Dockerfile:
-    """Read a Dockerfile; raises BuildFailed with the line that is wrong."""
+    """Parse a Dockerfile; raises BuildFailed with the line that is wrong."""
     if len(text) > _LARGEST:
         raise BuildFailed(
             f"the Dockerfile is larger than {_LARGEST} bytes: put what it holds into the context"
@@ -232,31 +232,31 @@ def parse_dockerfile(text: str) -> Dockerfile:
 
 
 def instruction_error(instruction: Instruction, problem: str) -> BuildFailed:
-    """The error of one instruction."""
+    """Return the error for an instruction."""
     message = f"Dockerfile line {instruction.first}: {problem}\n  {instruction.text[:200]}"
     return BuildFailed(message, line=instruction.first)
 
 
 def is_heredoc(word: str) -> bool:
-    """Whether a word of RUN or COPY opens a here-document."""
+    """Tell whether a word of RUN or COPY opens a here-document."""
     return _HEREDOC.fullmatch(word) is not None
 
 
 def without_frontend(text: str) -> str:
-    """A Dockerfile without the line that names another reader for it.
+    """Return a Dockerfile without the line that names another frontend.
 
-    Engines would fetch it from a registry, or, not knowing of it, take the other directives for comments.
+    Engines would pull it from a registry or, if they do not know the line, ignore the directives after it.
     Every line keeps its number.
     """
     lines = text.split("\n")
     count = next((at for at, line in enumerate(lines) if not _DIRECTIVE.fullmatch(line.strip())), 0)
     kept = [line for line in lines[:count] if not _FRONTEND.match(line.strip())]
-    # After the others, since the first plain comment ends them.
+    # The empty comments come last, since the first plain comment ends the directives.
     return "\n".join([*kept, *["#"] * (count - len(kept)), *lines[count:]])
 
 
 def _escape(lines: Sequence[str]) -> str:
-    """The escape character, which a directive on the first lines may change."""
+    """Return the escape character, which a directive on the first lines may change."""
     for line in lines:
         found = _DIRECTIVE.fullmatch(line.strip())
         if not found:
@@ -271,7 +271,7 @@ def _escape(lines: Sequence[str]) -> str:
 
 
 class _Reader:
-    """Goes through the lines once."""
+    """Reader of the lines, in one pass."""
 
     def __init__(self, lines: Sequence[str], escape: str) -> None:
         self._lines = lines
@@ -280,7 +280,7 @@ class _Reader:
         self._continued = re.compile(rf"^(.*){re.escape(escape)}[ \t]*$", re.S)
 
     def instructions(self) -> list[Instruction]:
-        """All of them, in order."""
+        """Return all instructions, in order."""
         found = []
         while self._at < len(self._lines):
             first = self._at + 1
@@ -290,7 +290,7 @@ class _Reader:
         return found
 
     def _logical_line(self) -> str:
-        """The next line with those that continue it, or nothing for a comment or an empty one."""
+        """Return the next line with its continuation lines; empty for a comment or an empty line."""
         line = self._take()
         if _is_nothing(line):
             return ""
@@ -338,7 +338,7 @@ def _is_nothing(line: str) -> bool:
 
 
 def _parts(joined: str) -> tuple[str, tuple[str, ...], str]:
-    """An instruction's name, its flags, and the rest as it is written."""
+    """Return an instruction's name, its flags, and the unparsed rest."""
     name, _, rest = joined.partition(" ") if " " in joined else joined.partition("\t")
     if "\t" in name:
         name, _, more = name.partition("\t")
@@ -353,7 +353,7 @@ def _parts(joined: str) -> tuple[str, tuple[str, ...], str]:
 
 
 def _opened(rest: str, escape: str) -> list[tuple[str, bool, bool]]:
-    """Delimiters of here-documents on a line: name, whether tabs are cut, whether variables are filled in."""
+    """Return a line's here-documents: delimiter, whether tabs are cut, whether variables are filled in."""
     found = []
     for word in split_words(rest, escape):
         match = _HEREDOC.fullmatch(word)

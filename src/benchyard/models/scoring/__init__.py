@@ -1,1 +1,1 @@
-"""What grades scenarios, and what solves them: files beside a scenario."""
+"""Files of scenarios' scorers and solutions: attachments, exports and reference outputs."""

@@ -1,4 +1,4 @@
-"""Archives that are kept beside scenarios: the same files always make the same bytes."""
+"""Archives that are stored beside scenarios: the same files always make the same bytes."""
 
 import gzip
 import io
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from benchyard.errors import UsageError
 
 MOST_PACKED_BYTES = 256 * 1024**2
-"""Of all files of an archive together."""
+"""Limit on all files of an archive together."""
 MOST_PACKED_FILES = 100_000
 _MOST_PLAIN_BYTES = MOST_PACKED_BYTES + MOST_PACKED_FILES * 2048
-"""Of an archive that is not compressed any more: its files, and what it says of each of them."""
+"""Limit on an uncompressed archive: its files, and a header for each of them."""
 _MODES = 0o777
 
 
@@ -26,7 +26,7 @@ class PackedFile:
 
 
 def pack_files(files: Mapping[str, PackedFile]) -> bytes:
-    """A compressed archive of these files."""
+    """Pack these files into a compressed archive."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(files):
@@ -38,7 +38,7 @@ def pack_files(files: Mapping[str, PackedFile]) -> bytes:
 
 
 def unpack_files(archive: bytes) -> Iterator[tuple[str, PackedFile]]:
-    """The files of an archive, by their paths; raises UsageError for what is none, or too large."""
+    """Yield the files of an archive with their paths; raises UsageError if it is invalid or too large."""
     left = MOST_PACKED_BYTES
     try:
         with tarfile.open(fileobj=_Bounded(archive), mode="r|") as opened:
@@ -52,19 +52,19 @@ def unpack_files(archive: bytes) -> Iterator[tuple[str, PackedFile]]:
                 if content is not None:
                     yield _inner(about.name), PackedFile(content.read(), about.mode & _MODES)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
-        # The last two are what the library makes of headers that are none, or that follow each other.
+        # The library raises the last two for invalid headers, and for headers that follow each other.
         raise UsageError(f"an attachment is no archive of files: {error}") from error
 
 
 class _Bounded(io.RawIOBase):
-    """What a compressed archive holds; headers are read whole, whatever their size, so all has a limit."""
+    """The content of a compressed archive, limited as a whole: headers are read whole, regardless of size."""
 
     def __init__(self, archive: bytes) -> None:
         self._plain = gzip.GzipFile(fileobj=io.BytesIO(archive))
         self._left = _MOST_PLAIN_BYTES
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, fewer at the end; raises UsageError over the limit."""
+        """Read at most this many bytes; raises UsageError over the limit."""
         content = self._plain.read(size)
         self._left -= len(content)
         if self._left < 0:

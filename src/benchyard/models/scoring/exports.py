@@ -1,4 +1,4 @@
-"""A scorer as something that another harness can run: a script, and the files it needs."""
+"""A scorer in a form that another harness can run: a script, and the files it needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Attachments = Mapping[str, Mapping[str, PackedFile]]
 
 @dataclass(frozen=True)
 class PythonNeeds:
-    """What a script asks for, in its head and beside it."""
+    """The Python version and packages that a script requires."""
 
     version: str | None = None
     requirements: tuple[str, ...] = ()
@@ -22,8 +22,8 @@ class ScorerExport:
     """A part of a test script, in bash.
 
     It begins in the scenario's working directory, and finds `$name` and `$weight` of its scorer, its files
-    in `$own`, a folder for what it makes in `$work`, and `$python` where it asked for one. What it has to
-    tell is in `$logs/$name.out` and `$logs/$name.err`. It ends by `passed "$name" "$weight" STATUS`, or by
+    in `$own`, a folder for temporary files in `$work`, and `$python` if it asked for one. Its messages
+    go to `$logs/$name.out` and `$logs/$name.err`. It ends by `passed "$name" "$weight" STATUS`, or by
     `rewarded "$name" "$weight" MAIN` after it printed its rewards as JSON there, or by `fail REASON`.
     """
 
@@ -31,8 +31,8 @@ class ScorerExport:
     files: Mapping[str, PackedFile] = field(default_factory=dict)
     python: PythonNeeds | None = None
     user: str | None = None
-    """Who has to run it, where that matters."""
+    """The user that must run it, if any."""
     around_sec: float = 0
-    """What it takes beside the time that its tests have."""
+    """Seconds it takes beyond the time of its tests."""
     storage_mb: int | None = None
-    """What it needs of the disk, where that is more than usual."""
+    """The disk space it needs, if that is more than usual."""

@@ -1,4 +1,4 @@
-"""Reference outputs: what solves a scenario, as a diff or as a script."""
+"""Reference outputs: solutions of scenarios, as a diff or as a script."""
 
 import posixpath
 import re
@@ -8,7 +8,7 @@ from typing import Literal
 from benchyard.models.scenarios import ScenarioRequest, ScenarioView
 
 DIRECTION_KEY = "reference_patch_direction"
-"""Metadata by which scenarios of the original say that their diff must be reversed."""
+"""Metadata key by which scenarios of the original say that their diff must be reversed."""
 
 Kind = Literal["diff", "script", "expected"]
 
@@ -36,19 +36,19 @@ _PATCH_REVERSE = _PATCH.replace(" --forward", "")
 
 
 def is_diff(text: str) -> bool:
-    """Whether a text is a unified diff: it begins like one, and has a part of one."""
+    """Tell whether a text is a unified diff: it begins like a diff and contains a hunk."""
     return bool(_HEADS.match(text.lstrip())) and bool(_DIFF.search(text))
 
 
 def kind(scenario: ScenarioRequest | ScenarioView) -> Kind:
-    """What the reference output of a scenario is: see docs/adr/0018."""
+    """Return the kind of a scenario's reference output: see docs/adr/0018."""
     if scenario.validation_type == "EVALUATION":
         return "expected"
     return "diff" if is_diff(scenario.reference_output or "") else "script"
 
 
 def is_reversed(scenario: ScenarioRequest | ScenarioView) -> bool:
-    """Whether the diff takes the solution away instead of bringing it."""
+    """Tell whether the diff removes the solution instead of adding it."""
     return (
         scenario.validation_type == "REVERSE"
         or (scenario.metadata or {}).get(DIRECTION_KEY, "").lower() == "reverse"
@@ -56,7 +56,7 @@ def is_reversed(scenario: ScenarioRequest | ScenarioView) -> bool:
 
 
 def file_name(scenario: ScenarioRequest | ScenarioView) -> str:
-    """What the file of a reference output is called in a scenario's folder."""
+    """Return the file name of the reference output in a scenario's folder."""
     return {"diff": "reference.patch", "script": "reference.sh", "expected": "reference.txt"}[kind(scenario)]
 
 
@@ -64,7 +64,7 @@ FILE_NAMES = ("reference.patch", "reference.sh", "reference.txt")
 
 
 def answer_path(scenario: ScenarioView) -> str | None:
-    """Where an expected answer is written: the one answer path of a scenario that has one."""
+    """Return the path for an expected answer: the answer path of a scenario that has exactly one."""
     paths = scenario.answer_paths or []
     if scenario.isolation != "answer" or len(paths) != 1:
         return None
@@ -73,9 +73,9 @@ def answer_path(scenario: ScenarioView) -> str | None:
 
 
 def application(scenario: ScenarioView, file: str) -> str | None:
-    """The command that does in a devbox what the reference output says, which lies in this file of it.
+    """Return the command that applies the reference output, which lies in this file of the devbox.
 
-    None where it is what is expected, and nothing says where that belongs.
+    Returns None if it is an expected answer and the scenario gives no path for it.
     """
     if kind(scenario) != "expected":
         return command(scenario, file)
@@ -84,7 +84,7 @@ def application(scenario: ScenarioView, file: str) -> str | None:
 
 
 def command(scenario: ScenarioView, file: str) -> str:
-    """The command that applies a diff or runs a script, which lies in this file of the devbox."""
+    """Return the command that applies a diff or runs a script, which lies in this file of the devbox."""
     directory = scenario.environment.working_directory if scenario.environment else None
     where = shlex.quote(directory) if directory else '"$HOME"'
     if kind(scenario) == "script":
