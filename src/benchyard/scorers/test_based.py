@@ -15,7 +15,7 @@ MOST_FILE_BYTES = 16 * 1024**2
 
 
 class TestFile(Model):
-    """One file; its path begins at the working directory unless it is absolute."""
+    """A file; its path begins at the working directory unless it is absolute."""
 
     __test__ = False
     file_path: base.FilePath
