@@ -36,25 +36,25 @@ _CATCH = "test/catch.hpp"
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise."""
+    """An exercise of the benchmark."""
 
     language: str
     name: str
     instructions: str
     """Introduction, instructions and what is appended to them, as the official harness joins them."""
     solution: tuple[str, ...]
-    """The files that are to be changed."""
+    """Files that the answer is to change."""
     files: Mapping[str, bytes]
-    """All that is needed for the tests: stubs, tests, builds."""
+    """All files that the tests need: stubs, tests, builds."""
     tests: frozenset[str] = frozenset()
-    """Files that whoever works on it must not see."""
+    """Paths of files that must stay hidden from the agent."""
     example: Mapping[str, bytes] = field(default_factory=dict)
-    """The files of the solution as they should be; empty where the repository has none that fits."""
+    """Files of the solution as they should be; empty if the repository has no example that fits."""
     why_no_example: str = ""
 
 
 def exercise_folders(data: Path) -> Iterator[tuple[str, Path]]:
-    """The language and folder of every exercise, in order; raises UsageError where there is none."""
+    """Yield the language and folder of every exercise, in order; raises UsageError if there is none."""
     roots = [data, *sorted(each for each in data.glob("*") if each.is_dir())] if data.is_dir() else []
     root = next(
         (each for each in roots if any((each / name / _PRACTICE).is_dir() for name in LANGUAGES)), None
@@ -71,7 +71,7 @@ def exercise_folders(data: Path) -> Iterator[tuple[str, Path]]:
 
 
 def read_exercise(language: str, folder: Path) -> Exercise:
-    """The exercise of a folder; raises UsageError with what is missing."""
+    """Return the exercise of a folder; raises UsageError with what is missing."""
     if not _NAME.fullmatch(folder.name):
         raise UsageError(f"{folder}: the name of the folder is none of an exercise")
     config = _config(folder)
@@ -83,7 +83,7 @@ def read_exercise(language: str, folder: Path) -> Exercise:
         and _CATCH not in files
         and (shared := folder.parents[2] / "_shared/catch.hpp").exists()
     ):
-        # Copies of the repository keep this one, which all have, once.
+        # Copies of the repository may keep this file, which all exercises share, only once.
         files[_CATCH] = shared.read_bytes()
     missing = [path for path in (*edited, *tests) if path not in files]
     if missing or not edited or not tests:
@@ -136,7 +136,7 @@ def _is_edited(path: str, others: set[str]) -> bool:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file of an exercise; links are nobody's files."""
+    """Yield every file of an exercise; links are left out."""
     left, count = _MOST_BYTES, 0
     for here, inner, names in os.walk(folder):
         inner.sort()
@@ -162,7 +162,7 @@ def _instructions(folder: Path, files: Mapping[str, bytes]) -> str:
 def _example(
     language: str, edited: list[str], examples: Mapping[str, bytes], files: Mapping[str, bytes]
 ) -> tuple[dict[str, bytes], str]:
-    """The example on the files of the solution; nothing, and why, where it does not fit."""
+    """Return the example as contents of the solution's files; if it does not fit, none and the reason."""
     if b"[dependencies]" in files.get(".meta/Cargo-example.toml", b"") and language == "rust":
         return {}, "the example needs crates that the exercise's own Cargo.toml does not name"
     found: dict[str, bytes] = {}
@@ -185,9 +185,9 @@ def _helpers(
     examples: Mapping[str, bytes],
     files: Mapping[str, bytes],
 ) -> Iterator[tuple[str, bytes]]:
-    """Further files of an example in the solution's language, such as classes that it uses."""
+    """Yield further files of an example in the solution's language, such as classes that it uses."""
     for folder, solution in beside.items():
-        # Programs that made the exercise lie in `.meta` itself: there only what the config names is meant.
+        # `.meta` itself also has programs that generated the exercise: take only files that the config names.
         around = examples if folder == ".meta" else files
         for path in around:
             inner = PurePosixPath(path)
@@ -219,7 +219,7 @@ _TEXTS = {
 
 
 def write_build_context(language: str, work: Path) -> Path:
-    """The folder of the Dockerfile of a language, written where it is not there yet."""
+    """Return the folder with the Dockerfile of a language; write it if it is missing."""
     if language not in _TEXTS:
         raise UsageError(f"there is no image for {language}; there are: {', '.join(_TEXTS)}")
     folder = work / f"image-{language}"
@@ -233,7 +233,7 @@ IMAGES, HOST = "images", "host"
 _PLACE = "/app"
 _TRIES = 2
 _TEST_SECONDS = 180
-"""The official limit."""
+"""Time for the tests, the official limit."""
 _ADDENDUM = """
 ####
 
@@ -241,7 +241,7 @@ Use the above instructions to modify the supplied files: {file_list}
 Don't change the names of existing functions or classes, as they may be referenced from other code like unit tests, etc.
 Only use standard libraries, don't suggest installing any packages.
 """  # noqa: E501
-"""Quoted, as the next one, from `benchmark/prompts.py` of Aider-AI/aider (Apache-2.0)."""
+"""Quoted, like `_FAILED`, from `benchmark/prompts.py` of Aider-AI/aider (Apache-2.0)."""
 _FAILED = """
 ####
 
@@ -251,7 +251,7 @@ Fix the code in {file_list} to resolve the errors.
 """
 _WHERE = "\nThe files are in `{folder}`: {paths}\n"
 _NOT_WORK = (".git", ".meta", "build", "node_modules", "target")
-"""What tools leave in the folder: it may be much, and no scorer looks at it."""
+"""Folders that tools leave beside the work; they may be large, and no scorer reads them."""
 _PASSED_BY_NOTHING = frozenset(
     {
         ("go", "counter"),
@@ -262,13 +262,13 @@ _PASSED_BY_NOTHING = frozenset(
         ("javascript", "ledger"),
     }
 )
-"""Exercises whose stub passes: programs that are to be made readable, and one that tests are written for."""
+"""Exercises whose unchanged stub passes: programs to be made readable, and one to write tests for."""
 _NEEDS_CRATES = {"gigasecond": "time", "grep": "anyhow", "simple-cipher": "rand"}
 _NEEDS_JARS = {"hangman": "rxjava", "rest-api": "org.json", "mazy-mice": "AssertJ 3.15 or newer"}
 
 
 class AiderPolyglotBenchmark(PublicBenchmark):
-    """The exercises of the benchmark's repository at the commit that its results are of."""
+    """The exercises of the benchmark's repository, at the commit that the published results are of."""
 
     about = BenchmarkFacts(
         title="Aider Polyglot",
@@ -339,7 +339,7 @@ def _prompt(exercise: Exercise, folder: str, names: str) -> str:
 
 
 def _environment(exercise: Exercise, folder: str) -> ScenarioEnvironment:
-    """The files that may be seen; the tests are brought by the scorer."""
+    """Return the environment with the visible files; the scorer brings the tests."""
     shown = [
         StartingFile(path, content)
         for path, content in exercise.files.items()

@@ -1,4 +1,4 @@
-"""AIME: problems of the American Invitational Mathematics Examination, whose answers are integers to 999."""
+"""AIME: problems of the American Invitational Mathematics Examination, with integers up to 999 as answers."""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 class AimeBenchmark(PublicBenchmark):
-    """The exams of three years, as the sets that are commonly used have them."""
+    """Problems of three years, in the sets that are commonly used."""
 
     about = BenchmarkFacts(
         title="AIME",
@@ -121,7 +121,7 @@ def _answer(given: object) -> int:
 
 
 def _identity(path: Path, number: int, row: Row) -> tuple[str | None, str, str | None]:
-    """Year, name and exam of a problem, as far as the row or the names of its file and folder tell."""
+    """Return year, name and exam of a problem, from its row or the names of its file and folder."""
     given = question_sets.first(row, "id", "ID", "problem_idx")
     id = str(number if given is None else given)
     for told in (id, str(row.get("url") or "")):

@@ -74,7 +74,7 @@ class ArcAgi2Benchmark(PublicBenchmark):
 
 
 def _folder(data: Path, split: str) -> Path:
-    """The folder with a split's tasks: in a copy of the repository, in its `data`, or the folder itself."""
+    """Return the folder with a split's tasks: in a copy of the repository, or of its `data`, or itself."""
     for folder in (data / "data" / split, data / split, data):
         if any(folder.glob("*.json")):
             return folder

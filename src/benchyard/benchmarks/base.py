@@ -1,8 +1,8 @@
-"""The benchmark contract: where a public benchmark comes from, and what its scenarios are.
+"""The benchmark contract: the source of a public benchmark's data, and its items as scenarios.
 
-One module per benchmark, named after it. It reads the official data, whichever form that has, and says what
-each item is as a scenario: prompt, environment, scorer, reference output. Reading happens on the side of
-whoever imports it, never in the server.
+Each benchmark is one module, named after it. It reads the official data in any of its forms, and turns each
+item into a scenario: prompt, environment, scorer, reference output. The client that imports a benchmark reads
+the data, never the server.
 """
 
 from abc import ABC, abstractmethod
@@ -19,69 +19,69 @@ PUBLIC_KEY = "benchyard.benchmark"
 REVISION_KEY = "benchyard.revision"
 """Metadata of a benchmark: the revision of the data it was imported from."""
 ITEM_KEY = "benchyard.item"
-"""Metadata of a scenario: what its benchmark calls it."""
+"""Metadata of a scenario: its name in its benchmark."""
 
 
 @dataclass(frozen=True)
 class BenchmarkFacts:
-    """What people want to know of a benchmark before they import it."""
+    """Facts that people want to know about a benchmark before they import it."""
 
     title: str
-    """As its authors write it."""
+    """Title as its authors write it."""
     summary: str
-    """One line."""
+    """Summary in one line."""
     size: int
-    """How many scenarios the whole of it has."""
+    """Number of scenarios in the whole benchmark."""
     licence: str
     citation: str
     home: str
-    """Where it is published."""
+    """Address of the page where it is published."""
     aliases: tuple[str, ...] = ()
-    """Names under which people know it, beside its own and its title."""
+    """Further names people use for it, in addition to its own name and its title."""
     needs: tuple[str, ...] = ()
-    """What a server must have to run it, in words: a container registry, a token, much disk."""
+    """Things a server must have to run it, in words: a container registry, a token, much disk."""
     variants: tuple[str, ...] = ()
-    """What `--variant` takes, the usual one first."""
+    """Values that `--variant` takes, the default first."""
     variants_are_parts: bool = False
-    """Whether variants choose among the same scenarios; else each variant has scenarios of its own."""
+    """True if variants choose among the same scenarios; else each variant has scenarios of its own."""
     not_for_publication: bool = False
-    """Whether its authors ask that items are not shown in plain text where everybody can read them."""
+    """True if its authors ask not to publish items in plain text."""
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How a benchmark is to be imported."""
+    """Options of one import of a benchmark."""
 
     work: Path
-    """An empty folder for what has to be written on the way, such as contexts of builds."""
+    """Empty folder for files written during the import, such as build contexts."""
     variant: str | None = None
     seed: int = 0
-    """For sets whose items are shuffled."""
+    """Seed for sets whose items are shuffled."""
 
 
 @dataclass(frozen=True)
 class BrokenItem:
-    """An item that no scenario can be made of; the others are imported all the same."""
+    """An item that cannot be turned into a scenario; the others are imported all the same."""
 
     name: str
     reason: str
-    """What is wrong, with file and line, and what to do."""
+    """The fault, with file and line, and what to do."""
     is_note: bool = False
-    """It is no item: scenarios are made all the same, and this is to be known about them."""
+    """True for a note about the data: no item is missing, and the scenarios are imported all the same."""
 
 
 class PublicBenchmark(ABC):
-    """One public benchmark. Its name is the module's, with dashes."""
+    """Base class of public benchmarks. A benchmark's name is its module's, with dashes."""
 
     about: ClassVar[BenchmarkFacts]
     source: ClassVar[Source]
     known_bad: ClassVar[Mapping[str, str]] = {}
-    """Items whose fault their authors have acknowledged -> the reason, and where it is said."""
+    """Item whose fault its authors have acknowledged -> the reason, and where they state it."""
 
     @abstractmethod
     def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
-        """The scenarios of the set, in its own order, one at a time.
+        """Yield the scenarios of the set, in its own order, one at a time.
 
-        `data` is a folder with the files that `source` names, or a copy that somebody has, of the same
-        content in another form. Names are `BENCHMARK/ITEM`. Raises UsageError where nothing can be read.
+        `data` is a folder with the files that `source` names, or a user's copy of the same content in another
+        form. Names are `BENCHMARK/ITEM`. Raises UsageError if the data cannot be read.
         """

@@ -24,7 +24,7 @@ from benchyard.errors import UsageError
 from benchyard.models.scenarios import InputContext, ScenarioEnvironment, ScenarioRequest, ScoringContract
 
 VERSION = "v0.1.4"
-"""Of the data: the one that the official harness takes by itself."""
+"""Version of the data: the default of the official harness."""
 LICENCE = "Apache-2.0"
 CITATION = "Zhuo et al., BigCodeBench: Benchmarking Code Generation with Diverse Function Calls, ICLR 2025"
 NEEDS = (
@@ -42,7 +42,7 @@ _INSTRUCTION = (
 _WHERE = f"\nWrite the script to the file `{PLACE}/{ANSWER}`; what is in that file is your answer.\n"
 _TASK = re.compile(r"(?:BigCodeBench/)?(\d{1,6})")
 _NETWORK = frozenset({"101", "176", "314", "590", "1005", "1012"})
-"""Their reference solutions fail without a network: they fetch pages, or look up names."""
+"""Items whose reference solutions fail without a network: they fetch pages, or look up names."""
 _UNSTEADY = {"1040": "its server of sockets may not be up when the test asks for it"}
 _CORPORA = re.compile(r"nltk\.(?:download|corpus)|stopwords|word_tokenize|pos_tag|sent_tokenize")
 _IMPLIED = {
@@ -50,14 +50,14 @@ _IMPLIED = {
     "lxml": re.compile(r"read_html|[\"']lxml[\"']"),
     "matplotlib": re.compile(r"\.plot\(|\.hist\("),
 }
-"""Module -> what is written where pandas or BeautifulSoup load it by themselves."""
+"""Module -> pattern of code for which pandas or BeautifulSoup load that module by themselves."""
 _FIELDS = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test")
 
 
 def scenarios_of_set(
     benchmark: str, data: Path, options: ImportOptions, prompt: str
 ) -> Iterator[ScenarioDraft | BrokenItem]:
-    """The scenarios of one of the sets; `prompt` is `complete` or `instruct`."""
+    """Yield the scenarios of one of the sets; `prompt` is `complete` or `instruct`."""
     for path in _files(data, is_hard="hard" in benchmark):
         for found in question_sets.items(path):
             if isinstance(found, BrokenItem):
@@ -72,7 +72,7 @@ def scenarios_of_set(
 
 
 def _files(data: Path, *, is_hard: bool) -> list[Path]:
-    """The files of the right set and version, where a folder has those of several."""
+    """Return the files of the right set and version, from a folder that may have several."""
     found = question_sets.data_files(data)
     of_set = [path for path in found if ("hard" in str(path.relative_to(data.parent)).lower()) == is_hard]
     of_version = [path for path in of_set if VERSION in path.name]
@@ -119,7 +119,7 @@ def _draft(benchmark: str, row: Row, options: ImportOptions, prompt: str) -> Sce
 
 
 def _text(row: Row, name: str) -> str:
-    """As it is written: spaces at the beginning of code mean something."""
+    """Return a text of a row unchanged: spaces at the beginning of code matter."""
     question_sets.text(row, name)
     return str(row[name])
 
@@ -145,7 +145,7 @@ def _labels(benchmark: str, number: str, row: Row, solution: str) -> dict[str, s
 
 
 def imported_modules(*texts: str) -> list[str]:
-    """The modules that these programs import, or make others import, by their topmost names."""
+    """Return the top-level names of modules that these programs import directly or through others."""
     found: set[str] = set()
     for text in texts:
         try:
@@ -166,7 +166,7 @@ COMPLETE, INSTRUCT = "complete", "instruct"
 
 
 class BigcodebenchBenchmark(PublicBenchmark):
-    """The whole set; its prompts are the beginnings of functions, or with `instruct` plain requests."""
+    """The whole set; prompts are beginnings of functions, or, in the variant `instruct`, plain requests."""
 
     about = BenchmarkFacts(
         title="BigCodeBench",

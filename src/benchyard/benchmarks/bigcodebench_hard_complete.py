@@ -21,7 +21,7 @@ HARD = HubDataset(
 
 
 class BigcodebenchHardCompleteBenchmark(PublicBenchmark):
-    """The hard set, with the beginnings of functions for prompts."""
+    """The hard set, with beginnings of functions as prompts."""
 
     about = BenchmarkFacts(
         title="BigCodeBench-Hard (Complete)",

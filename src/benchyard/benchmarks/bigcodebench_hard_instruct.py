@@ -10,7 +10,7 @@ from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 
 
 class BigcodebenchHardInstructBenchmark(PublicBenchmark):
-    """The hard set, with plain requests for prompts."""
+    """The hard set, with plain requests as prompts."""
 
     about = BenchmarkFacts(
         title="BigCodeBench-Hard (instruct)",

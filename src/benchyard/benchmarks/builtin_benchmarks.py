@@ -1,4 +1,4 @@
-"""The benchmarks that come with us."""
+"""The benchmarks that are shipped with Benchyard."""
 
 import hashlib
 import os
@@ -7,24 +7,24 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 TEMPLATE = _HERE / "template"
-"""What `scenario new` copies."""
+"""Folder that `scenario new` copies."""
 _NAMES = ("quickstart",)
 
 
 def folders() -> list[Path]:
-    """The folder of each."""
+    """Return the folder of each shipped benchmark."""
     return [_HERE / name for name in _NAMES]
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Every file of a folder that came with us, in a stable order; what Python or an editor left is none."""
+    """Yield the shipped files of a folder, in a stable order; skip files that Python or an editor left."""
     for here, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if name != "__pycache__")
         yield from (Path(here) / name for name in sorted(names) if not name.startswith("."))
 
 
 def digest(folder: Path) -> str:
-    """Something that changes when anything in the folder does."""
+    """Return a digest that changes when anything in the folder does."""
     found = hashlib.sha256()
     for path in files(folder):
         content = path.read_bytes()

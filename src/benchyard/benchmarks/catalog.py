@@ -1,4 +1,4 @@
-"""The public benchmarks there are, by any of the names that people know them by."""
+"""The public benchmarks, found by any of their names."""
 
 import re
 from typing import Any
@@ -13,19 +13,19 @@ _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 def names() -> list[str]:
-    """The names of all of them, in order."""
+    """Return the names of all public benchmarks, in order."""
     return registry.names(_ROOM)
 
 
 def load(name: str) -> PublicBenchmark:
-    """The benchmark of that name, and no other; raises NotFound."""
+    """Return the benchmark of exactly that name; raises NotFound."""
     found: Any = registry.load(_ROOM, name)
     benchmark: PublicBenchmark = found()
     return benchmark
 
 
 def canonical_name(given: str) -> str | None:
-    """The name of the benchmark that is meant by its name, title or an alias; None if none is."""
+    """Return the name of the benchmark that has this name, title or alias; None if none has."""
     known = names()
     if given in known:
         return given
@@ -38,7 +38,7 @@ def canonical_name(given: str) -> str | None:
 
 
 def require_name(given: str) -> str:
-    """As `canonical`; raises UsageError with the names there are."""
+    """Return the name like `canonical_name`; raises UsageError with the known names."""
     found = canonical_name(given)
     if found is None:
         raise UsageError(

@@ -41,7 +41,7 @@ Write your response to the file `{path}`. Only its `Answer: $LETTER` is graded, 
 
 
 class GpqaDiamondBenchmark(PublicBenchmark):
-    """The options are shuffled by a seed; each scenario tells how."""
+    """The questions, with options shuffled by a seed; each scenario states the order."""
 
     about = BenchmarkFacts(
         title="GPQA Diamond",
@@ -72,7 +72,7 @@ class GpqaDiamondBenchmark(PublicBenchmark):
                 "imported as unofficial ones; fetch it again, or give a file of your own another name",
                 is_note=True,
             )
-        # As simple-evals does it: one generator for all, a draw for each row, whether it is of use or not.
+        # As in simple-evals: one generator for all rows, and one draw for each row, even if it is not used.
         generator = random.Random(options.seed)  # noqa: S311  it hides nothing
         seen: set[str] = set()
         for found in question_sets.items(path):
@@ -89,7 +89,7 @@ class GpqaDiamondBenchmark(PublicBenchmark):
 class _Shuffle:
     seed: int
     order: tuple[int, ...]
-    """Which column of the file each option is from; 0 is the right one."""
+    """Column of the file that each option is from; 0 is the right one."""
     official: bool
 
 
@@ -110,7 +110,7 @@ def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | B
         if any(_CANARY.search(each) for each in (question, *options)):
             raise UsageError("its canary stands in the question or an option, where models would see it")
     except UsageError as error:
-        # Not the text itself: it is not to be shown.
+        # Leave out the question's text: it must not be shown.
         return BrokenItem(f"row {number}", f"{path}: row {number}: {error.message}")
     shown = [options[column] for column in shuffle.order]
     letter = _LETTERS[shuffle.order.index(0)]

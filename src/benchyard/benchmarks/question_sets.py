@@ -1,7 +1,7 @@
-"""What benchmarks share that ask for an answer in a file: their data files, and their scenarios.
+"""Data files and scenarios of benchmarks that ask for an answer in a file.
 
-The devbox is a light one, from the default image. What is expected is in the scorer, which grades on the
-host; neither the prompt nor the devbox has it.
+The devbox is a light one, from the default image. The expected answer is only in the scorer, which grades on
+the host; neither the prompt nor the devbox has it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from benchyard.errors import DatasetError, UsageError
 from benchyard.models.scenarios import InputContext, ScenarioEnvironment, ScenarioRequest, ScoringContract
 
 PLACE = "/app"
-"""Where the work is done, and where the answer's file belongs."""
+"""Directory to work in, which the answer's file belongs in."""
 MOST_FILES = 5000
 _DEEPEST = 4
 _MOST_LABEL = 1000
@@ -25,24 +25,24 @@ _MOST_LABEL = 1000
 
 @dataclass(frozen=True)
 class Question:
-    """One scenario: what is asked, where the answer goes, how it is graded, and an answer that is right."""
+    """A scenario: a prompt, the path for the answer, the expected values, and a right answer."""
 
     name: str
-    """`BENCHMARK/ITEM`."""
+    """Name of the scenario, `BENCHMARK/ITEM`."""
     prompt: str
     answer_path: str
     scorer: str
-    """The type of the scorer."""
+    """Type of the scorer."""
     expected: Mapping[str, Any]
     reference: str
     metadata: Mapping[str, object] = field(default_factory=dict)
     """Labels; those that are None or empty are left out."""
     seconds: float | None = None
-    """The time that an agent has for it, where its authors give one."""
+    """Time limit of the agent, if the authors give one."""
 
 
 def draft(question: Question, options: ImportOptions) -> ScenarioDraft:
-    """The scenario of a question."""
+    """Return the scenario of a question."""
     benchmark, _, item = question.name.partition("/")
     labels = {
         name: str(value)[:_MOST_LABEL] for name, value in question.metadata.items() if value not in (None, "")
@@ -66,7 +66,7 @@ def draft(question: Question, options: ImportOptions) -> ScenarioDraft:
 
 
 def data_files(data: Path) -> list[Path]:
-    """The files with rows in a folder, or the file itself; raises UsageError where there are none."""
+    """Return the files with rows in a folder, or the file itself; raises UsageError if there are none."""
     found = [data] if data.is_file() else sorted(_below(data, _DEEPEST))
     found = [path for path in found if is_data(path)]
     if not found:
@@ -93,7 +93,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def items(path: Path) -> Iterator[tuple[int, Row] | BrokenItem]:
-    """The rows of a file with their numbers, from 1; where it breaks off, what is wrong with it."""
+    """Yield the rows of a file with their numbers, from 1; the fault if the file cannot be read further."""
     number = 0
     try:
         for number, row in enumerate(rows(path), start=1):
@@ -103,12 +103,12 @@ def items(path: Path) -> Iterator[tuple[int, Row] | BrokenItem]:
 
 
 def first(row: Row, *names: str) -> Any:
-    """What a row has under the first of these names that it has; None if it has none."""
+    """Return the first of these values of a row that is not empty; None if there is none."""
     return next((row[name] for name in names if row.get(name) not in (None, "")), None)
 
 
 def text(row: Row, *names: str) -> str:
-    """The text that a row has under one of these names; raises UsageError with the names it has."""
+    """Return the text of a row under one of these names; raises UsageError with the names it has."""
     found = first(row, *names)
     if not isinstance(found, str) or not found.strip():
         told = " or ".join(f"`{name}`" for name in names)

@@ -1,4 +1,4 @@
-"""ReplicationBench: results of astrophysics papers, to be computed anew from the papers' data."""
+"""ReplicationBench: results of astrophysics papers, to be computed again from the papers' data."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ _LARGE_MB = 2000.0
 
 @dataclass(frozen=True)
 class PaperTask:
-    """One task: what is to be computed, what comes out, and how far off it may be."""
+    """A task: its instructions, the expected result, and the tolerance."""
 
     id: str
     paper_id: str
@@ -35,30 +35,30 @@ class PaperTask:
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper with its scored tasks, in their order."""
+    """A paper with its scored tasks, in their order."""
 
     id: str
     row: Row
     tasks: tuple[PaperTask, ...] = ()
     unscored: int = 0
-    """Tasks of other kinds, which nobody grades."""
+    """Number of tasks of other kinds, which are not graded."""
     lost: str = ""
-    """Why a scored task of it is missing: its score would be one of fewer tasks than everybody's."""
+    """Reason why a scored task is missing; empty if none is. Such a paper's score would not be comparable."""
 
     @property
     def data(self) -> list[Row]:
-        """The data sets that it needs."""
+        """Data sets that the paper's tasks need."""
         found: list[Row] = self.row.get("dataset") or []
         return found
 
     @property
     def kinds(self) -> list[str]:
-        """How its data is had: wget, api, huggingface, local; none where it needs none."""
+        """Ways to get its data: wget, api, huggingface, local; `none` if it needs none."""
         return sorted({str(each.get("kind") or "none") for each in self.data}) or ["none"]
 
     @property
     def megabytes(self) -> float | None:
-        """How large its data is; None where that is not said of all of it."""
+        """Size of its data; None if the size of some part is unknown."""
         sizes = [size for each in self.data for size in _several(each.get("size"))]
         if not sizes or not all(isinstance(size, int | float) for size in sizes):
             return None
@@ -66,13 +66,13 @@ class Paper:
 
     @property
     def requirements(self) -> Row:
-        """What it is run with."""
+        """Requirements for running it."""
         found = self.row.get("execution_requirements")
         return found if isinstance(found, dict) else {}
 
     @property
     def needs(self) -> list[str]:
-        """What a devbox must have or reach to work on it, in words."""
+        """Things a devbox must have or reach for its tasks, in words."""
         found = []
         if self.kinds != ["none"]:
             size = f", {self.megabytes:g} MB" if self.megabytes is not None else ""
@@ -87,14 +87,14 @@ class Paper:
 
 @dataclass
 class ScoredPapers:
-    """What was read: papers by id, and what is wrong with the others."""
+    """Papers by id, and the faults of papers that could not be read."""
 
     papers: dict[str, Paper] = field(default_factory=dict)
     broken: list[BrokenItem] = field(default_factory=list)
 
 
 def read_papers(papers: Path, tasks: Path) -> ScoredPapers:
-    """The papers of two files, with the tasks that are scored."""
+    """Read the papers of two files, with the tasks that are scored."""
     found = ScoredPapers()
     for each in question_sets.items(papers):
         if isinstance(each, BrokenItem):
@@ -113,7 +113,7 @@ def read_papers(papers: Path, tasks: Path) -> ScoredPapers:
 def _add_tasks(found: ScoredPapers, path: Path) -> None:
     for each in question_sets.items(path):
         if isinstance(each, BrokenItem):
-            # The file breaks off here, and any paper may have had more tasks.
+            # The file cannot be read further: any paper may have had more tasks.
             found.broken.append(each)
             found.papers = {
                 id: replace(paper, lost=paper.lost or each.name) for id, paper in found.papers.items()
@@ -157,14 +157,14 @@ def _read_task(id: str, paper_id: str, row: Row) -> PaperTask:
 
 
 def _description(value: Any) -> str:
-    """The short text of a task, which some leave empty: the instructions say it all."""
+    """Return the short text of a task; it may be empty, since the instructions are complete."""
     if value is not None and not isinstance(value, str):
         raise UsageError("its `description` is no text")
     return (value or "").strip()
 
 
 def _data_sets(value: Any) -> list[Row]:
-    """The data sets of a paper, which names one as it is, and several as a list or by their names."""
+    """Return the data sets of a paper, which are given as one object, as a list, or by their names."""
     if isinstance(value, dict):
         is_named = "kind" not in value and all(isinstance(each, dict) for each in value.values())
         value = list(value.values()) if is_named else [value]
@@ -175,7 +175,7 @@ def _data_sets(value: Any) -> list[Row]:
 
 
 def _parsed(value: Any) -> Any:
-    """A value that may be written as JSON text, as the hub has it."""
+    """Return a value, parsed if it is JSON text, as on the hub."""
     if not isinstance(value, str):
         return value
     try:
@@ -238,9 +238,9 @@ The form of the file, with 0 in the place of every number:
 
 
 def papers_prompt(paper: Paper, tasks: Sequence[PaperTask], path: str) -> str:
-    """The prompt for some tasks of a paper; `path` is where the answer goes.
+    """Return the prompt for some tasks of a paper; `path` is the place for the answer.
 
-    The abstract and the link are left out, as officially: unlike the text they are not masked.
+    As in the official prompt, the abstract and the link are left out: unlike the text they are not masked.
     """
     asked = {task.id for task in tasks}
     earlier = {name for task in tasks for name in task.parents} - asked
@@ -342,7 +342,7 @@ def _listed(value: Any) -> str:
 _ANSWER = "submission.json"
 _PAPERS, _TASKS, _ALL = "papers", "tasks", "all"
 _SECONDS = 6 * 3600.0
-"""What an agent had in the runs of its authors."""
+"""Time that agents had in the authors' own runs."""
 _MOST_PROMPT = 1024**2
 
 

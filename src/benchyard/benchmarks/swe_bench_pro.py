@@ -33,11 +33,11 @@ from benchyard.models.scoring.swe_bench import (
 REGISTRY = "jefzda/sweap-images"
 _LONGEST_TAG = 128
 _ODD_TAG = "instance_element-hq__element-web-ec0f940ef0e8e3b61078f145f34dc40d1938e6c5-vnan"
-"""The one whose tag is not made by the rule."""
+"""The only item whose tag does not follow the rule."""
 _STAGE = "benchyard_base"
 _FROM = re.compile(r"^FROM[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 _MIRROR = re.compile(r"^\d+\.dkr\.ecr\.[^/]+/docker-hub/(library/)?")
-"""A private mirror that some Dockerfiles take public images from."""
+"""Pattern of a private mirror from which some Dockerfiles take public images."""
 _CLEAN = """\
 RUN cd /app && git checkout -q --detach {commit} \\
  && git remote | xargs -r -n 1 git remote remove \\
@@ -47,12 +47,12 @@ RUN cd /app && git checkout -q --detach {commit} \\
  && git gc -q --prune=now \\
  && if git cat-file -e {solution} 2>/dev/null; then echo "the solution is still there" >&2; exit 1; fi
 """
-"""Nothing is left of the repository's history but what leads to the base commit."""
+"""Removes all of the repository's history except what leads to the base commit."""
 _RUNS_BASH = 'ENTRYPOINT []\nCMD ["/bin/bash"]\n'
 
 
 def image_tag(item: str, repo: str) -> str:
-    """The tag of an item's image, by the rule of those who published them."""
+    """Return the tag of an item's image, by its publishers' rule."""
     owner, _, name = repo.lower().partition("/")
     rest = item.removeprefix("instance_")
     if item != _ODD_TAG:
@@ -62,12 +62,12 @@ def image_tag(item: str, repo: str) -> str:
 
 
 def dockerfile_from_image(image: str, commit: str, solution: str) -> str:
-    """A Dockerfile over the official image, without what came after the base commit."""
+    """Return a Dockerfile over the official image that removes all commits after the base commit."""
     return f"FROM {image}\n{_CLEAN.format(commit=commit, solution=solution)}{_RUNS_BASH}"
 
 
 def dockerfile_from_both(row: Row, commit: str, solution: str) -> str:
-    """The two Dockerfiles of an item as one, without what came after the base commit; raises DatasetError."""
+    """Join the two Dockerfiles of an item, without commits after the base commit; raises DatasetError."""
     base = items.text_of(row, "base_dockerfile")
     instance = items.text_of(row, "instance_dockerfile")
     if len(_FROM.findall(base)) != 1 or len(_FROM.findall(instance)) != 1:
@@ -78,7 +78,7 @@ def dockerfile_from_both(row: Row, commit: str, solution: str) -> str:
 
 
 def env_lines(row: Row) -> tuple[str, ...]:
-    """The `ENV` lines of both Dockerfiles, as the official harness takes them: one line each."""
+    """Return the `ENV` lines of both Dockerfiles, as the official harness takes them: one line each."""
     both = [items.text_of(row, name, default="") for name in ("base_dockerfile", "instance_dockerfile")]
     stripped = (line.strip() for text in both for line in text.split("\n"))
     return tuple(line for line in stripped if line.startswith("ENV"))
@@ -113,11 +113,11 @@ Requirements:
 New interfaces introduced:
 {interface}
 """
-"""From the problem on as the authors' own harness puts it together (scaleapi/SWE-bench_Pro-os, MIT)."""
+"""Prompt; from the problem on it is that of the authors' own harness (scaleapi/SWE-bench_Pro-os, MIT)."""
 
 
 class SweBenchProBenchmark(PublicBenchmark):
-    """Changes and repositories as they are published, with what grades them."""
+    """The published changes and repositories, graded by the official scripts."""
 
     about = BenchmarkFacts(
         title="SWE-Bench Pro",
@@ -150,13 +150,13 @@ class SweBenchProBenchmark(PublicBenchmark):
 
 
 def _part(part: HubDataset | GitTree, data: Path) -> Path:
-    """Where a part of the source is: in a folder of its own, or with all else."""
+    """Return the folder of a part of the source: its own, or the one with all files."""
     own = data / part_folder(part)
     return own if own.is_dir() else data
 
 
 def _completed(row: Row, folder: Path) -> Row:
-    """A row with its scripts: of itself, or of a copy of the authors' repository that lies beside it."""
+    """Return a row with its scripts: its own, or those of a copy of the authors' repository in `folder`."""
     item = item_name(row)
     places = {
         "run_script": f"run_scripts/{item}/run_script.sh",
@@ -178,7 +178,7 @@ def _completed(row: Row, folder: Path) -> Row:
 
 
 def draft(row: Row, options: ImportOptions) -> ScenarioDraft:
-    """The scenario of a row, its build written below the work folder; raises UsageError."""
+    """Return the scenario of a row, and write its build below the work folder; raises UsageError."""
     item, commit = item_name(row), base_commit(row)
     request = ScenarioRequest(
         name=f"{NAME}/{item}",

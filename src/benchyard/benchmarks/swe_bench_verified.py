@@ -34,7 +34,7 @@ DATASET = "SWE-bench/SWE-bench_Verified"
 DIRECTORY = "/testbed"
 IMAGES, LOCAL = "images", "local"
 _SCORER_SECONDS = 1800 + 300
-"""Half an hour for the tests, as the official harness gives, and what has to be done around them."""
+"""Time for the scorer: half an hour for the tests, as in the official harness, and the work around them."""
 _PROMPT = """\
 The repository {repo} is checked out in {directory}. Resolve the issue below by changing files there.
 
@@ -55,13 +55,13 @@ _ASK_OUTSIDE = {
         r"|test_build_linkcheck\.py::test_(?:defaults|defaults_json|anchors_ignored)$"
     ),
 }
-"""Tests that ask hosts on the internet, by project: where they cannot, not even the gold patch resolves."""
+"""Project -> pattern of tests that need the internet: without it, not even the gold patch resolves."""
 _CONDA = """ The project is installed in conda's environment `testbed`: \
 `source /opt/miniconda3/bin/activate testbed`."""
 
 
 class SweBenchVerifiedBenchmark(PublicBenchmark):
-    """Issues and repositories as they are published, with what grades them."""
+    """The published issues and repositories, graded by the official tests."""
 
     about = BenchmarkFacts(
         title="SWE-bench Verified",
@@ -108,7 +108,7 @@ def _rows(data: Path) -> Iterator[Row | DatasetError]:
 
 
 def draft(row: Row, options: ImportOptions, data: Path) -> ScenarioDraft:
-    """The scenario of a row, its build written below the work folder; raises UsageError."""
+    """Return the scenario of a row, and write its build below the work folder; raises UsageError."""
     item = item_name(row)
     commit = base_commit(row)
     spec = _spec(row, item)
@@ -174,7 +174,7 @@ def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
 
 
 def _needs(row: Row) -> str:
-    """What must be within reach of the scorer, beside the environment."""
+    """Return what the scorer must reach outside of the environment, in words; empty if nothing."""
     pattern = _ASK_OUTSIDE.get(items.text_of(row, "repo"))
     listed = [
         test for key in ("FAIL_TO_PASS", "PASS_TO_PASS") for test in items.texts_of(row, key, key.lower())
@@ -183,7 +183,7 @@ def _needs(row: Row) -> str:
 
 
 def _official(row: Row, item: str, folder: Path) -> EnvironmentOrigin:
-    """The official image, else what the Dockerfile of the row makes; one that has none takes the image."""
+    """Return the official image, or else a build of the row's Dockerfile, which defaults to that image."""
     image = row.get("image") or f"swebench/sweb.eval.x86_64.{item.replace('__', '_1776_').lower()}:latest"
     text = items.text_of(row, "dockerfile", default="") or f"FROM {image}\n"
     folder.mkdir(parents=True)
@@ -194,6 +194,6 @@ def _official(row: Row, item: str, folder: Path) -> EnvironmentOrigin:
 
 
 def _local(row: Row, data: Path, folder: Path) -> EnvironmentOrigin:
-    """An environment that is not the official one."""
+    """Return an environment that is not the official one."""
     local_images.write(row, data, folder)
     return EnvironmentOrigin("dockerfile", "Dockerfile", on_demand=True)

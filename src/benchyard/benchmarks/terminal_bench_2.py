@@ -24,7 +24,7 @@ _LIVE: dict[str, Isolation] = dict.fromkeys(
     ),
     "live",
 )
-"""Tasks whose result is something that runs: it is asked while it does."""
+"""Tasks whose result is a running program: it is graded while it runs."""
 
 
 class TerminalBench2Benchmark(PublicBenchmark):
@@ -48,7 +48,7 @@ class TerminalBench2Benchmark(PublicBenchmark):
     source = GitTree(
         "https://github.com/laude-institute/terminal-bench-2", "69671fbaac6d67a7ef0dfec016cc38a64ef7a77c"
     )
-    """As Harbor's own registry pins version 2.0."""
+    """The commit to which Harbor's own registry pins version 2.0."""
 
     def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         return task_folders.scenarios_of_set(NAME, data, options.work, _LIVE)

@@ -7,7 +7,7 @@ from benchyard.scorers.graders import aime
 
 
 class AimeConfig(AnswerConfig):
-    """What `expected` has is told by `graders/aime`."""
+    """Fields of an `aime_scorer`; `graders/aime` defines `expected`."""
 
     grader: ClassVar[Grader] = aime
 

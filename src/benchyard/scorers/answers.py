@@ -14,30 +14,30 @@ from benchyard.scorers.base import Room, Scorer, ScoringContext, Verdict
 
 GRADE = "benchyard.scorers.standalone.parsers:grade"
 _MOST_EXPECTED_BYTES = 64 * 1024
-"""It is checked by the server itself, whenever a scorer is made."""
+"""Most bytes of `expected` as JSON: the server itself checks it whenever a scorer is made."""
 _SHOWN = 2000
-"""Of the answer, letters that are kept with the result: its end."""
+"""Most letters of the answer's end that are kept with the result."""
 
 
 class Grader(Protocol):
-    """What a module of `graders` has."""
+    """Interface of the modules of `graders`."""
 
     __name__: str
     MAIN: str
     MOST_BYTES: int
 
     def grade(self, answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
-        """The rewards by name; `MAIN` is one of them. Called in a worker only."""
+        """Return the rewards by name; `MAIN` is one of them. Called in a worker only."""
 
     def check(self, expected: Mapping[str, Any]) -> None:
-        """Raise ValueError unless this is what `grade` needs."""
+        """Raise ValueError unless `expected` has what `grade` needs."""
 
     def text_of(self, content: bytes) -> str:
-        """The text of an answer's file; nothing if there is none in it."""
+        """Return the text of an answer's file; empty if it holds none."""
 
 
 class AnswerConfig(Model):
-    """What these scorers are made of: the answer's file, and what is expected, as their grader has it."""
+    """Fields of these scorers: the answer's file, and the expected values in the form of their grader."""
 
     grader: ClassVar[Grader]
     path: base.FilePath
@@ -57,7 +57,7 @@ class AnswerConfig(Model):
 
 
 class GradedAnswer(Scorer[AnswerConfig]):
-    """Grades the answer's file by the grader of its `Config`; one that cannot be read is wrong."""
+    """Grades the answer's file by the grader of its `Config`; an unreadable file is wrong."""
 
     Config = AnswerConfig
 
@@ -70,7 +70,7 @@ class GradedAnswer(Scorer[AnswerConfig]):
         try:
             content = await room.fetch(path, self._grader.MOST_BYTES)
         except ScorerFailed as error:
-            # What the agent left there is no file, or too large: that is an answer, and a wrong one.
+            # The agent left no plain file there, or a file that is too large: a wrong answer.
             content, said = b"", error.message
         else:
             said = f"{path} is not there" if content is None else _told(path, content)
@@ -82,7 +82,7 @@ class GradedAnswer(Scorer[AnswerConfig]):
 
 
 def _is_large(expected: Mapping[str, Any]) -> bool:
-    """Whether it is more JSON than is looked at; what comes behind the limit is not."""
+    """Tell whether a value is too large as JSON; encodes no further than the limit."""
     left = _MOST_EXPECTED_BYTES
     for piece in json.JSONEncoder(allow_nan=False).iterencode(expected):
         left -= len(piece)
@@ -92,6 +92,6 @@ def _is_large(expected: Mapping[str, Any]) -> bool:
 
 
 def _told(path: str, content: bytes) -> str:
-    """The end of an answer, for people who look at the result."""
+    """Return the end of an answer, for people who look at the result."""
     text = content[-4 * _SHOWN :].decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return f"{path}: {text[-_SHOWN:].rstrip()}"

@@ -7,7 +7,7 @@ from benchyard.scorers.graders import arc
 
 
 class ArcConfig(AnswerConfig):
-    """What `expected` has is told by `graders/arc`."""
+    """Fields of an `arc_scorer`; `graders/arc` defines `expected`."""
 
     grader: ClassVar[Grader] = arc
 

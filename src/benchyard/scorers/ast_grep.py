@@ -13,12 +13,12 @@ from benchyard.scorers.kits import programs
 
 _LAYOUT = 1
 _CONFIG = b"ruleDirs: []\n"
-"""In the place of what the searched folders hold: a configuration can make files another language."""
+"""Configuration used instead of the searched folders' own, which could assign files to another language."""
 _FOUND, _NOT_FOUND = 0, 1
 
 
 class AstGrepConfig(Model):
-    """What an `ast_grep_scorer` is made of."""
+    """Fields of an `ast_grep_scorer`."""
 
     pattern: base.Argument
     search_directory: base.DirectoryPath
@@ -26,7 +26,7 @@ class AstGrepConfig(Model):
 
 
 class AstGrepScorer(Scorer[AstGrepConfig]):
-    """1.0 if the pattern matches anywhere in the directory, else 0.0; the output names the files."""
+    """Gives 1.0 if the pattern matches anywhere in the directory, else 0.0; the output names the files."""
 
     Config = AstGrepConfig
     dependencies = (AST_GREP,)
@@ -55,7 +55,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
         options = [f"--config={config}", f"--pattern={self.config.pattern}", "--color=never"]
         if self.config.lang:
             options.append(f"--lang={self.config.lang}")
-        # One line a file, however often the pattern matches in it.
+        # Print one line for each file, however often the pattern matches in it.
         ran = await room.run(
             (
                 f"{self._kit.target}/bin/ast-grep",
@@ -76,7 +76,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
         score.require_end(ran)
         if ran.exit_status == _FOUND and ran.stdout:
             return 1.0
-        # A directory that is missing ends like one where nothing is found, but it is told.
+        # A missing directory ends with the same status as no match, but with an error message.
         is_missing = f"ERROR: {self._place()}: ".encode() in ran.stderr
         if ran.exit_status == _NOT_FOUND and not is_missing:
             return 0.0

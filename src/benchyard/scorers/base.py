@@ -1,4 +1,4 @@
-"""The scorer contract: what a way of grading owes, its fields, and the room it grades in."""
+"""The scorer contract: what a scorer must implement, its fields, and the room it grades in."""
 
 import marshal
 import posixpath
@@ -22,100 +22,107 @@ from benchyard.workers.workers import SMALL_BYTES, WorkerCall, WorkerLimits, cal
 C = TypeVar("C", bound=Model)
 
 MOST_OUTPUT_BYTES = 64 * 1024
-"""Of one scorer's output are kept with the result: its end."""
+"""Most bytes of one scorer's output that are kept with the result, taken from its end."""
 
 
 @dataclass(frozen=True)
 class RoomResult:
-    """How a command in the room ended."""
+    """Result of a command in the room."""
 
     exit_status: int
     """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""
     stdout: bytes
-    """Its end (`How.most_output` at most), of what was written before the command's own process ended."""
+    """End of the output, at most `ProgramOptions.most_output` bytes.
+
+    Only output written before the command's own process ended is in it.
+    """
     stderr: bytes
     timed_out: bool = False
     signal: int | None = None
-    """What ended it, when a signal did."""
+    """Signal that ended the command; None if none did."""
     truncated: bool = False
-    """More was written to stdout than the host keeps: its end is not known."""
+    """True if more was written to stdout than the host keeps, so that its end is unknown."""
 
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """How a program is run in the room."""
+    """Options for running a program in the room."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    """On top of the devbox's own environment."""
+    """Variables added to the devbox's own environment."""
     cwd: str | None = None
-    """None is the working directory."""
+    """Directory the program starts in; None is the working directory."""
     user: str | None = None
-    """None is who grades."""
+    """User the program runs as; None is the user who grades."""
     most_output: int = MOST_OUTPUT_BYTES
-    """So much of the end of its output is told; the host keeps more."""
+    """Most bytes of output that are returned, taken from its end; the host keeps more."""
 
 
 AS_USUAL = ProgramOptions()
 
 
 class GraderConfig(Model):
-    """What scorers that run a script or a command have in common."""
+    """Fields shared by scorers that run a script or a command."""
 
     user: Literal["root"] | None = None
-    """Who grades (an extension); None is the scenario's user.
+    """User who grades (an extension); None is the scenario's user.
 
-    Of `root`, the scenario's user can neither read the scripts and tests nor touch the processes; what is
-    graded is run by the command that the variable `BENCHYARD_GRADED` names, as the scenario's user.
+    With `root`, the scenario's user can neither read the scripts and tests nor touch the processes; the
+    command named by the variable `BENCHYARD_GRADED` runs what is graded, as the scenario's user.
     """
 
 
 class Room(ABC):
-    """The devbox a scorer grades in, as it sees it."""
+    """The devbox a scorer grades in, as the scorer sees it."""
 
     tools: str | None = None
-    """Where the start's own shell and plain tools are; None where those of the devbox are the start's, or
-    nothing can be shown."""
+    """Folder of the shell and plain tools of the image the devbox began from.
+
+    None if the devbox still has its own unchanged, or no such kit can be shown.
+    """
 
     guarded: Sequence[str] = ()
-    """Files that were put here, which nobody but who grades is to exchange."""
+    """Paths of files put into the room that only the grading user may replace."""
 
     working_directory: str
-    """Where commands run, and where relative paths begin."""
+    """Directory where commands run and relative paths begin."""
 
     @abstractmethod
     async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
-        """Write a file in the place of whatever has its name; returns its whole path.
+        """Write a file, replacing anything of that name; return its absolute path.
 
-        Where another than the scenario's user grades, it is for nobody else.
-        Relative paths begin at the working directory. Raises ScorerFailed where that cannot be.
+        If another user than the scenario's grades, only that user may read it. Relative paths begin at the
+        working directory. Raises ScorerFailed if the file cannot be written.
         """
 
     @abstractmethod
     async def keep(self, name: str, content: bytes) -> str:
-        """Write a file where nobody could have prepared anything, and only root can change it; its path.
+        """Write a file in a folder that the graded work could not prepare; return its path.
 
-        Who grades may read it, others but root may not. A name that a scorer uses again is a new
-        file in the old one's place.
+        Only root can change it; only root and the grading user may read it. A name that a scorer uses again
+        replaces the file with a new one.
         """
 
     @abstractmethod
     async def clear(self, folder: str, user: str | None = None) -> None:
-        """Make a folder anew, empty, in the place of whatever has its name or is in the way to it.
+        """Create an empty folder, replacing anything that has its name or blocks its path.
 
-        It belongs to this user, to root unless one is named. Raises ScorerFailed where that cannot be.
+        It belongs to `user`, or to root if none is given. Raises ScorerFailed if it cannot be created.
         """
 
     @abstractmethod
     async def fetch(self, path: str, limit: int) -> bytes | None:
-        """What is in a file, read by the host as root; None if there is none. ScorerFailed over the limit."""
+        """Return the content of a file, read by the host as root; None if there is none.
+
+        Raises ScorerFailed if it is larger than `limit`.
+        """
 
     @abstractmethod
     async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         """Run a program to its end, without a login shell.
 
-        A directory that is missing ends it with 126.
-        The time that the scenario gives each scorer is over for all its commands together: what runs then is
-        killed with all its descendants, and `timed_out` is set.
+        A missing directory ends it with 126. All commands of a scorer share the time that the scenario gives
+        it: when it is over, the running command is killed with all its descendants, and `timed_out` is set.
         """
 
 
@@ -129,20 +136,20 @@ async def _nothing_counted() -> Sequence[CountedTests]:
 
 @dataclass(frozen=True)
 class ScoringContext:
-    """What a scorer is told about the run it grades."""
+    """Facts and services that a scorer gets about the run it grades."""
 
     facts: Mapping[str, object] = field(default_factory=dict)
     """Problem statement, duration, usage and cost when known, path of the trajectory."""
     scripts: Mapping[str, str] = field(default_factory=dict)
     """Type -> bash script of the registered custom scorers that the contract names."""
     attached: Callable[[str], Awaitable[bytes]] = _nothing_attached
-    """The content of an attachment of the scenario; raises ScorerFailed where it is gone."""
+    """Returns the content of an attachment of the scenario; raises ScorerFailed if it is missing."""
     call: WorkerCall = call_once
-    """Runs a function in a worker: nothing that came out of a devbox is graded or parsed anywhere else."""
+    """Runs a function in a worker; content that came out of a devbox is parsed and graded only there."""
     counted: Callable[[], Awaitable[Sequence[CountedTests]]] = _nothing_counted
-    """What the test runner's report counted for the reference; empty where that is not known."""
+    """Returns the test counts in the reference's reports; empty if they are unknown."""
     official: bool = False
-    """Whether the scenario is of a public benchmark, whose official verdict stays as it is."""
+    """True if the scenario belongs to a public benchmark, whose official verdict is never changed."""
 
 
 @dataclass(frozen=True)
@@ -152,56 +159,58 @@ class Verdict:
     score: float
     output: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Worth recording: the Python that was used, the revision of a script."""
+    """Facts kept with the result, such as the Python that was used or the revision of a script."""
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """Every number by its name, where there are several, or where the score has a name."""
+    """All rewards by name; empty if the score is the only one and has no name."""
     suspect: str | None = None
-    """One line that says why a score above 0 may not be earned, such as a test report that is missing."""
+    """Reason, in one line, why a score above 0 may not be earned, such as a missing test report."""
     counted: CountedTests | None = None
-    """What the test runner's report counted, where one was made."""
+    """Test counts of the test runner's report, if it left one."""
 
 
 class Scorer(ABC, Generic[C]):
-    """One way of grading. `type` on the wire is the module's name followed by `_scorer`.
+    """Base class of scorers; `type` on the wire is the module's name followed by `_scorer`.
 
-    Each grading has its own: `kits` is awaited first, then `score`, once each. What a ScorerFailed has in its
-    details under `output`, `facts` and `rewards` is kept with the result, as that of a Verdict is. A scorer
-    that fails is tried again in a new room; failing twice is the answer's, unless the reference has it too.
+    Each grading has an instance of its own: `kits` is awaited first, then `score`, once each. `output`,
+    `facts` and `rewards` in the details of a ScorerFailed are kept with the result, like those of a Verdict.
+    A scorer that fails is tried again in a new room; a second failure counts against the answer, unless the
+    scorer fails on the reference too.
     """
 
     Config: ClassVar[type[Model]]
     uses_shell: ClassVar[bool] = False
-    """Whether it runs a script by the room's shell."""
+    """True if it runs a script by the room's shell."""
     dependencies: ClassVar[tuple[Dependency, ...]] = ()
     """Programs and packages that the server must have; a job is refused where one is missing."""
     draws: ClassVar[bool] = False
-    """Whether it draws its answer first (`draw`), to grade that in a devbox that is as it was at the start.
+    """True if the answer is drawn first (`draw`), to be graded in a devbox in the state of the start.
 
-    Only for scenarios whose isolation is `answer`: what it draws from has their answer paths, nothing else.
+    Only for scenarios whose isolation is `answer`: the room it draws from has their answer paths, nothing
+    else.
     """
 
     def __init__(self, config: C, context: ScoringContext) -> None:
         self.config = config
         self.context = context
         self.answer = b""
-        """What was drawn."""
+        """The drawn answer."""
 
     @property
     def user(self) -> str | None:
-        """Who grades; None is the scenario's user."""
+        """User who grades; None is the scenario's user."""
         return self.config.user if isinstance(self.config, GraderConfig) else None
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        """What must be shown in the room before it opens; raises ScorerFailed with what to do."""
+        """Return the kits the room must show before it opens; raises ScorerFailed with what to do."""
         return ()
 
     async def draw(self, room: Room) -> bytes:
-        """What was answered, as the room shows it; raises ScorerFailed where that cannot be told."""
+        """Return the answer as the room shows it; raises ScorerFailed if it cannot be read."""
         return b""
 
     @abstractmethod
     async def score(self, room: Room) -> Verdict:
-        """Grade; raises ScorerFailed when there is no score to tell, with the reason."""
+        """Grade; raises ScorerFailed with the reason if there is no score."""
 
 
 MOST_SCRIPT_BYTES = 1024**2
@@ -260,7 +269,7 @@ FilePath = Annotated[DirectoryPath, AfterValidator(_file)]
 """The path of a file in the devbox."""
 
 Argument = Annotated[str, Field(max_length=MOST_PARAMS_BYTES // 4), AfterValidator(_argument)]
-"""Something that is passed to a program as an argument, of at most 64 KiB however it is encoded."""
+"""An argument of a program, of at most 64 KiB in any encoding."""
 
 Params = Annotated[dict[str, Any], AfterValidator(_params)]
 """JSON that is passed on to a script."""
@@ -271,15 +280,15 @@ FILE_VARIABLE = "BENCHYARD_SCORER_CONTEXT_FILE"
 _TEXTS = "benchyard.scorers.standalone.context_texts:texts_of"
 _LIMITS = WorkerLimits(output_bytes=256 * 1024**2)
 _SHUTS_OUT = {"BASH_ENV": "", "ENV": ""}
-"""Files that shells would read before a script: none."""
+"""Variables that keep shells from reading files before a script."""
 
 
 async def scorer_environment(
     room: Room, context: ScoringContext, params: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """The variables for a scorer's commands; the whole context goes to the room as a file too."""
+    """Return the variables for a scorer's commands, and write the whole context to a file in the room."""
     try:
-        # Of what is small, the work; of what is large, no more than a copy.
+        # Small contexts are encoded here; large ones are only copied, and encoded in a worker.
         given = marshal.dumps([dict(context.facts), dict(params or {})])
         if len(given) <= SMALL_BYTES:
             whole, shown = context_texts.texts(context.facts, params or {})

@@ -5,13 +5,13 @@ from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
 class BashScriptConfig(GraderConfig):
-    """What a `bash_script_scorer` is made of."""
+    """Fields of a `bash_script_scorer`."""
 
     bash_script: base.Script
 
 
 class BashScriptScorer(Scorer[BashScriptConfig]):
-    """Runs the script; how it exits does not matter."""
+    """Runs the script; its exit status does not matter."""
 
     Config = BashScriptConfig
     uses_shell = True

@@ -1,4 +1,4 @@
-"""An answer of BigCodeBench, graded by its unit tests with the official packages, here or elsewhere."""
+"""Answers to BigCodeBench, graded by unit tests with the official packages, here or in other harnesses."""
 
 import json
 import re
@@ -41,7 +41,7 @@ xlwt==1.3.0 xmltodict==0.13.0
 PINS = dict(each.split("==") for each in _LIST.split())
 """Package -> the version of the official image."""
 NEAREST = {"flask-mail": "0.10.0", "scikit-image": "0.19.3", "selenium": "4.15.2"}
-"""Those whose official version has no wheel -> the nearest version that has one."""
+"""Package whose official version has no wheel -> the nearest version that has one."""
 WITHOUT_WHEELS = ("python-levenshtein-wheels", "wikipedia", "wordninja")
 _MODULES = {
     **{"bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil"},
@@ -81,11 +81,11 @@ _NEEDS = {
     "wikipedia": ("beautifulsoup4", "requests"),
     "wordcloud": ("matplotlib", "numpy", "pillow"),
 }
-"""Package -> those of the list that it depends on: their versions must be the official ones too."""
+"""Package -> its dependencies in the list, whose versions must be the official ones too."""
 
 
 def packages_of_modules(modules: Iterable[str]) -> tuple[str, ...]:
-    """The packages of the list that these modules are of, with what they depend on."""
+    """Return the packages of the list that provide these modules, and their dependencies."""
     wanted = [_package(module) for module in modules if module not in sys.stdlib_module_names]
     found: set[str] = set()
     while wanted:
@@ -97,7 +97,11 @@ def packages_of_modules(modules: Iterable[str]) -> tuple[str, ...]:
 
 
 def index_requirements(packages: Iterable[str], *, official_python: bool) -> tuple[str, ...]:
-    """What is asked of the index for these; with another Python than the official one, the oldest fitting."""
+    """Return the requirements to install these packages from the index.
+
+    With a Python other than the official one they ask for the official version or later, as old versions have
+    no wheels for it.
+    """
     there = [name for name in packages if name not in WITHOUT_WHEELS]
     if official_python:
         return tuple(f"{name}=={NEAREST.get(name, PINS[name])}" for name in there)
@@ -105,7 +109,10 @@ def index_requirements(packages: Iterable[str], *, official_python: bool) -> tup
 
 
 def environment_differences(packages: Iterable[str], installed: str, python: str) -> tuple[str, ...]:
-    """How an environment differs from the official one, a line each; `installed` is `name==version ...`."""
+    """Return the differences between an environment and the official one, a line each.
+
+    `installed` is `name==version ...`.
+    """
     versions = {
         _normal(name): version for name, _, version in (one.partition("==") for one in installed.split())
     }
@@ -138,28 +145,28 @@ _JOB = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
 _RESULT = "benchyard.scorers.standalone.parsers:bigcodebench_result"
 _JOB_LIMITS = WorkerLimits(output_bytes=16 * 1024**2)
 _SKIP = "skip"
-"""Stands in tests that may be skipped, in whatever way."""
+"""Word, in lower case, found in tests that may be skipped, such as `skipTest` or `unittest.skip`."""
 _MISSING = re.compile(r"No module named '([A-Za-z0-9_]+)")
 
 Text = Annotated[str, Field(max_length=base.MOST_SCRIPT_BYTES)]
 
 
 class BigcodebenchConfig(Model):
-    """What a `bigcodebench_scorer` is made of."""
+    """Fields of a `bigcodebench_scorer`."""
 
     code_prompt: Text
-    """Imports and signature: what stands before the answer."""
+    """Imports and signature that come before the answer."""
     test: base.Script
-    """With the class `TestCases`."""
+    """Code of the tests, with the class `TestCases`."""
     entry_point: ShortText = "task_func"
     answer: base.FilePath = "solution.py"
     modules: list[ShortText] | None = Field(default=None, max_length=200)
-    """Only the packages of these modules, and what they need; None is the whole official list."""
+    """Modules whose packages are installed, with their dependencies; None is the whole official list."""
     time_limit_sec: WireFloat = Field(default=TIME_LIMIT_SEC, gt=0, le=3600)
 
 
 class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
-    """1.0 if every test passes, else 0.0; the answer runs as nobody, with the official limits."""
+    """Gives 1.0 if every test passes, else 0.0; the answer runs as nobody, with the official limits."""
 
     Config = BigcodebenchConfig
 
@@ -204,7 +211,7 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         told = await self.context.call(_JOB, content, {"item": self.config.model_dump()}, _JOB_LIMITS)
         job = await room.keep("job.json", told)
         environment = {**python_kit.environment(self._python.target), "MPLBACKEND": "agg"}
-        # Root only waits, and becomes nobody before anything of the answer runs.
+        # The program starts as root only to wait, and becomes nobody before any of the answer's code runs.
         ran = await room.run(
             (self._program, "-I", "-X", "utf8", program, job),
             ProgramOptions(env=environment, cwd="/", user="root", most_output=4 * 1024**2),
@@ -239,7 +246,7 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
 
 
 def packages_of(config: BigcodebenchConfig) -> tuple[str, ...]:
-    """The names of the packages that an item is run with."""
+    """Return the names of the packages that an item is run with."""
     return tuple(PINS) if config.modules is None else tuple(packages_of_modules(config.modules))
 
 
@@ -252,7 +259,7 @@ async def _python() -> pythons.Python:
 
 _PYTHON = "3.10"
 _STORAGE_MB = 16 * 1024
-"""All packages take 5 GB, and more while they are installed."""
+"""Disk for all packages: 5 GB when installed, and more while they are being installed."""
 _SCRIPT = """\
 if [ -f {answer} ] && [ ! -L {answer} ]; then
     chmod 755 "$work"
@@ -272,7 +279,7 @@ passed "$name" "$weight" "$status"
 
 
 def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float) -> ScorerExport:
-    """The tests of one item; they bound their own time."""
+    """Export the tests of one item as a script; the tests limit their own time."""
     config = BigcodebenchConfig.model_validate(dict(scorer))
     wanted = index_requirements(packages_of(config), official_python=True)
     item = config.model_dump(include={"code_prompt", "test", "entry_point", "time_limit_sec"})

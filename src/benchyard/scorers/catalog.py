@@ -1,4 +1,4 @@
-"""From the `scorer` part of a scoring function to the scorer it describes."""
+"""Scorers by type: parses the `scorer` part of a scoring function."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _ENDING = "_scorer"
 
 
 def types() -> list[str]:
-    """The types of scorers there are, as they are on the wire."""
+    """Return the types of scorers, as they are on the wire."""
     return list(_names())
 
 
@@ -25,7 +25,7 @@ def _names() -> dict[str, str]:
 
 
 def parse(type: str, fields: Mapping[str, Any], context: ScoringContext) -> Scorer[Any]:
-    """The scorer of that type; raises UsageError with the field that is wrong, or the types there are."""
+    """Return the scorer of that type; raises UsageError with the invalid field or the known types."""
     names = _names()
     if type not in names:
         raise UsageError(f"no scorer has the type {type[:100]!r}; there are: {', '.join(names)}")
@@ -39,7 +39,7 @@ def parse(type: str, fields: Mapping[str, Any], context: ScoringContext) -> Scor
 
 
 def missing_dependencies(types: Iterable[str]) -> dict[str, list[Dependency]]:
-    """Type -> what the server lacks to grade by it, for the types that cannot be used now."""
+    """Map each type that cannot be used now to the dependencies that the server lacks for it."""
     names = _names()
     found = {}
     for type in types:

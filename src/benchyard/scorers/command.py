@@ -5,13 +5,13 @@ from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
 class CommandScorerConfig(GraderConfig):
-    """What a `command_scorer` is made of."""
+    """Fields of a `command_scorer`."""
 
     command: base.Script
 
 
 class CommandScorer(Scorer[CommandScorerConfig]):
-    """1.0 for a command that exits with 0, else 0.0: also for one that cannot be started."""
+    """Gives 1.0 if the command exits with 0, else 0.0, also if it cannot be started."""
 
     Config = CommandScorerConfig
     uses_shell = True

@@ -7,7 +7,7 @@ from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
 class CustomConfig(GraderConfig):
-    """What a `custom_scorer` is made of."""
+    """Fields of a `custom_scorer`."""
 
     custom_scorer_type: ShortText
     scorer_params: base.Params | None = None

@@ -19,16 +19,19 @@ _EXPORTS: Mapping[str, Callable[[Mapping[str, Any], Attachments, float], ScorerE
     "swe_bench_scorer": swe_bench.export,
     "swe_bench_pro_scorer": swe_bench_pro.export,
 }
-"""Type -> who makes the script; types with a module of `graders` need none."""
+"""Type -> function that makes the script; types with a module of `graders` need none."""
 
 
 def types() -> list[str]:
-    """The types that can be exported."""
+    """Return the types that can be exported."""
     return sorted([*_EXPORTS, *_graded_types()])
 
 
 def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
-    """Make a script of one, which may take so long; raises UsageError where the task lacks what it needs."""
+    """Make a script of a scorer that may run for `seconds`.
+
+    Raises UsageError if the task lacks something the script needs.
+    """
     type = str(scorer["type"])
     if type in _EXPORTS:
         return _EXPORTS[type](scorer, attachments, seconds)
@@ -40,7 +43,7 @@ def _graded_types() -> list[str]:
 
 
 def _export_grader(name: str, scorer: Mapping[str, Any]) -> ScorerExport:
-    """Make a script of a grader, which is a program of its own: it compares a file with what is expected."""
+    """Make a script that runs a module of `graders` to compare the answer's file with the expected values."""
     grader = importlib.import_module(f"{graders.__name__}.{name}")
     answer = shlex.quote(str(scorer["path"]))
     expected = json.dumps(scorer["expected"], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Answers that are changes of a git repository: drawn as a diff and applied, by us or by a script."""
+"""Answers that are changes of a git repository: drawn as a diff and applied, by the server or by a script."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ ALONE = {
     "GIT_PAGER": "cat",
     "LC_ALL": "C",
 }
-"""Git as it comes, whatever an image or a home says."""
+"""Variables that make git ignore the configuration of the image and of any home."""
 DIFF = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 _CHANGED_PATHS = "benchyard.scorers.standalone.parsers:changed_paths"
 _WORK = "/run/benchyard-git"
@@ -43,21 +43,21 @@ _SETUP_NAMES = frozenset(
         *("jest.config.js", "jest.config.ts", ".mocharc.yml", ".mocharc.js"),
     )
 )
-"""Files by which tests are set up: who changes them may change what passes."""
+"""Names of files that configure tests: changing them may change which tests pass."""
 
 
 @dataclass(frozen=True)
 class DrawnDiff:
-    """What the working directory of an answer differs in from the commit it began with."""
+    """Difference between the working directory of an answer and the commit it began with."""
 
     diff: bytes | None
-    """None where there is too much of it."""
+    """The diff; None if it is too large."""
     trouble: str = ""
-    """Why there is none, or not all of it; nothing where all is well."""
+    """Reason why the diff is missing or incomplete; empty if all is well."""
 
 
 async def draw(room: Room) -> DrawnDiff:
-    """The difference of the repository in the working directory; new files are in it, ignored ones not."""
+    """Return the changes in the working directory's repository, with new files and without ignored ones."""
     added = await run(room, ("git", "add", "--all", "--ignore-errors", "--", "."))
     trouble = "" if added.exit_status == 0 else f"git add: {_last_line(added)}"
     found = await run(room, ("git", *DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
@@ -71,7 +71,7 @@ async def draw(room: Room) -> DrawnDiff:
 
 
 async def check(room: Room, commit: str) -> None:
-    """See to it that the pristine repository has a commit; raises ScorerFailed with what to do."""
+    """Raise ScorerFailed, with what to do, unless the pristine repository has the commit."""
     found = await run(room, ("git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"))
     if found.exit_status in (126, 127):
         raise score.failure("the image has no git, which the answer is drawn with", found)
@@ -84,7 +84,10 @@ async def check(room: Room, commit: str) -> None:
 
 
 async def patch_of(room: Room, drawn: bytes) -> bytes:
-    """The changes of a drawn diff alone, in a pristine room: without what the image had beside its commit."""
+    """Reduce a drawn diff to the answer's own changes, in a pristine room.
+
+    Differences that the image already had from its commit are left out.
+    """
     await room.clear(_WORK)
     diff = await room.keep("drawn.diff", drawn)
     began, left = {"GIT_INDEX_FILE": f"{_WORK}/began"}, {"GIT_INDEX_FILE": f"{_WORK}/left"}
@@ -94,7 +97,7 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
     if drawn:
         applied = await run(room, ("git", "apply", "--cached", "--whitespace=nowarn", diff), left)
         if applied.exit_status != 0:
-            # Whether it applies at all is told by the chain.
+            # The ways to apply a patch, tried later, decide whether it applies at all.
             return drawn
     trees = [(await _sure(room, "write-tree", env=index)).stdout.decode().strip() for index in (began, left)]
     return (await _sure(room, *DIFF, *trees, most=MOST_PATCH_BYTES)).stdout
@@ -103,7 +106,7 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
 async def changed_paths(
     room: Room, patch_file: str, tests: Iterable[str], call: WorkerCall
 ) -> tuple[int, list[str]]:
-    """How many paths a patch changes; those by which tests are set up, and the tests that are graded."""
+    """Return how many paths a patch changes, and those of them that configure tests or are graded tests."""
     listed = await run(room, ("git", "apply", "--numstat", "-z", patch_file), most=MOST_PATHS_BYTES)
     wanted = {"flagged": list(tests), "flagged_names": list(_SETUP_NAMES)}
     found = await call(_CHANGED_PATHS, listed.stdout, wanted)
@@ -116,7 +119,7 @@ async def run(
     env: dict[str, str] | None = None,
     most: int = MOST_OUTPUT_BYTES,
 ) -> RoomResult:
-    """A command over the repository, as root, with nothing but our own configuration of git."""
+    """Run a command on the repository as root, with no git configuration but `ALONE`."""
     return await room.run(argv, ProgramOptions(env={**ALONE, **(env or {})}, user=ROOT, most_output=most))
 
 
@@ -141,12 +144,12 @@ WAYS: tuple[tuple[str, ...], ...] = (
     ("patch", "--batch", "--forward", "--fuzz=5", "-p1", "-i"),
 )
 _ANEW: tuple[tuple[str, ...], ...] = (("git", "checkout", "--", "."), ("git", "clean", "-fd"))
-"""What a way that failed has left is taken away before the next."""
+"""Commands that remove what a failed way of applying left, before the next is tried."""
 _IS_APPLIED = ("git", "apply", "--check", "--reverse")
 
 
 async def apply_patch(room: Room, patch_file: str) -> tuple[str, RoomResult]:
-    """How the patch was applied, nothing where it could not be; and what the last try said."""
+    """Apply a patch; return the way that worked, empty if none did, and the result of the last try."""
     for number, way in enumerate(WAYS):
         if number:
             await _each(room, _ANEW)
@@ -163,9 +166,9 @@ async def _each(room: Room, commands: Sequence[Sequence[str]]) -> None:
 
 
 _NOTHING = '{"resolved": 0, "fail_to_pass": 0, "pass_to_pass": 0}'
-"""The rewards of an answer that is none."""
+"""Rewards of an answer that changes nothing."""
 _AROUND_SECONDS = 120
-"""Of the time that there is, for what is done beside the tests."""
+"""Seconds reserved for work other than the tests."""
 _SCRIPT = """\
 alone() {{ env {values} "$@"; }}
 nothing() {{ echo "$1"; echo '{nothing}' > "$logs/$name.out"; }}
@@ -184,9 +187,10 @@ rewarded "$name" "$weight" resolved
 
 
 def export_lines(commit: str, graded: str) -> str:
-    """The lines that draw an answer into `$work/drawn.diff`, reset the repository, and have it graded.
+    """Return script lines that draw an answer into `$work/drawn.diff`, reset the repository, and grade it.
 
-    The lines in between are given: they print rewards to `$logs/$name.out`, or call `nothing` with a reason.
+    `graded` are the lines that grade: they print rewards to `$logs/$name.out`, or call `nothing` with a
+    reason.
     """
     return _SCRIPT.format(
         values=" ".join(f"{name}={shlex.quote(value)}" for name, value in ALONE.items()),
@@ -198,12 +202,12 @@ def export_lines(commit: str, graded: str) -> str:
 
 
 def seconds_for_tests(seconds: float) -> int:
-    """What tests have of the time of their scorer."""
+    """Return the seconds of a scorer's time that its tests may take."""
     return max(round(seconds) - _AROUND_SECONDS, _AROUND_SECONDS)
 
 
 def apply_lines() -> str:
-    """The lines that apply `$work/drawn.diff` by the official ways in turn; `$applied` is how."""
+    """Return script lines that try the official ways to apply `$work/drawn.diff`, and set `$applied`."""
     ways = " ".join(shlex.quote(shlex.join(way)) for way in WAYS)
     return f"""\
 applied=

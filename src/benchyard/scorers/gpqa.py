@@ -7,7 +7,7 @@ from benchyard.scorers.graders import gpqa
 
 
 class GpqaConfig(AnswerConfig):
-    """What `expected` has is told by `graders/gpqa`."""
+    """Fields of a `gpqa_scorer`; `graders/gpqa` defines `expected`."""
 
     grader: ClassVar[Grader] = gpqa
 

@@ -20,13 +20,13 @@ from benchyard.workers import foreign_files
 MOST_BYTES = 64 * 1024
 MOST_REWARDS = 200
 USUAL = "reward"
-"""What the number is called where there is one without a name."""
+"""Name of a reward that was given without one."""
 _SHOWN = 80
 _LONGEST_NAME = 200
 
 
 def parse_rewards(as_json: bytes | None, as_text: bytes | None) -> dict[str, float]:
-    """The rewards of `reward.json`, else of `reward.txt`; raises ScorerFailed for what are none."""
+    """Return the rewards of `reward.json`, else of `reward.txt`; raises ScorerFailed for invalid content."""
     if as_json is not None:
         return _of_json(as_json)
     if as_text is None:
@@ -41,7 +41,7 @@ def parse_rewards(as_json: bytes | None, as_text: bytes | None) -> dict[str, flo
 
 
 def main_reward(rewards: dict[str, float], name: str | None = None) -> float:
-    """The one that is the score; raises ScorerFailed where it is missing or outside 0 to 1."""
+    """Return the reward that is the score; raises ScorerFailed if it is missing or outside 0 to 1."""
     wanted = name or (USUAL if USUAL in rewards or len(rewards) != 1 else next(iter(rewards)))
     if wanted not in rewards:
         told = ", ".join(sorted(rewards)) or "none"
@@ -69,7 +69,7 @@ def _of_json(content: bytes) -> dict[str, float]:
 
 
 def _plain(name: str) -> str:
-    """A name that can be stored: JSON can write halves of characters, which no text may hold."""
+    """Make a name storable: JSON can contain lone surrogates, which no stored text may have."""
     return name[:_LONGEST_NAME].encode(errors="replace").decode()
 
 
@@ -92,26 +92,26 @@ _MOST_REPORT_BYTES = 4 * 1024**2
 
 
 class HarborConfig(Model):
-    """What a `harbor_scorer` is made of."""
+    """Fields of a `harbor_scorer`."""
 
     tests: AttachmentName | None = "tests"
-    """The attachment that is put to /tests; None where the image has them."""
+    """Attachment that is unpacked to /tests; None if the image has the tests."""
     script: LongText | None = None
-    """What test.sh says, to see what it needs."""
+    """Text of test.sh, read to find what the script needs."""
     user: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
-    """Who runs it; None is the scenario's user."""
+    """User who runs the script; None is the scenario's user."""
     env: dict[str, str] = Field(default_factory=dict)
     reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    """The reward that is the score, where there are several and none is called `reward`."""
+    """Name of the reward that is the score, if there are several and none is called `reward`."""
     report_tests: Annotated[int, Field(ge=0)] | None = None
-    """How many tests the runner's report must tell of, where the script has it leave one.
+    """Number of tests the runner's report must list, if the script makes it leave one.
 
-    0 is any number, None as many as that of the reference, where that is known.
+    0 allows any number; None requires as many as the reference's report lists, if that is known.
     """
 
 
 class HarborScorer(Scorer[HarborConfig]):
-    """What /tests/test.sh writes to /logs/verifier, which is made anew for it; how it ends means nothing."""
+    """Scores by the rewards that /tests/test.sh writes to /logs/verifier; its exit status is ignored."""
 
     Config = HarborConfig
 
@@ -125,7 +125,7 @@ class HarborScorer(Scorer[HarborConfig]):
     async def score(self, room: Room) -> Verdict:
         await room.clear(LOGS, self.config.user)
         await self._put_tests(room)
-        # Its way to programs is put before the one that the image has, by the command.
+        # PATH is left out here: the command itself puts the kit before the image's PATH.
         kit = {key: value for key, value in verifier_kit.environment(self._made).items() if key != "PATH"}
         env = {**kit, **self.config.env}
         how = ProgramOptions(env=env, user=self.config.user)
@@ -145,7 +145,7 @@ class HarborScorer(Scorer[HarborConfig]):
         return await self._checked(room, Verdict(main, said, facts, found))
 
     async def _checked(self, room: Room, verdict: Verdict) -> Verdict:
-        """The verdict in view of the runner's report, where the script has it leave one."""
+        """Adjust the verdict by the runner's report, if the script makes it leave one."""
         place = reports.place_of(self.config.script or "")
         if place is None:
             return verdict
@@ -165,11 +165,11 @@ class HarborScorer(Scorer[HarborConfig]):
             await room.put(path, file.content, mode=_PROGRAM if path == _SCRIPT else file.mode)
 
     async def _report(self, room: Room) -> dict[str, str]:
-        """What the tests counted, where they left a report that can be read."""
+        """Return the counts of the tests' report, if it left one that can be read."""
         try:
             content = await room.fetch(f"{LOGS}/ctrf.json", _MOST_REPORT_BYTES)
             summary = await self.context.call(_SUMMARY, content) if content else {}
         except ScorerFailed:
-            # It is only told for people: the score does not come from it.
+            # The counts are only shown to people: the score does not depend on them.
             return {}
         return {name: str(count) for name, count in summary.items()}

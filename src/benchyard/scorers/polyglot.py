@@ -1,4 +1,4 @@
-"""An exercise of Aider's Polyglot benchmark: its own tests over the sources that were left in its folder."""
+"""Exercises of Aider's Polyglot benchmark: their own tests, run on the sources left in the folder."""
 
 import marshal
 import re
@@ -29,7 +29,7 @@ _HOME = f"{_PLACE}/.home"
 _NOBODY = "65534"
 MOST_FILES = 500
 MOST_BYTES = 16 * 1024**2
-"""Of all files of an answer together: more earns nothing."""
+"""Most bytes of all files of an answer together; a larger answer earns nothing."""
 _MOST_LISTED_BYTES = 1024**2
 _MOST_EXERCISE_FILES = 2000
 _NOT_SHOWN = re.compile(r"[^ -~]")
@@ -45,7 +45,7 @@ _LOOK = 'for each; do command -v "$each" > /dev/null || { echo "$each"; exit 1; 
 
 
 _THERE = 'cd -- "$1" 2> /dev/null || exit 0; shift; exec "$@"'
-"""A folder that was removed has no files."""
+"""Lists no files if the folder was removed."""
 FIND = (
     "find",
     *(".", "-mindepth", "1", "("),
@@ -54,16 +54,16 @@ FIND = (
     ).split(),
     *(")", "-prune"),
 )
-"""The files of an answer, up to what is done with each: what tools made is told by its folder's name."""
+"""`find` command for the files of an answer, without actions; prunes folders of generated files by name."""
 
 
 def languages() -> list[str]:
-    """The languages there are."""
+    """Return the names of the languages."""
     return sorted(LANGUAGES)
 
 
 def language(name: str) -> Language:
-    """The language of that name."""
+    """Return the language of that name."""
     return LANGUAGES[name]()
 
 
@@ -78,49 +78,49 @@ Folder = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")]
 
 
 class PolyglotConfig(Model):
-    """What a `polyglot_scorer` is made of."""
+    """Fields of a `polyglot_scorer`."""
 
     language: Annotated[str, AfterValidator(_known)]
     exercise: Folder
-    """The folder that tests run in has its name: CMake makes names of files from it."""
+    """Name of the folder that tests run in: CMake derives names of files from it."""
     solution: list[Inner] = Field(min_length=1, max_length=100)
-    """The files that were to be changed, from the working directory."""
+    """Files that the answer was to change, relative to the working directory."""
     tests: list[Inner] = Field(default=[], max_length=500)
-    """Files of the exercise that an answer never replaces, beside those that its language knows."""
+    """Files of the exercise that an answer never replaces, in addition to those reserved by its language."""
     tools: Literal["image", "server"] = "image"
-    """Whose compilers and test runners: the image's, or those that the server can bring."""
+    """Origin of compilers and test runners: the image, or kits of the server."""
 
 
 class AnswerTooLarge(Exception):
-    """An answer that is larger than any solution is."""
+    """Raised for an answer that is larger than any solution is."""
 
 
 @dataclass(frozen=True)
 class ExerciseAnswer:
-    """What is graded, and the files of the folder that are not."""
+    """Files that are graded, and paths of the folder that are not."""
 
     files: Mapping[str, bytes]
     left_out: tuple[str, ...] = ()
-    """The first of them."""
+    """First of the paths that are not graded."""
     left_out_total: int = 0
 
 
 @dataclass(frozen=True)
 class KnownTests:
-    """What the test files of an exercise say."""
+    """Facts read from the test files of an exercise."""
 
     names: tuple[str, ...] = ()
-    """What they call their tests; none where that cannot be told in their language."""
+    """Names of the tests; empty if the language's test files do not show them."""
     skips: int = 0
-    """How often they speak of skipping."""
+    """Occurrences of the word "skip"."""
 
 
 class PolyglotScorer(Scorer[PolyglotConfig]):
-    """1.0 if the tests pass; they come from the scenario, and of the devbox only sources of its language.
+    """Gives 1.0 if the tests pass, which come from the scenario; only sources are taken from the devbox.
 
-    The official harness keeps every file that was made and puts the tests back. Here nothing of what the
-    tools take for their settings is kept either, nor other tests. Tests that are not done when the scorer's
-    time is over have failed: that is the official rule.
+    The official harness keeps every file that was made and puts the tests back. Here neither files that
+    configure the tools nor additional tests are kept. As in the official rule, tests that do not end within
+    the scorer's time have failed.
     """
 
     Config = PolyglotConfig
@@ -167,7 +167,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             )
 
     async def _answer(self, room: Room, files: Mapping[str, PackedFile]) -> ExerciseAnswer:
-        """The sources in the working directory; raises TooLarge."""
+        """Return the sources in the working directory; raises AnswerTooLarge."""
         told = ("-printf", "%y %s %P\\0")
         find = (*FIND, *told, "-o", "!", "-type", "d", *told)
         how = ProgramOptions(cwd="/", user="root", most_output=_MOST_LISTED_BYTES)
@@ -183,7 +183,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             "sizes": {path: len(file.content) for path, file in files.items()},
             "most_files": MOST_FILES,
         }
-        # What a worker handed on, a process of our own: nobody else can write this form.
+        # Safe to unmarshal: the bytes were written by our own worker process, not by the answer.
         found = marshal.loads(await self.context.call(_LISTED, ran.stdout, rules, _LIMITS))  # noqa: S302
         chosen: dict[str, int] = found["chosen"]
         if len(chosen) > MOST_FILES or sum(chosen.values()) > MOST_BYTES:
@@ -199,11 +199,11 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         )
 
     async def _is_untouched(self, room: Room, path: str, file: PackedFile) -> bool:
-        """Whether it is a file of the exercise as the devbox had it at the start."""
+        """Tell whether a file of the exercise still has the content it had at the start."""
         return len(file.content) <= MOST_BYTES and await room.fetch(path, MOST_BYTES) == file.content
 
     async def _tests(self, files: Mapping[str, PackedFile]) -> KnownTests:
-        """The tests of the exercise, as their files call them."""
+        """Return the names of the exercise's tests and how often its test files say "skip"."""
         contents = [files[path].content for path in self.config.tests if path in files]
         told = {"pattern": _text(self._language.test_names)}
         found = await self.context.call(_TESTS, polyglot_parsers.joined(contents), told)
@@ -212,7 +212,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
     async def _lay_out(
         self, room: Room, folder: str, files: Mapping[str, PackedFile], answer: ExerciseAnswer
     ) -> None:
-        """Make a pristine exercise, with what was answered in its place."""
+        """Lay out a pristine exercise with the answer's files in it."""
         await room.clear(_PLACE)
         for made in (folder, _HOME):
             await room.clear(made, _NOBODY)
@@ -224,7 +224,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             await room.put(f"{folder}/{path}", content)
 
     async def _prepared(self, path: str, content: bytes) -> bytes:
-        """A file of the exercise as the official harness runs it; large ones are for workers."""
+        """Return a file of the exercise as the official harness runs it; a worker changes large files."""
         if self._language.replaced is None or len(content) <= SMALL_BYTES:
             return self._language.prepared(path, content)
         ending, pattern, by = self._language.replaced
@@ -276,7 +276,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         return Verdict(1.0 if passed else 0.0, output, facts, suspect=suspect)
 
     def _patterns(self, tests: KnownTests) -> dict[str, object]:
-        """What is looked for in the output of the official command."""
+        """Return the patterns to look for in the output of the official command."""
         own = self._language
         return {
             "passed": _text(own.passed),
@@ -287,7 +287,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         }
 
     async def _untold(self, room: Room, folder: str, tests: KnownTests) -> str | None:
-        """Run tests that passed once more, so that the runner tells of each; why that does not show them."""
+        """Run passed tests once more to have each listed; return a reason for suspicion, or None."""
         ran = await self._test(room, folder, self._language.list_command or "")
         if ran.timed_out:
             return "the tests are told as passed, and did not end when they were run again to be listed"
@@ -299,12 +299,12 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
 
 
 def _text(pattern: re.Pattern[bytes] | None) -> str | None:
-    """A pattern as workers get it."""
+    """Return a pattern as the text that workers take."""
     return pattern.pattern.decode() if pattern else None
 
 
 def tidy(output: str, folder: str, exercise: str) -> str:
-    """Output as the official harness shows it: without times, and without where it ran."""
+    """Return output as the official harness shows it: without times, and without the folder it ran in."""
     return _TIMES.sub("", output).replace(folder, exercise)
 
 
@@ -349,7 +349,7 @@ passed "$name" "$weight" "$status"
 
 
 def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
-    """The tests of one exercise."""
+    """Export the tests of one exercise as a script."""
     config = PolyglotConfig.model_validate(dict(scorer))
     if config.tools != "image":
         raise UsageError(

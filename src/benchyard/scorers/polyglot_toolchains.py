@@ -1,4 +1,4 @@
-"""Tests of Aider's Polyglot by language: the official command, and the tools that a server can bring."""
+"""Languages of Aider's Polyglot benchmark: official test commands, and the tools that a server can bring."""
 
 import asyncio
 import json
@@ -16,63 +16,63 @@ from benchyard.scorers.kits import packages, programs, python_kit, pythons
 
 PRUNED_ANYWHERE = (".*", "node_modules", "__pycache__")
 PRUNED_AT_THE_TOP = ("build", "target", "vendor", "gradle")
-"""Folders of what tools made or fetched, which may hold any number of files."""
+"""Folders of files that tools made or fetched, which may hold any number of files."""
 _NAME = r"[A-Za-z0-9_$+][A-Za-z0-9_.$+-]*"
 _ASIDE = rf"(?:tests?|{'|'.join(PRUNED_AT_THE_TOP)})/|(?:.*/)?(?:node_modules|__pycache__|META-INF)/"
 
 
 @dataclass(frozen=True)
 class LanguageTools:
-    """What runs the tests: what the image has, or what a server shows in the room."""
+    """Tools that run the tests: those of the image, or kits that a server shows in the room."""
 
     kits: tuple[Kit, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
-    """Name -> value, for the variables that the test command reads."""
+    """Variable that the test command reads -> value."""
     substitutes: tuple[str, ...] = ()
-    """What stands in for official tools, in words."""
+    """Descriptions of what stands in for official tools."""
 
 
 class Language(ABC):
-    """One language of the benchmark."""
+    """A language of the benchmark."""
 
     programs: ClassVar[tuple[str, ...]]
-    """What an image must have, unless the server brings it."""
+    """Programs an image must have, unless the server brings them."""
     command: ClassVar[str]
     """A shell script that runs the tests of the exercise in the working directory."""
     passed: ClassVar[re.Pattern[bytes]]
-    """What the runner of the tests prints when they passed: without it, an exit with 0 earns nothing."""
+    """Pattern of what the runner prints when the tests passed; without it, an exit with 0 earns nothing."""
     complete: ClassVar[tuple[re.Pattern[bytes], ...]] = ()
-    """What else the runner prints when it has run the tests; their numbers agree."""
+    """Further patterns in the output of a runner that ran the tests; the numbers they find must agree."""
     outcomes: ClassVar[re.Pattern[bytes] | None] = None
-    """In what `passed` finds: the numbers of tests that ended in one way or another, which add up."""
+    """Pattern of the numbers by outcome in the text that `passed` finds; their sum is the number of tests."""
     skipped: ClassVar[re.Pattern[bytes] | None] = None
-    """What it prints of tests that it skipped: their number is the first group."""
+    """Pattern of what the runner prints about skipped tests; the first group is their number."""
     test_names: ClassVar[re.Pattern[bytes] | None] = None
-    """What a test file calls one of its tests: the first group. The runner tells of as many."""
+    """Pattern of a test's name in a test file, in the first group; the runner must report as many tests."""
     list_command: ClassVar[str | None] = None
-    """Runs tests that passed once more, so that each is told of, where the official command tells of none."""
+    """Runs tests that passed once more to have each listed, where the official command lists none."""
     list_names: ClassVar[re.Pattern[bytes] | None] = None
-    """How it tells of a test: the name is the first group."""
+    """Pattern of a listed test; the first group is its name."""
     replaced: ClassVar[tuple[str, re.Pattern[bytes], bytes] | None] = None
-    """In test files whose names end so, what the official harness puts something else in the place of."""
+    """Ending of test files, pattern, and replacement: the change that the official harness makes in them."""
     sources: ClassVar[tuple[str, ...]]
-    """How names of source files end, without the dot."""
+    """Endings of source files, without the dot."""
     reserved: ClassVar[str]
-    """A pattern of paths that are no part of an answer: tests, and what the tools take for their settings."""
+    """Pattern of paths that are not part of an answer: tests, and files that configure the tools."""
     image: ClassVar[LanguageTools] = LanguageTools()
-    """Where the image has all that is needed."""
+    """Tools of an image that has all that is needed."""
 
     @property
     def taken(self) -> str:
-        """The pattern of the paths that are taken from an answer, which Python and `grep -P` read alike."""
+        """Pattern of the paths taken from an answer, in a syntax that both Python and `grep -P` read."""
         return rf"(?!{_ASIDE}|{self.reserved})(?:{_NAME}/)*{_NAME}\.(?:{'|'.join(self.sources)})"
 
     @abstractmethod
     async def of_server(self, kits: Kits) -> LanguageTools:
-        """Tools of this machine; raises ScorerFailed with what to install."""
+        """Return tools of this machine; raises ScorerFailed with what to install."""
 
     def prepared(self, path: str, content: bytes) -> bytes:
-        """A test file as the official harness runs it."""
+        """Return a test file as the official harness runs it."""
         if self.replaced is None or not path.endswith(self.replaced[0]):
             return content
         return self.replaced[1].sub(self.replaced[2], content)
@@ -170,7 +170,7 @@ MODULES = {
     "core-js": "3.37.1",
     "jest": "29.7.0",
 }
-"""What runs tests; the official image has types and a linter beside it, which no test uses."""
+"""Packages that run the tests; the official image also has types and a linter, which no test uses."""
 _INSTALL_SECONDS = 600
 _LAYOUT = 1
 
@@ -238,7 +238,7 @@ async def _install(folder: Path, cache: Path) -> None:
 _PROGRAM = "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())"
 _OF_PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli")
 _CUSTOM = ("sitecustomize", "usercustomize", "distutils", "asynchat", "asyncore", "imp", "smtpd")
-"""Modules that some Pythons have or look for, and others do not."""
+"""Modules that only some Pythons have or look for."""
 _PYTEST = ("pytest==8.3.5",)
 
 
@@ -246,7 +246,7 @@ class PythonLanguage(Language):
     """The image's pytest, or one over a Python of the server."""
 
     programs = ("python3",)
-    # As the program `pytest` does: its modules are found before those of the working directory.
+    # Like the program `pytest`, find its modules before those of the working directory.
     command = f'"${{PYTHON:-python3}}" -c "{_PROGRAM}" -p no:cacheprovider --show-capture=no'
     passed = re.compile(rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$", re.MULTILINE)
     complete = (re.compile(rb"^collected (\d{1,9}) items?", re.MULTILINE),)
@@ -292,9 +292,9 @@ class RustLanguage(Language):
 
 
 async def _toolchain() -> Path:
-    """Where the Rust of this machine is."""
+    """Return the folder of this machine's Rust toolchain."""
     found = await asyncio.to_thread(programs.find, "rustc")
-    # A launcher of rustup tells by its name which program it is to start.
+    # A launcher of rustup chooses the program to start by the name it is called by.
     process = await asyncio.create_subprocess_exec(
         "rustc",
         *("--print", "sysroot"),
@@ -322,4 +322,4 @@ LANGUAGES: Mapping[str, type[Language]] = {
     "python": PythonLanguage,
     "rust": RustLanguage,
 }
-"""Name -> how its exercises are tested."""
+"""Name -> class that tests its exercises."""

@@ -14,7 +14,7 @@ _MOST_FACT = 4000
 
 
 class PythonScriptConfig(GraderConfig):
-    """What a `python_script_scorer` is made of."""
+    """Fields of a `python_script_scorer`."""
 
     python_script: base.Script
     python_version_constraint: ShortText | None = None
@@ -40,13 +40,13 @@ class PythonScriptConfig(GraderConfig):
         return value
 
     def python(self) -> SpecifierSet | None:
-        """The versions that both the script's head and the field allow; None where neither says any."""
+        """Versions that both the script's head and the field allow; None if neither names any."""
         head, field = requirements.header(self.python_script).python, self.python_version_constraint
         asked = [one for one in (head, pythons.constraint(field) if field else None) if one is not None]
         return SpecifierSet(",".join(str(one) for one in asked)) if asked else None
 
     def requirements(self) -> tuple[str, ...]:
-        """All the packages it asks for."""
+        """All packages the script asks for."""
         head = requirements.header(self.python_script).requirements
         return (*head, *requirements.lines(self.requirements_contents or ""))
 

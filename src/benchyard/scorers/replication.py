@@ -7,7 +7,7 @@ from benchyard.scorers.graders import replication
 
 
 class ReplicationConfig(AnswerConfig):
-    """What `expected` has is told by `graders/replication`."""
+    """Fields of a `replication_scorer`; `graders/replication` defines `expected`."""
 
     grader: ClassVar[Grader] = replication
 

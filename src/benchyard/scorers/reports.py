@@ -1,4 +1,4 @@
-"""Reports that test runners leave, CTRF and JUnit: whether one is there, complete, and of tests that ran."""
+"""Reports of test runners, CTRF and JUnit: checks that one is there, complete, and of tests that ran."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ _MOVES = re.compile(r"\b(?:cd|pushd)\b")
 
 
 def place_of(script: str) -> str | None:
-    """Where a script has its runner leave a report; None where it names none, or none that can be told."""
+    """Return the path of the report that a script has its runner leave; None if it names none.
+
+    None too if the path is relative and the script changes its directory.
+    """
     found = _NAMED.search(script)
     if found is None or not (found[1].startswith("/") or not _MOVES.search(script)):
         return None
@@ -32,9 +35,9 @@ async def check(
     before: bytes | None = None,
     wanted: int | None = None,
 ) -> Verdict:
-    """A verdict in view of the report there; one of 0 needs none.
+    """Adjust a verdict by the report at `place`; a score of 0 needs no report.
 
-    `before` is what was there before tests ran, `wanted` how many there are where the author said that.
+    `before` is the file's content before the tests ran, `wanted` the number of tests if the author gave one.
     """
     if verdict.score <= 0:
         return verdict
@@ -44,7 +47,7 @@ async def check(
     counted = CountedTests(tests=found.tests, skipped=found.skipped)
     reason = flaw(found, place) or miscount(counted, place, wanted, await context.counted())
     if reason is None and verdict.score >= 1 and found.failed:
-        # What a task makes of tests that fail is its author's: the score stays.
+        # The task's author decides what failed tests mean: the score stays.
         told = (
             f"the runner's report {place} tells of {found.failed} tests that did not pass, with a full score"
         )
@@ -53,7 +56,7 @@ async def check(
 
 
 async def read(room: Room, place: str, call: WorkerCall, *, before: bytes | None = None) -> TestReport | str:
-    """The report there, or why it does not show that tests were run, in a line."""
+    """Read a report; return a line of text instead if it does not show that tests were run."""
     try:
         content = await room.fetch(place, MOST_BYTES)
         if content is None or content == before:
@@ -67,7 +70,7 @@ async def read(room: Room, place: str, call: WorkerCall, *, before: bytes | None
 
 
 def flaw(found: TestReport, place: str) -> str | None:
-    """Why a report does not show that tests were run, in a line; None where it does."""
+    """Return in a line why a report does not show that tests were run; None if it does."""
     if found.passed <= 0 or found.tests <= 0:
         return f"the runner's report {place} tells of no test that passed"
     if found.listed != found.tests:
@@ -78,10 +81,10 @@ def flaw(found: TestReport, place: str) -> str | None:
 def miscount(
     found: CountedTests, place: str, wanted: int | None, of_reference: Sequence[CountedTests]
 ) -> str | None:
-    """Why a report is not of all tests, in a line; None where nothing says so.
+    """Return in a line why a report does not seem to be of all tests; None if it does.
 
-    `wanted` is how many the author says there are, 0 where any number will do. Else they are as many as in a
-    report of the reference, and no more of them are skipped.
+    `wanted` is the number of tests that the author gave; 0 allows any. Without it, the number must be that of
+    some report of the reference. No more tests may be skipped than in those reports.
     """
     if wanted == 0:
         return None
@@ -99,7 +102,7 @@ def miscount(
 
 
 def judge(verdict: Verdict, reason: str | None, *, official: bool) -> Verdict:
-    """A verdict in view of its report's flaw: none above 0, or suspect where the official one stays."""
+    """Lower a score above 0 to 0 for a flaw of the report; an official verdict only becomes suspect."""
     if reason is None or verdict.score <= 0:
         return verdict
     told = f"{verdict.output.rstrip()}\n[benchyard] {reason}\n".lstrip()

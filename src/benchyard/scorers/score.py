@@ -1,4 +1,4 @@
-"""From what a scorer printed, or how it ended, to a score."""
+"""Scores read from what a scorer printed, or from how it ended."""
 
 import re
 
@@ -10,13 +10,13 @@ _WANTED = "the last line that a scorer prints must be a number from 0 to 1, such
 _LONGEST_LINE = 1000
 _SHOWN = 80
 _MOST_ERROR_BYTES = MOST_OUTPUT_BYTES // 4
-"""Of the output that is kept, for standard error: the score is on the other stream."""
+"""Most bytes of standard error in the kept output: the score is on the other stream."""
 
 
 def parse(stdout: bytes) -> float:
-    """The score in the last line that is not empty; raises ScorerFailed with that line.
+    """Return the score in the last line that is not empty; raises ScorerFailed with that line.
 
-    Of a longer output only the end is needed, as `Ran.stdout` has it.
+    Only the end of a long output is needed, as `RoomResult.stdout` has it.
     """
     lines = [stripped for line in stdout.splitlines() if (stripped := line.strip())]
     if not lines:
@@ -31,7 +31,7 @@ def parse(stdout: bytes) -> float:
 
 
 def from_output(ran: RoomResult) -> float:
-    """The score that a program printed; how it exited does not matter."""
+    """Return the score that a program printed; its exit status does not matter."""
     require_end(ran)
     if ran.truncated:
         raise failure("the scorer printed more than is kept, so that its last line is lost", ran)
@@ -44,7 +44,7 @@ def from_output(ran: RoomResult) -> float:
 
 
 def from_status(ran: RoomResult) -> float:
-    """1.0 for a program that exited with 0, else 0.0."""
+    """Return 1.0 for a program that exited with 0, else 0.0."""
     require_end(ran)
     return 1.0 if ran.exit_status == 0 else 0.0
 
@@ -58,21 +58,21 @@ def require_end(ran: RoomResult) -> None:
 
 
 def failure(message: str, ran: RoomResult) -> ScorerFailed:
-    """An error that keeps the output that led to it."""
+    """Return an error that keeps the output that led to it."""
     return ScorerFailed(message, output=output(ran))
 
 
 def output(ran: RoomResult) -> str:
-    """What is kept of a program's output: the end of standard error, then that of standard output."""
+    """Return the output to keep: the end of standard error, then the end of standard output."""
     errors = ran.stderr[-_MOST_ERROR_BYTES:]
     if errors and not errors.endswith(b"\n"):
         errors += b"\n"
     kept = errors + ran.stdout[-(MOST_OUTPUT_BYTES - len(errors)) :]
-    # A zero is valid UTF-8, but not every database keeps it.
+    # Zero characters are valid UTF-8, but not every database stores them.
     return kept.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def quote(line: bytes) -> str:
-    """A line of hostile output, short and printable."""
+    """Make a line of hostile output short and printable."""
     text = line[: 4 * _SHOWN].decode(errors="replace")
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

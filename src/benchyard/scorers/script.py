@@ -1,4 +1,4 @@
-"""How a shell script of a scorer is run: by a shell that reads nothing but the script."""
+"""Shell scripts of scorers, run by a shell that reads no other file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _NOT_FOUND = 127
 async def run(
     room: Room, text: str, about: ScoringContext, params: Mapping[str, Any] | None = None
 ) -> tuple[RoomResult, dict[str, str]]:
-    """Run a script in the working directory; how it ended, and what is worth recording of how it was run."""
+    """Run a script in the working directory; return its result, and facts about the shell to keep."""
     environment = await base.scorer_environment(room, about, params)
     path = await room.keep("scorer.sh", text.encode())
     if room.tools is not None:
@@ -40,7 +40,7 @@ async def run(
 
 
 async def _exists(room: Room, shell: str, ran: RoomResult) -> bool:
-    """Whether the shell was there; a script may have ended as a missing shell does."""
+    """Tell whether the shell exists; a script may exit with the status of a missing shell."""
     if ran.exit_status != _NOT_FOUND or ran.timed_out:
         return True
     tried = await room.run((*_COMMANDS[shell], "-c", ":"))
@@ -50,12 +50,12 @@ async def _exists(room: Room, shell: str, ran: RoomResult) -> bool:
 async def printed_verdict(
     room: Room, text: str, about: ScoringContext, params: Mapping[str, Any] | None = None
 ) -> Verdict:
-    """The verdict of a script that prints its score."""
+    """Return the verdict of a script that prints its score."""
     ran, facts = await run(room, text, about, params)
     return Verdict(score.from_output(ran), score.output(ran), facts)
 
 
 async def status_verdict(room: Room, text: str, about: ScoringContext) -> Verdict:
-    """The verdict of a command whose exit status is the answer."""
+    """Return the verdict of a command whose exit status decides."""
     ran, facts = await run(room, text, about)
     return Verdict(score.from_status(ran), score.output(ran), facts)

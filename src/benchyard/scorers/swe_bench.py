@@ -45,24 +45,24 @@ _LIMITS = WorkerLimits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=512 *
 
 @dataclass(frozen=True)
 class Grade:
-    """What the package made of a log."""
+    """Grades that the `swebench` package gave a log."""
 
     is_resolved: bool
     has_results: bool
-    """Whether the log was one of tests that ran."""
+    """True if the log is one of tests that ran."""
     fail_to_pass: float = 0.0
     pass_to_pass: float = 0.0
     failed: tuple[str, ...] = field(default=())
-    """Tests that should have passed: the first of them."""
+    """First of the tests that should have passed and did not."""
     more_failed: int = 0
     has_tests: bool = True
-    """Whether the log names any test at all."""
+    """True if the log names any test."""
     reason: str = ""
-    """What the package takes for a fault of the environment."""
+    """Fault of the environment that the package reports; empty if none."""
 
 
 def swebench_version() -> str:
-    """The version of the package; raises ScorerFailed where it is not installed."""
+    """Return the version of the `swebench` package; raises ScorerFailed if it is not installed."""
     try:
         return importlib.metadata.version("swebench")
     except importlib.metadata.PackageNotFoundError as error:
@@ -70,7 +70,7 @@ def swebench_version() -> str:
 
 
 def script_with_status(text: str) -> str:
-    """An evaluation script that ends with the status of its tests: what follows them changes nothing."""
+    """Make an evaluation script exit with the status of its tests, whatever commands follow them."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if END in line:
@@ -79,13 +79,13 @@ def script_with_status(text: str) -> str:
 
 
 async def grade_log(spec: SweBenchSpec, output: bytes, exit_status: int, call: WorkerCall) -> Grade:
-    """Grade the output of a script, and its status; raises ScorerFailed where the package cannot."""
+    """Grade the output and exit status of a script; raises ScorerFailed if the package cannot grade them."""
     parameters = {"spec": spec.model_dump(), "exit_status": exit_status}
     try:
         found = await call(_GRADED, output, parameters, _LIMITS)
     except WorkerFailed as error:
         if error.details.get("limit") in ("time", "memory"):
-            # A log that takes too much to be graded is the doing of who wrote it.
+            # A log that takes too much to grade is the fault of the answer that printed it.
             return Grade(is_resolved=False, has_results=False, reason=f"the log could not be graded: {error}")
         raise ScorerFailed(f"the package `swebench` could not grade the log: {error}") from error
     return Grade(**{**found, "failed": tuple(found["failed"])})
@@ -96,25 +96,25 @@ _NOT_FOUND = 127
 _SHOWN_TESTS = 50
 _MOST_FACT = 4000
 _RUN = 'exec /bin/bash "$0" 2>&1'
-"""Markers come on standard error: both streams are one, as in the official log."""
+"""Merges both streams, as in the official log: the markers come on standard error."""
 
 
 class SweBenchConfig(Model):
-    """What a `swe_bench_scorer` is made of, beside the scenario's attachment."""
+    """Fields of a `swe_bench_scorer`, in addition to the scenario's attachment."""
 
     base_commit: Commit
 
 
 @dataclass
 class PatchAnswer:
-    """What is known of an answer so far, for the verdict."""
+    """Patch of an answer, with the facts and messages collected for its verdict."""
 
     patch: bytes = b""
     facts: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
 
     def verdict(self, grade: Grade | None = None, ran: RoomResult | None = None) -> Verdict:
-        """Resolved or not, with all that is worth telling."""
+        """Return the verdict, resolved or not, with the facts and the output to keep."""
         rewards = {"resolved": 0.0, "fail_to_pass": 0.0, "pass_to_pass": 0.0}
         if grade is not None:
             rewards = {"resolved": float(grade.is_resolved)}
@@ -130,7 +130,7 @@ class PatchAnswer:
 
 
 class SweBenchScorer(Scorer[SweBenchConfig]):
-    """1.0 for an answer that resolves the issue by the official rule, else 0.0."""
+    """Gives 1.0 to an answer that resolves the issue by the official rule, else 0.0."""
 
     Config = SweBenchConfig
     dependencies = (SWEBENCH,)
@@ -196,10 +196,10 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
 
 
 def attachment_error(error: Exception) -> ScorerFailed:
-    """What is told of an attachment that cannot be read."""
+    """Return the error for an attachment that cannot be read."""
     why: object = error
     if isinstance(error, ValidationError):
-        # Without what was there in its place, which may be long.
+        # Leave out the invalid value, which may be long.
         told = error.errors(include_url=False, include_context=False, include_input=False)[0]
         why = f"{'.'.join(map(str, told['loc']))}: {told['msg']}"[:_MOST_FACT]
     return ScorerFailed(
@@ -208,7 +208,7 @@ def attachment_error(error: Exception) -> ScorerFailed:
 
 
 def require_results(verdict: Verdict, ran: RoomResult, *, has_results: bool) -> None:
-    """Raise ScorerFailed where no test ran: the answer may have done that, or the environment."""
+    """Raise ScorerFailed if no test ran: either the answer or the environment may be the cause."""
     is_missing = ran.exit_status == _NOT_FOUND and not verdict.score
     if is_missing or not has_results:
         why = "the test command was not found" if is_missing else "the tests gave no result"
@@ -217,7 +217,7 @@ def require_results(verdict: Verdict, ran: RoomResult, *, has_results: bool) -> 
 
 
 async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAnswer:
-    """What was drawn, as the patch that is applied, and what is to be told of it."""
+    """Turn a drawn diff into the patch to apply, with the facts and messages about it."""
     answer = PatchAnswer()
     if drawn.trouble:
         answer.facts["drawing"] = drawn.trouble
@@ -236,7 +236,7 @@ async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAns
 async def flag_test_changes(
     room: Room, answer: PatchAnswer, patch_file: str, tests: list[str], call: WorkerCall
 ) -> None:
-    """Note which changes of an answer are to how tests are set up, or to the tests that grade it."""
+    """Note which changes of an answer are to the configuration of tests, or to the tests that grade it."""
     total, odd = await git_answers.changed_paths(room, patch_file, tests, call)
     answer.facts["files_changed"] = str(total)
     if odd:
@@ -267,7 +267,7 @@ fi
 
 
 def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
-    """The tests of one item."""
+    """Export the tests of one item as a script."""
     config = SweBenchConfig.model_validate(dict(scorer))
     try:
         files = attachments[SWE_BENCH_ATTACHMENT]

@@ -43,15 +43,15 @@ _TEXT = "benchyard.scorers.standalone.swe_pro_results:text_of"
 _GRADED = "benchyard.scorers.standalone.swe_pro_results:graded"
 _PATCH_LIMITS = WorkerLimits(output_bytes=git_answers.MOST_PATCH_BYTES)
 _PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
-"""The result goes out by what the host keeps, not by a file that tests could have written."""
+"""Sends the result to the output that the host keeps, not to a file that tests could have written."""
 
 
 class SweBenchProConfig(Model):
-    """What a `swe_bench_pro_scorer` is made of: the scenario's attachment has it."""
+    """Fields of a `swe_bench_pro_scorer`: none, since the scenario's attachment has all that is needed."""
 
 
 class SweBenchProScorer(Scorer[SweBenchProConfig]):
-    """1.0 for an answer with which all tests pass that should, else 0.0."""
+    """Gives 1.0 if all tests pass that should, else 0.0."""
 
     Config = SweBenchProConfig
     draws = True
@@ -103,7 +103,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
             raise attachment_error(error) from error
 
     async def _applied(self, room: Room, answer: PatchAnswer, spec: SweBenchProTests) -> None:
-        """Apply the text parts of the patch; as in the official harness, tests run either way."""
+        """Apply the text parts of the patch; as in the official harness, tests run even if that fails."""
         text: bytes = await self.context.call(_TEXT, answer.patch, limits=_PATCH_LIMITS)
         if text != answer.patch:
             answer.facts["binary_parts"] = "left out"
@@ -115,7 +115,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
 
     async def _parsed(self, room: Room, parser: bytes, ran: RoomResult) -> RoomResult:
-        """What the item's parser makes of the output of its tests."""
+        """Run the item's parser on the output of its tests."""
         paths = [
             await room.keep(name, content)
             for name, content in (
@@ -132,9 +132,9 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         return await room.run(argv, how)
 
     async def _grade(self, spec: SweBenchProTests, parsed: RoomResult) -> Grade:
-        """What the results that a parser printed come to."""
+        """Grade the results that the parser printed."""
         plain = {"fail_to_pass": spec.fail_to_pass, "pass_to_pass": spec.pass_to_pass}
-        # An empty text is no result either.
+        # Empty output counts as no result too.
         printed = b"" if parsed.exit_status != 0 or parsed.truncated else parsed.stdout
         found = await self.context.call(_GRADED, printed, {"spec": plain})
         rewards = found["rewards"] if found else swe_pro_results.rewards(plain, None)
@@ -156,14 +156,14 @@ async def _prepared(room: Room, commit: str) -> None:
 
 
 async def _tests_restored(room: Room, answer: PatchAnswer, spec: SweBenchProTests, tests: bytes) -> None:
-    """Have the tests of the solution: from its commit, else from the patch of the tests."""
+    """Put the solution's tests in place: from its commit, else from the patch of the tests."""
     if spec.restore:
         ran = await git_answers.run(room, ("/bin/bash", "--noprofile", "--norc", "-c", spec.restore))
         if ran.exit_status == 0:
             answer.facts["tests_from"] = "the solution's commit"
             return
     for name in spec.test_files:
-        # Those that the base commit lacks are new in the patch.
+        # Test files that the base commit lacks are new in the patch.
         taken = await git_answers.run(room, ("git", "checkout", spec.base_commit, "--", name))
         if taken.exit_status != 0:
             await git_answers.run(room, ("rm", "-rf", "--", name))
@@ -182,13 +182,13 @@ async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> RoomResu
 
 
 def entry(spec: SweBenchProTests, script: str) -> str:
-    """What runs the item's script, which a shell finds by this word."""
+    """Return the shell script that sets the item's variables and runs its script, found at `script`."""
     tests = shlex.quote(",".join(spec.tests_to_run))
     return "\n".join([*map(_export, spec.env_lines), f"exec bash {script} {tests}", ""])
 
 
 def _export(line: str) -> str:
-    """An `ENV` line as a shell has it; the old form has a blank in the place of `=`."""
+    """Turn an `ENV` line into a shell `export`; the old form has a blank instead of `=`."""
     rest = line.strip().removeprefix("ENV").strip()
     name = _NAME.match(rest)
     if name and not rest[name.end() :].startswith("="):
@@ -218,7 +218,7 @@ tail -c 20000 "$logs/$name.log"
 
 
 def export(_scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
-    """The tests of one item."""
+    """Export the tests of one item as a script."""
     try:
         files = {
             name: attachments[SWE_BENCH_ATTACHMENT][name] for name in (RUN_SCRIPT, PARSER, TESTS_PATCH, SPEC)

@@ -1,4 +1,4 @@
-"""Test files that are brought in for the occasion, and a command that runs them."""
+"""Test files that are put into the devbox for grading, and a command that runs them."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ MOST_FILE_BYTES = 16 * 1024**2
 
 
 class TestFile(Model):
-    """One file, from the working directory unless its path is absolute."""
+    """A file; its path begins at the working directory unless it is absolute."""
 
     __test__ = False
     file_path: base.FilePath
@@ -23,7 +23,7 @@ class TestFile(Model):
 
     @property
     def content(self) -> bytes:
-        """What is written."""
+        """Content to write."""
         return (self.file_contents or "").encode()
 
 
@@ -37,20 +37,20 @@ TestFiles = Annotated[list[TestFile], Field(max_length=MOST_FILES), AfterValidat
 
 
 class TestBasedConfig(GraderConfig):
-    """What a `test_based_scorer` is made of."""
+    """Fields of a `test_based_scorer`."""
 
     __test__ = False
     test_command: base.Script
     test_files: TestFiles | None = None
     report_tests: Annotated[int, Field(ge=0)] | None = None
-    """How many tests the runner's report must tell of (an extension), where the command has it leave one.
+    """Number of tests the runner's report must list (an extension), if the command makes it leave one.
 
-    0 is any number, None as many as that of the reference, where that is known.
+    0 allows any number; None requires as many as the reference's report lists, if that is known.
     """
 
 
 class TestBasedScorer(Scorer[TestBasedConfig]):
-    """1.0 if the command exits with 0 over the files, which take the place of what has their names."""
+    """Gives 1.0 if the command exits with 0; the test files replace files of the same name."""
 
     __test__ = False
     Config = TestBasedConfig

@@ -20,7 +20,7 @@ NAME = "benchmark.yaml"
 
 
 class ScenarioPart(FilePart):
-    """One scenario: a folder here, or one that the server has."""
+    """A scenario: a folder here, or one that the server has."""
 
     path: InnerPath | None = None
     id: ShortText | None = None
@@ -63,12 +63,12 @@ class BenchmarkDraft:
     """A benchmark as its folder describes it, its scenarios in order."""
 
     request: BenchmarkRequest
-    """Without scenarios: what their ids are, the server knows."""
+    """Request without scenarios: only the server knows their ids."""
     scenarios: tuple[ScenarioDraft | NamedScenario, ...]
 
 
 def read_benchmark(path: Path) -> BenchmarkDraft:
-    """The benchmark of a folder, with its own scenarios; raises UsageError with file and line."""
+    """Return the benchmark of a folder, with its own scenarios; raises UsageError with file and line."""
     folder = BoundedFolder(path)
     if not folder.has(NAME):
         raise UsageError(f"{path} has no {NAME}; `benchyard benchmark new` makes a folder that has one")

@@ -1,4 +1,4 @@
-"""A folder that a person wrote, or somebody else did: reads stay inside it and are bounded."""
+"""A folder written by any person: reads stay inside it and are bounded."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from benchyard.errors import TooLarge, UsageError
 from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
 
 MOST_TEXT_BYTES = 1024**2
-"""Of one script, patch or statement: what the wire takes."""
+"""Most bytes of one script, patch or statement, as on the wire."""
 MOST_YAML_BYTES = 4 * 1024**2
 MOST_FILES = 1000
 _SHOWN = 200
@@ -27,11 +27,11 @@ def _inner(value: str) -> str:
 
 
 InnerPath = Annotated[str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_inner)]
-"""A path inside the folder that the file lies in."""
+"""A path inside the folder of the file that names it."""
 
 
 class BoundedFolder:
-    """Reads files of one folder; nothing outside of it is ever read, whatever links are in it."""
+    """Reads files of one folder; never reads anything outside of it, whatever links it has."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
@@ -40,17 +40,17 @@ class BoundedFolder:
         self._real = Path(os.path.realpath(path))
 
     def text(self, name: str, limit: int = MOST_TEXT_BYTES) -> str:
-        """The text of a file, as it is; raises UsageError if it cannot be had, or is no UTF-8."""
+        """Return the text of a file, unchanged; raises UsageError if it cannot be read or is not UTF-8."""
         try:
             return self.data(name, limit).decode()
         except UnicodeDecodeError as error:
             raise UsageError(f"{self.path / name}: this is not UTF-8 text") from error
 
     def data(self, name: str, limit: int) -> bytes:
-        """The bytes of a file; raises UsageError if it cannot be had, TooLarge if it is over the limit."""
+        """Return the bytes of a file; raises UsageError if it is unreadable, TooLarge if over the limit."""
         path = self.inside(name)
         try:
-            # Not to wait for the other end of a pipe.
+            # O_NONBLOCK: do not wait for the other end of a pipe.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -63,22 +63,22 @@ class BoundedFolder:
         return content
 
     def has(self, name: str) -> bool:
-        """Whether there is something of that name."""
+        """Tell whether there is a file or folder of that name."""
         return os.path.lexists(self.path / name)
 
     def mode(self, name: str) -> int:
-        """The permissions of a file, as far as git keeps them."""
+        """Return the permissions of a file, as far as git keeps them."""
         return 0o755 if self.inside(name).stat().st_mode & 0o100 else 0o644
 
     def inside(self, name: str) -> Path:
-        """The real path of a name; raises UsageError where a link leads out of the folder."""
+        """Return the real path of a name; raises UsageError if a link leads out of the folder."""
         path = Path(os.path.realpath(self.path / name))
         if path != self._real and self._real not in path.parents:
             raise UsageError(f"{self.path / name}: a link leads out of the folder {self.path}")
         return path
 
     def files(self, name: str) -> Iterator[str]:
-        """The files a path names: itself, or all below it, in a stable order; links are not entered."""
+        """Yield the files a path names: itself, or all below it, in a stable order; links are not entered."""
         path = self.inside(name)
         if not path.is_dir():
             yield name
@@ -95,7 +95,7 @@ class BoundedFolder:
 
 
 def write(folder: Path, name: str, content: bytes, mode: int = 0o644) -> None:
-    """Write a file of a folder, in the place of whatever had its name; links are replaced, not followed."""
+    """Write a file of a folder, replacing a file of that name; links are replaced, not followed."""
     target = folder
     for part in PurePosixPath(name).parts[:-1]:
         target = target / part
@@ -115,7 +115,7 @@ def _complain(error: OSError) -> None:
 
 
 def packed_files(folder: BoundedFolder, name: str, limit: int = MOST_PACKED_BYTES) -> dict[str, PackedFile]:
-    """All files below a path of a folder, by their path below it; links to files in it are those files."""
+    """Return all files below a path of a folder, by their path below it; links to files count as files."""
     found: dict[str, PackedFile] = {}
     for each in folder.files(name):
         content = folder.data(each, limit)

@@ -1,4 +1,4 @@
-"""What differs between a scenario as it is kept and as a folder describes it."""
+"""Differences between a stored scenario or benchmark and its description in a folder."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from benchyard.models.scenarios import (
 )
 
 Difference = tuple[str, Any, Any]
-"""Where, what it was, what it shall be; None is nothing."""
+"""Place, old value and new value; None is no value."""
 
 _DEFAULTS: dict[str, Any] = {
     "scoring_isolation": "auto",
@@ -44,7 +44,7 @@ _DEFAULTS: dict[str, Any] = {
     "attribution": "",
     "description": "",
 }
-"""Field -> what it means to say nothing, and what is sent to say so."""
+"""Field -> its value if it is left out, which is also sent to clear it."""
 _PLAIN = (
     "name",
     "scoring_isolation",
@@ -80,10 +80,10 @@ _BENCHMARK = (
 
 
 def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Difference]:
-    """Field by field; empty where pushing would change nothing."""
+    """Return the differences field by field; empty if pushing would change nothing."""
     found = list(_plain(_PLAIN, view, wanted))
     if wanted.validated_isolation is not None:
-        # A folder that says nothing of it leaves what validation found on the server.
+        # A folder without this field leaves what validation found on the server.
         found += _plain(("validated_isolation",), view, wanted)
     found += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
     found += _each("input_context", _context(view.input_context), _context(wanted.input_context))
@@ -109,7 +109,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) -> ScenarioChange:
-    """The update that takes these differences away; what is not wanted any more is cleared."""
+    """Return the update that removes these differences; fields that are no longer wanted are cleared."""
     places = {place.split(".")[0] for place, _, _ in differences}
     said: dict[str, Any] = {
         name: _said(wanted, name) for name in (*_PLAIN, "metadata", "validated_isolation") if name in places
@@ -131,12 +131,12 @@ def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) 
 
 
 def benchmark_differences(view: BenchmarkView, wanted: BenchmarkRequest) -> list[Difference]:
-    """Field by field; empty where pushing would change nothing."""
+    """Return the differences field by field; empty if pushing would change nothing."""
     return list(_plain(_BENCHMARK, view, wanted))
 
 
 def benchmark_change(wanted: BenchmarkRequest) -> BenchmarkChange:
-    """The update that makes a benchmark what is wanted."""
+    """Return the update that turns a benchmark into the wanted one."""
     said = {name: _said(wanted, name) for name in _BENCHMARK}
     return BenchmarkChange.model_validate({**said, "scenario_ids": wanted.scenario_ids or []})
 
@@ -159,7 +159,7 @@ def _each(place: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Di
 
 
 def _labels(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    # What metadata says of the rules is in fields of its own too.
+    # The scoring rules in metadata are compared as fields of their own.
     return {key: value for key, value in (metadata or {}).items() if key not in RULES_IN_METADATA}
 
 
@@ -173,7 +173,7 @@ def _dump(environment: ScenarioEnvironment) -> dict[str, Any]:
 
 
 def _functions(contract: ScoringContract) -> list[tuple[str, Any]]:
-    """Names made unique -> scorers without what says nothing."""
+    """Return unique names -> scorers without empty fields."""
     found: list[tuple[str, Any]] = []
     taken: dict[str, int] = {}
     for each in contract.scoring_function_parameters:

@@ -1,4 +1,4 @@
-"""YAML, TOML and JSON with the line of every value, so that a mistake can be pointed at."""
+"""YAML, TOML and JSON with the line of every value, so that errors can name it."""
 
 import bisect
 import difflib
@@ -26,21 +26,21 @@ _DEEPEST = 100
 
 
 class FilePart(BaseModel):
-    """A part of a file: what it does not know is a mistake."""
+    """A part of a file; unknown keys are mistakes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 @dataclass(frozen=True)
 class LocatedData:
-    """What a file says, and where it says it."""
+    """Content of a file, with the line of each value."""
 
     path: Path
     data: Any
     node: yaml.Node
 
     def line(self, place: KeyPath) -> int:
-        """The line of a value, or of the nearest thing around it that is there."""
+        """Return the line of a value, or of the nearest part around it that exists."""
         node, mark = self.node, self.node.start_mark
         for part in place:
             if (found := _inside(node, part)) is not None:
@@ -48,12 +48,12 @@ class LocatedData:
         return int(mark.line) + 1
 
     def refuse(self, place: KeyPath, why: str) -> UsageError:
-        """The error that says what is wrong, and on which line."""
+        """Return the error for a mistake, with its line."""
         return UsageError(f"{self.path}:{self.line(place)}: {why}", line=self.line(place))
 
 
 def read_yaml(path: Path, text: str) -> LocatedData:
-    """The YAML of a file; raises UsageError with the line where it is none."""
+    """Return the YAML of a file; raises UsageError with the line if it is invalid."""
     try:
         _check_shape(path, text)
         loader = _LOADER(text)
@@ -68,13 +68,13 @@ def read_yaml(path: Path, text: str) -> LocatedData:
         said = ", ".join(part for part in (error.context, error.problem) if part)
         raise UsageError(f"{path}{line}: {said or 'this is no YAML'}") from error
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-        # The last three are what the library makes of tags and dates that do not fit what they stand before.
+        # For tags and dates that do not fit their values the library raises the last three.
         raise UsageError(f"{path}: this is no YAML: {' '.join(str(error).split())[:300]}") from error
     return LocatedData(path, data, node)
 
 
 def validate(marked: LocatedData, model: type[M]) -> M:
-    """What a file says as a model; raises UsageError with the line of each mistake."""
+    """Return the content of a file as a model; raises UsageError with the line of each mistake."""
     if not isinstance(marked.data, dict):
         raise marked.refuse((), "a list of `key: value` is expected here")
     try:
@@ -89,7 +89,7 @@ def validate(marked: LocatedData, model: type[M]) -> M:
 
 
 def stray_keys(model: type[BaseModel], data: Any, place: KeyPath = ()) -> Iterator[tuple[KeyPath, list[str]]]:
-    """Keys that a model of the wire would ignore, wherever they are in it, with those it knows."""
+    """Yield keys that a wire model would ignore, at any depth, with the keys it knows there."""
     if not isinstance(data, Mapping):
         return
     for key, value in data.items():
@@ -102,14 +102,14 @@ def stray_keys(model: type[BaseModel], data: Any, place: KeyPath = ()) -> Iterat
 
 
 def unknown_key(key: str, known: list[str]) -> str:
-    """What to say of a key nobody knows."""
+    """Return the message for an unknown key."""
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     meant = f"did you mean `{near[0]}`?" if near else f"known are: {', '.join(sorted(known))}"
     return f"unknown key `{key[:100]}`; {meant}"
 
 
 def _check_shape(path: Path, text: str) -> None:
-    """Refuse what a reader that calls itself would not survive, and aliases, which make much of little."""
+    """Raise UsageError for nesting too deep for recursive readers, and for aliases, which repeat content."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         assert event.start_mark is not None
@@ -131,7 +131,7 @@ def _composed(path: Path, loader: Any) -> yaml.Node:
 
 
 def _check(path: Path, node: yaml.Node) -> None:
-    """Refuse keys that are there twice, or are more than a word."""
+    """Raise UsageError for keys that are repeated, or are more than a word."""
     if isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _check(path, value)
@@ -151,7 +151,7 @@ def _at(path: Path, node: yaml.Node, why: str) -> UsageError:
 
 
 def _inside(node: yaml.Node, part: int | str) -> tuple[yaml.Mark, yaml.Node] | None:
-    """What is in a node under a key or a number, and where a person would look for it."""
+    """Return the part of a node under a key or a number, and the place where people would look for it."""
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part].start_mark, node.value[part]
     if isinstance(node, yaml.MappingNode):
@@ -176,7 +176,7 @@ def _told(marked: LocatedData, model: type[BaseModel], problem: ErrorDetails) ->
 
 
 def _written(node: yaml.Node, place: KeyPath) -> Iterator[int | str]:
-    """The parts of a place that the file itself has: tags of unions are ours alone."""
+    """Yield the parts of a place that are in the file: tags of unions exist only in the models."""
     for part in place:
         inner = _inside(node, part)
         if inner is not None:
@@ -185,7 +185,7 @@ def _written(node: yaml.Node, place: KeyPath) -> Iterator[int | str]:
 
 
 def _around(model: type[BaseModel], place: KeyPath) -> list[type[BaseModel]]:
-    """The models that may stand at a place."""
+    """Return the models that may stand at a place."""
     found = [model]
     for part in place:
         if isinstance(part, int):
@@ -194,7 +194,7 @@ def _around(model: type[BaseModel], place: KeyPath) -> list[type[BaseModel]]:
         if fields:
             found = [inner for annotation in fields for inner in _models(annotation)]
         else:
-            # The tag of a union: the one model that it stands for.
+            # This part is the tag of a union: keep the one model it selects.
             found = [each for each in found if _tag(each) == part] or found
     return found
 
@@ -225,7 +225,7 @@ _JSON_PLAIN = re.compile(r"[^ \t\r\n,\]}]+")
 
 
 def read_toml(path: Path, text: str) -> LocatedData:
-    """The TOML of a file; raises UsageError with the line where it is none."""
+    """Return the TOML of a file; raises UsageError with the line if it is invalid."""
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -237,13 +237,13 @@ def read_toml(path: Path, text: str) -> LocatedData:
 
 
 def read_json(path: Path, text: str) -> LocatedData:
-    """The JSON of a file; raises UsageError with the line where it is none."""
+    """Return the JSON of a file; raises UsageError with the line if it is invalid."""
     data = parse_json(path, text)
     return LocatedData(path, data, _node(data, _JsonLines(text).all(), (), 1))
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """What the JSON of a file says, without its lines, which take longer; raises UsageError."""
+    """Return the JSON of a file without lines, which is faster; raises UsageError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -253,7 +253,7 @@ def parse_json(path: Path, text: str) -> Any:
 
 
 def _node(data: object, lines: dict[KeyPath, int], place: KeyPath, line: int) -> yaml.Node:
-    """What YAML would have made of the same data, at the same lines."""
+    """Return the node that YAML would have made of the same data, at the same lines."""
     line = lines.get(place, line)
     mark = yaml.Mark("", 0, line - 1, 0, None, 0)
     if len(place) > _DEEPEST:
@@ -271,7 +271,7 @@ def _node(data: object, lines: dict[KeyPath, int], place: KeyPath, line: int) ->
 
 
 class _Lines:
-    """Where the parts of a text are; the text is known to be right."""
+    """Lines of the parts of a text that is known to be valid."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -283,7 +283,7 @@ class _Lines:
 
 
 class _TomlLines(_Lines):
-    """Lines of tables and keys; what is inside of a value has the line of its key."""
+    """Lines of tables and keys; anything inside a value has the line of its key."""
 
     def all(self) -> dict[KeyPath, int]:
         """Place -> line."""
@@ -325,7 +325,7 @@ class _TomlLines(_Lines):
         return max(end, at + 1)
 
     def _resolved(self, place: KeyPath, keys: list[str], at: int, counts: dict[KeyPath, int]) -> KeyPath:
-        """A place below tables, of which those that are there several times mean the last."""
+        """Return a place below tables; for a table that occurs several times, its last one."""
         for key in keys:
             place = (*place, key)
             self._note(place, at)

@@ -1,4 +1,4 @@
-"""From the folder of a scenario to what the wire is asked for."""
+"""Requests to the server, made from the folder of a scenario."""
 
 import base64
 import binascii
@@ -41,7 +41,7 @@ from benchyard.models.scoring import references
 from benchyard.models.scoring.attachments import PackedFile, pack_files
 
 MOST_BYTES = 64 * 1024
-"""Of one file: the kernel takes no longer command than 128 KiB, and base64 adds a third."""
+"""Most bytes of one file: the kernel takes commands of at most 128 KiB, and base64 adds a third."""
 _WIDTH = 76
 _COMMAND = re.compile(
     r"p=(?P<path>.+); mkdir -p -- \"\$\(dirname -- \"\$p\"\)\" && base64 -d > \"\$p\" <<'END' && "
@@ -51,7 +51,7 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True)
 class StartingFile:
-    """One file, from the working directory unless its path is absolute."""
+    """A file; its path begins at the working directory unless it is absolute."""
 
     path: str
     content: bytes
@@ -59,7 +59,7 @@ class StartingFile:
 
 
 def writing_command(file: StartingFile, working_directory: str | None) -> str:
-    """The launch command that writes a file; raises TooLarge."""
+    """Return the launch command that writes a file; raises TooLarge."""
     if len(file.content) > MOST_BYTES:
         raise TooLarge(
             f"{file.path}: it has {len(file.content)} bytes; a file that is there from the start has at most "
@@ -75,7 +75,7 @@ def writing_command(file: StartingFile, working_directory: str | None) -> str:
 
 
 def starting_file_of(text: str, working_directory: str | None) -> StartingFile | None:
-    """The file that a launch command writes; None if it is a command of another kind."""
+    """Return the file that a launch command writes; None for any other command."""
     found = _COMMAND.fullmatch(text)
     if found is None:
         return None
@@ -86,7 +86,7 @@ def starting_file_of(text: str, working_directory: str | None) -> StartingFile |
         return None
     base = f"{working_directory.rstrip('/')}/" if working_directory else ""
     file = StartingFile(path.removeprefix(base), content, int(found["mode"], 8))
-    # Whoever wrote it by hand may have meant something that only looks like it.
+    # A command written by hand may only look like one of ours.
     return file if len(content) <= MOST_BYTES and writing_command(file, working_directory) == text else None
 
 
@@ -95,16 +95,16 @@ Mode = Literal["none", "open", "allow-list"]
 
 @dataclass(frozen=True)
 class NetworkAccess:
-    """What may be reached."""
+    """Hosts that may be reached."""
 
     mode: Mode
     hosts: tuple[str, ...] = ()
-    """Names, `*.` before them for all below, and blocks of addresses; of an allow-list only."""
+    """Names, `*.` before them to include subdomains, and blocks of addresses; of an allow-list only."""
 
 
 @dataclass(frozen=True)
 class PhaseAccess:
-    """What may be reached while the devbox is prepared, worked in, and graded."""
+    """Hosts that may be reached while the devbox is prepared, worked in, and graded."""
 
     setup: NetworkAccess
     agent: NetworkAccess
@@ -113,44 +113,44 @@ class PhaseAccess:
 
 MOST_TEST_BYTES = 16 * 1024**2
 MOST_STEP_BYTES = 64 * 1024**2
-"""Of one file that a step begins with."""
+"""Most bytes of one file that a step begins with."""
 _OWN = {"name", "weight", "file", "files", "requirements_file"}
 
 
 @dataclass(frozen=True)
 class EnvironmentOrigin:
-    """What a scenario's devbox starts from, as its file names it."""
+    """Start of a scenario's devbox, as its file names it."""
 
     kind: str | None = None
     """One of `ORIGINS`; None is the default image."""
     name: str = ""
     prebuilt: str | None = None
-    """Of a Dockerfile: an image that was built from it, taken instead where it can be had."""
+    """For a Dockerfile: an image that was built from it, used instead if it is available."""
     on_demand: bool = False
-    """Of a Dockerfile: built when a devbox first needs it."""
+    """For a Dockerfile: build it when a devbox first needs it."""
 
 
 @dataclass(frozen=True)
 class ScenarioDraft:
-    """A scenario as its folder describes it; the server knows what its environment's names mean."""
+    """A scenario as its folder describes it; the server resolves the names in its environment."""
 
     folder: BoundedFolder
     request: ScenarioRequest
     origin: EnvironmentOrigin = EnvironmentOrigin()
     custom_scorers: dict[str, str] = field(default_factory=dict)
-    """Type -> bash script, of those that come with it."""
+    """Type -> bash script of the custom scorers that come with it."""
     scoring_origin: EnvironmentOrigin | None = None
-    """What the devbox that it is graded in starts from, where that is another one."""
+    """Start of the devbox it is graded in; None if it is the same as for the work."""
     phases: PhaseAccess | None = None
-    """What may be reached in each phase; None is what the server has for everybody."""
+    """Hosts that may be reached in each phase; None is the server's default."""
     step_files: Mapping[str, bytes] = field(default_factory=dict)
-    """Name of a step -> archive of what is put into the working directory before it."""
+    """Name of a step -> archive of the files put into the working directory before it."""
     attachments: Mapping[str, bytes] = field(default_factory=dict)
-    """Name -> archive (`models.attachments.packed`) that is stored beside the scenario."""
+    """Name -> archive (`models.scoring.attachments.pack_files`) that is stored beside the scenario."""
 
 
 def read_scenario(path: Path) -> ScenarioDraft:
-    """The scenario of a folder; raises UsageError with file and line of what is wrong."""
+    """Return the scenario of a folder; raises UsageError with file and line of a mistake."""
     folder = BoundedFolder(path)
     if not folder.has(NAME):
         raise UsageError(f"{path} has no {NAME}; `benchyard scenario new` makes a folder that has one")
@@ -183,7 +183,7 @@ def read_scenario(path: Path) -> ScenarioDraft:
 
 
 def _customs(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> Iterator[tuple[str, str]]:
-    """Type and script of the custom scorers that come with it."""
+    """Yield type and script of the custom scorers that come with it."""
     lists: list[tuple[located_values.KeyPath, Sequence[ScorerPart]]] = [((), file.scorers)]
     lists += [(("steps", index), part.scorers or []) for index, part in enumerate(file.steps or [])]
     for place, scorers in lists:
@@ -221,7 +221,7 @@ def _step(found: LocatedData, folder: BoundedFolder, index: int, part: StepPart)
 
 
 def _step_files(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> dict[str, bytes]:
-    """Name of a step -> archive of the files that it names."""
+    """Return, for each step, an archive of the files that it names."""
     archives = {}
     for index, part in enumerate(file.steps or []):
         if part.files and not isinstance(part.files, str):
@@ -242,7 +242,7 @@ def _placed(
 
 
 def _check(found: LocatedData, file: ScenarioFile) -> None:
-    """What the parts of a file owe each other."""
+    """Raise UsageError for parts of the file that contradict or miss each other."""
     if file.isolation == "answer" and not file.answer_paths:
         raise found.refuse(
             ("isolation",), "isolation: `answer` needs `answer_paths`, a list of what is taken"
@@ -332,7 +332,7 @@ def _test_files(
 def _spread(
     found: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, entry: PlacedFile
 ) -> Iterator[tuple[str, str]]:
-    """The files that an entry names, each with where it goes."""
+    """Yield the files that an entry names, each with its path in the devbox."""
     try:
         names = list(folder.files(entry.file))
     except UsageError as error:
@@ -350,7 +350,7 @@ def _at(
     name: str,
     limit: int | None = None,
 ) -> str:
-    """The text of a file that a line of ours names."""
+    """Return the text of a file that a line of the scenario's file names."""
     try:
         return folder.text(name) if limit is None else folder.text(name, limit)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""What `scenario.yaml` may say."""
+"""Schema of `scenario.yaml`."""
 
 import difflib
 from typing import Annotated, Any, Literal
@@ -38,13 +38,13 @@ from benchyard.models.scenarios import (
 
 NAME = "scenario.yaml"
 STEPS = "steps"
-"""The folder of what belongs to steps."""
+"""Name of the folder with the files of steps."""
 _WEIGHTS_OFF = 1e-6
 ORIGINS = ("blueprint", "snapshot", "image", "dockerfile")
 
 
 class PlacedFile(FilePart):
-    """A file or folder of ours, and where it goes in the devbox; without `to`, to where it is here."""
+    """A file or folder here, and its place in the devbox; without `to`, the same path as here."""
 
     file: InnerPath
     to: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -61,7 +61,7 @@ class EnvironmentPart(FilePart):
     """`environment`: the devbox a scenario is worked on in."""
 
     blueprint: ShortText | None = None
-    """By name, the newest that was built; or by id."""
+    """Name, which means the newest that was built, or id."""
     snapshot: ShortText | None = None
     image: ShortText | None = None
     dockerfile: InnerPath | None = None
@@ -69,7 +69,7 @@ class EnvironmentPart(FilePart):
     working_directory: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     launch_parameters: LaunchParameters | None = None
     files: PlacedFiles = Field(default_factory=list)
-    """Written before work begins."""
+    """Files written before work begins."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> "EnvironmentPart":
@@ -80,18 +80,18 @@ class EnvironmentPart(FilePart):
 
 
 class ScorerPart(FilePart):
-    """What every scorer has."""
+    """Fields of every scorer."""
 
     name: ScorerName
     weight: WireFloat | None = Field(default=None, ge=0, le=1)
-    """May be left out where there is one scorer only."""
+    """May be left out if there is only one scorer."""
 
 
 class _Texted(ScorerPart):
     """A scorer with a text, which may be in a file."""
 
     user: Literal["root"] | None = None
-    """Who grades, where that is not the scenario's user: then `$BENCHYARD_GRADED` runs what is graded."""
+    """User who grades, if not the scenario's user: then `$BENCHYARD_GRADED` runs what is graded."""
     file: InnerPath | None = None
 
     @model_validator(mode="after")
@@ -133,7 +133,7 @@ class PythonScriptPart(_Texted):
 
 
 class TestFilePart(FilePart):
-    """A test file, right here."""
+    """A test file with its content in place."""
 
     __test__ = False
     file_path: Annotated[str, Field(min_length=1, max_length=4096)]
@@ -148,7 +148,7 @@ class TestBasedPart(_Texted):
     test_command: LongText | None = None
     test_files: list[TestFilePart] = Field(default_factory=list)
     report_tests: WireInt | None = Field(default=None, ge=0)
-    """How many tests the report must tell of that the command has its runner leave; 0 is any number."""
+    """Number of tests the runner's report must list, if the command makes it leave one; 0 is any number."""
     files: PlacedFiles = Field(default_factory=list)
 
 
@@ -172,7 +172,7 @@ class CustomPart(ScorerPart):
 
 
 class OtherPart(ScorerPart):
-    """A scorer of an extension: its own fields, as they are."""
+    """A scorer of an extension: its own fields are passed on unchanged."""
 
     model_config = ConfigDict(extra="allow")
     type: str
@@ -193,11 +193,11 @@ TEXTS = {
     "python_script_scorer": "python_script",
     "test_based_scorer": "test_command",
 }
-"""Type of scorer -> the field that `file` stands for."""
+"""Type of scorer -> field that `file` stands for."""
 
 
 def text_field(part: ScorerPart) -> str:
-    """The field of a scorer that `file` stands for."""
+    """Return the field of a scorer that `file` stands for."""
     return TEXTS[str(getattr(part, "type", ""))]
 
 
@@ -240,15 +240,15 @@ Scorers = Annotated[list[AnyScorer], Field(min_length=1, max_length=MAX_SCORERS)
 
 
 class StepPart(FilePart):
-    """One of the `steps`; its files lie in `steps/NAME` unless it names others."""
+    """A step of `steps`; its files lie in `steps/NAME` unless it names others."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
     problem: InnerPath | None = None
     scorers: Scorers | None = None
-    """The scenario's, where it has none of its own."""
+    """Scorers of the step; without them, the scenario's."""
     reference: InnerPath | None = None
     files: ShortText | PlacedFiles | None = None
-    """What is put into the working directory before it; or an archive of that, by the id of its object."""
+    """Files put into the working directory before it; or an archive of them, by the id of its object."""
     setup: LongText | None = None
     setup_as_root: WireBool = False
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
@@ -256,7 +256,7 @@ class StepPart(FilePart):
 
     @property
     def folder(self) -> str:
-        """Where its files are."""
+        """Folder of its files."""
         return f"{STEPS}/{self.name}"
 
 
@@ -270,26 +270,26 @@ class ScenarioFile(FilePart):
     environment: EnvironmentPart = Field(default_factory=EnvironmentPart)
     scorers: Scorers
     reference: InnerPath | None = None
-    """The file of the reference output, where it is not called reference.patch, .sh or .txt."""
+    """File of the reference output, if it is not called reference.patch, .sh or .txt."""
     isolation: IsolationChoice = "auto"
     validated_isolation: ValidatedIsolation | None = None
-    """What validation found; where nothing is chosen, it is graded so."""
+    """Isolation that validation found; used for grading if `isolation` is not set."""
     answer_paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] | None = None
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
     scoring_network: ShortText | None = None
-    """`none`, `host`, or what a network policy allows, by its id or name."""
+    """`none`, `host`, or a network policy by its id or name."""
     scoring_secrets: dict[str, str] | None = None
     scoring_tracing: WireBool | None = None
-    """Whether scorers need a debugger, a tracer or a leak checker, which are refused otherwise."""
+    """True if scorers need a debugger, a tracer or a leak checker, which are refused otherwise."""
     agent_network_policy: ShortText | None = None
-    """The policy of the agent, by id or name; what prepares the devbox has that of the environment."""
+    """Network policy of the agent, by id or name; preparations use that of the environment."""
     validation_type: ValidationType | None = None
     required_environment_variables: list[EnvName] | None = None
     required_secret_names: list[EnvName] | None = None
     scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
     tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
     retry_prompt: LongText | None = None
-    """What an agent is told between two tries; `{output}` is what the scorers said."""
+    """Prompt for the agent between two tries; `{output}` is replaced by the scorers' output."""
     steps: list[StepPart] | None = Field(default=None, max_length=MAX_STEPS)
     reward_strategy: RewardStrategy | None = None
     metadata: Metadata | None = None
@@ -301,7 +301,7 @@ class ScenarioFile(FilePart):
         return self
 
     def rules(self) -> ScoringRules:
-        """How it is scored, as the wire has it."""
+        """Scoring rules of the scenario, as the wire has them."""
         return ScoringRules(
             scoring_isolation=self.isolation,
             validated_isolation=self.validated_isolation,

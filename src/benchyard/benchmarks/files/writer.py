@@ -1,4 +1,4 @@
-"""From a scenario of the wire to a folder that, read again, asks for the same."""
+"""Writes a scenario of the wire as a folder that, read again, makes the same request."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,19 +24,19 @@ from benchyard.models.scoring import references
 _ENDINGS = {"python_script_scorer": ".py"}
 _SAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _UNPLAIN = re.compile("[\r\x85\u2028\u2029\ufeff]")
-"""What readers of YAML would take for an end of line, or leave out."""
+"""Characters that readers of YAML would take for an end of line, or leave out."""
 _MOST_NAME = 100
 
 
 @dataclass(frozen=True)
 class FolderContents:
-    """What a folder consists of: the YAML of its main file, and all others by name."""
+    """Contents of a folder: the YAML of its main file, and all others by name."""
 
     data: dict[str, Any]
     files: dict[str, StartingFile] = field(default_factory=dict)
 
     def add(self, wanted: str, content: str | bytes, mode: int = 0o644) -> str:
-        """Take a file in under this name, or one like it that is free; returns the name."""
+        """Add a file under this name, or a similar one that is free; return the name."""
         name, count = wanted, 1
         while any(_collide(name, other) for other in self.files):
             count += 1
@@ -47,7 +47,7 @@ class FolderContents:
         return name
 
     def write(self, folder: Path, main: str) -> None:
-        """Write it all; files of these names are replaced, others stay."""
+        """Write all files, replacing files of these names; others stay."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, file in self.files.items():
             bounded_folder.write(folder, name, file.content, file.mode)
@@ -55,14 +55,17 @@ class FolderContents:
 
 
 def _collide(one: str, other: str) -> bool:
-    """Whether two files cannot both be there: they are the same, or one would have to be a folder."""
+    """Tell whether two paths exclude each other: they are equal, or one would have to be a folder."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 
 def scenario_contents(
     view: ScenarioView, origin: EnvironmentOrigin, scripts: Mapping[str, str]
 ) -> FolderContents:
-    """The folder of a scenario; `origin` is what its environment's ids mean, `scripts` its custom scorers."""
+    """Return the folder of a scenario.
+
+    `origin` is the start of its devbox with names instead of ids, `scripts` are its custom scorers.
+    """
     contents = FolderContents({"name": view.name})
     data = contents.data
     contents.add("problem.md", view.input_context.problem_statement)
@@ -116,7 +119,7 @@ def _step(
 
 
 def write_scenario(folder: Path, contents: FolderContents) -> None:
-    """Write the folder of a scenario; a reference output of another kind that is there goes."""
+    """Write the folder of a scenario; remove a reference output of another kind."""
     for name in references.FILE_NAMES:
         if name not in contents.files:
             (folder / name).unlink(missing_ok=True)
@@ -124,12 +127,12 @@ def write_scenario(folder: Path, contents: FolderContents) -> None:
 
 
 def slug(text: str) -> str:
-    """A name for a file or folder that is like this text."""
+    """Return a name for a file or folder that resembles this text."""
     return _SAFE.sub("-", text).strip("-.")[:_MOST_NAME] or "unnamed"
 
 
 def dump_yaml(value: Any) -> str:
-    """YAML that people like to read: in our order, and texts of several lines as they are."""
+    """Return YAML that is easy to read: keys in the given order, and texts of several lines as blocks."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return text
 
@@ -151,11 +154,11 @@ def _environment(
 
 
 def _split(commands: list[str], directory: str | None) -> tuple[list[StartingFile], list[str]]:
-    """The files that the first commands write, and the commands after them."""
+    """Split launch commands into the files that the first ones write, and the commands after them."""
     files: list[StartingFile] = []
     for index, each in enumerate(commands):
         file = starting_file_of(each, directory)
-        # git keeps no more of a file's mode than whether it can be run.
+        # Of a file's mode, git keeps only the executable bit.
         if file is None or file.mode not in (0o644, 0o755):
             return files, commands[index:]
         files.append(file)
@@ -188,7 +191,7 @@ def _test_files(contents: FolderContents, folder: str, files: list[Any]) -> Iter
 
 
 def _inner(path: str) -> str:
-    """A path like the one in the devbox that stays inside the folder, whatever that one is."""
+    """Return a path similar to the one in the devbox that stays inside the folder."""
     parts = [slug(part) for part in path.split("/") if part not in ("", ".", "..")]
     return "/".join(parts[-8:]) or "unnamed"
 

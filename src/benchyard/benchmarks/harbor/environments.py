@@ -48,14 +48,14 @@ done
 
 @dataclass(frozen=True)
 class UserAndDirectory:
-    """Where an image has one work, and as whom, as far as its Dockerfile tells."""
+    """Working directory and user of an image, as far as its Dockerfile tells."""
 
     workdir: str | None = None
     user: str | None = None
 
 
 def check_supported(part: TaskEnvironmentPart, folder: BoundedFolder, where: str) -> None:
-    """Raise UsageError, with the capability that is missing, for what no driver of ours has."""
+    """Raise UsageError, naming the capability, if the environment needs one that no driver has."""
     needs: dict[str, object] = {
         f"os = {part.os!r}: a machine that is not Linux": part.os.lower() != "linux",
         "gpus: devboxes with GPUs": part.gpus,
@@ -76,7 +76,7 @@ def check_supported(part: TaskEnvironmentPart, folder: BoundedFolder, where: str
 def origin_of(
     part: TaskEnvironmentPart, folder: BoundedFolder, name: str, work: Path
 ) -> tuple[BoundedFolder, EnvironmentOrigin]:
-    """What a devbox of this environment starts from, and the folder that this is told from."""
+    """Return the origin of a devbox of this environment, and the folder that its paths are relative to."""
     path = f"{name}/{DOCKERFILE}"
     if folder.has(path):
         return folder, EnvironmentOrigin("dockerfile", path, prebuilt=part.docker_image, on_demand=True)
@@ -100,7 +100,7 @@ def origin_of(
 
 
 def user_and_directory_of(text: str) -> UserAndDirectory:
-    """Where the last stage of a Dockerfile works, and as whom; nothing where it cannot be told."""
+    """Return the working directory and user of a Dockerfile's last stage; empty if they cannot be read."""
     try:
         read = parser.parse_dockerfile(text)
     except BuildFailed:
@@ -122,7 +122,7 @@ def user_and_directory_of(text: str) -> UserAndDirectory:
 
 
 def _moved(here: UserAndDirectory, each: Instruction, values: Mapping[str, str]) -> UserAndDirectory:
-    """Where one works after an instruction."""
+    """Return the working directory and user after an instruction."""
     if each.name == "WORKDIR":
         path = _filled(each.rest.strip(), values)
         return UserAndDirectory(posixpath.normpath(posixpath.join(here.workdir or "/", path)), here.user)
@@ -147,13 +147,13 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def launch_parameters(part: TaskEnvironmentPart, user: str) -> LaunchParameters:
-    """Size and user of a devbox of this environment, and the check that it is ready."""
+    """Return size and user of a devbox of this environment, and the check that it is ready."""
     checks = [healthcheck_command(part.healthcheck)] if part.healthcheck else None
     return LaunchParameters(user_parameters=_user(user), launch_commands=checks, **_size(part))
 
 
 def healthcheck_command(check: HealthcheckPart) -> str:
-    """A command that waits until a check succeeds, and fails when it has failed too often."""
+    """Return a command that waits until a check succeeds, and fails after too many failures."""
     return _HEALTHY.format(
         command=shlex.quote(check.command),
         timeout=f"{check.timeout_sec:g}",
@@ -175,7 +175,7 @@ def _user(user: str) -> UserParameters:
 
 
 def _size(part: TaskEnvironmentPart) -> dict[str, Any]:
-    """The smallest size we have that is at least what is asked for."""
+    """Return the smallest available size that is at least what the task asks for."""
     if part.cpus is None and part.memory_mb is None and part.storage_mb is None:
         return {}
     memory = _even((part.memory_mb or 2 * _GB) / _GB)
@@ -195,7 +195,7 @@ def _even(value: float) -> int:
 
 
 def network_access(part: NetworkPart, inherited: NetworkAccess) -> NetworkAccess:
-    """What a phase may reach."""
+    """Return what a phase may reach."""
     if part.network_mode is None:
         return inherited
     modes: Mapping[str, NetworkAccess] = {
@@ -208,14 +208,14 @@ def network_access(part: NetworkPart, inherited: NetworkAccess) -> NetworkAccess
 
 @dataclass(frozen=True)
 class Variables:
-    """Environment variables, and what has to be given for them when a run begins."""
+    """Environment variables, and the names of those that must be given when a run begins."""
 
     plain: dict[str, str]
     required: list[str]
 
 
 def variables_of(env: Mapping[str, str], where: str) -> Variables:
-    """Variables as a scenario has them: `${NAME}` is asked for, a default may be replaced by a run's own."""
+    """Return variables as a scenario has them: `${NAME}` must be given, a run may replace a default."""
     plain: dict[str, str] = {}
     required: list[str] = []
     for name, value in env.items():
@@ -235,9 +235,9 @@ def variables_of(env: Mapping[str, str], where: str) -> Variables:
 
 
 BASE = "python:3.12-bookworm"
-"""In the place of the default image, which is a view of the server: has Python, git, patch and curl."""
+"""Replaces the default image, which is a view of the server: has Python, git, patch and curl."""
 STARTING = "benchyard-starting"
-"""The folder with the files that are there from the start."""
+"""Folder of the files that are there from the start."""
 USUAL = UserParameters(username="user", uid=1000)
 _IGNORE = ".dockerignore"
 _LONGEST_COMMAND = 60 * 1024
@@ -254,7 +254,7 @@ class FileTree:
     folders: tuple[str, ...] = ()
 
     def below(self, prefix: str) -> "FileTree":
-        """The same, in a folder of this name."""
+        """Return the same tree in a folder of this name."""
         return FileTree(
             {f"{prefix}/{name}": file for name, file in self.files.items()},
             {f"{prefix}/{name}": target for name, target in self.links.items()},
@@ -262,7 +262,7 @@ class FileTree:
         )
 
     def inside(self, prefix: str) -> "FileTree":
-        """What is in one of its folders."""
+        """Return the content of one of its folders."""
         start = f"{prefix}/"
         return FileTree(
             {name.removeprefix(start): file for name, file in self.files.items() if name.startswith(start)},
@@ -273,20 +273,20 @@ class FileTree:
 
 @dataclass(frozen=True)
 class ImageParts:
-    """What a devbox starts from, as its blueprint tells."""
+    """Start of a devbox, as its blueprint describes it."""
 
     dockerfile: str
     context: FileTree | None = None
     prebuilt: str | None = None
     commands: tuple[str, ...] = ()
-    """That were run to set it up."""
+    """Commands that were run to set it up."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Path -> text of a file that was put there."""
     user: UserParameters | None = None
 
 
 def tree_of(archive: bytes) -> FileTree:
-    """The files of a build context; raises UsageError for what leads out of it, or is too large."""
+    """Return the files of a build context; raises UsageError if paths leave it, or it is too large."""
     found = _Unpacked()
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
@@ -300,7 +300,7 @@ def tree_of(archive: bytes) -> FileTree:
 
 @dataclass
 class _Unpacked:
-    """What was found in an archive so far."""
+    """Contents of an archive found so far."""
 
     files: dict[str, PackedFile] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -308,7 +308,7 @@ class _Unpacked:
     left: int = MOST_PACKED_BYTES
 
     def take(self, opened: tarfile.TarFile, about: tarfile.TarInfo) -> None:
-        """Take one thing in."""
+        """Add one member of the archive."""
         name = posixpath.normpath(about.name)
         if name.startswith(("/", "../")) or name == ".." or "\0" in name:
             raise UsageError(f"the build context has a file outside of itself: {name[:200]!r}")
@@ -337,24 +337,24 @@ def _inner_link(name: str, target: str) -> str:
 
 
 def build_context(image: ImageParts) -> FileTree:
-    """The folder that an image is built from."""
+    """Return the folder that an image is built from."""
     return image.context or FileTree({DOCKERFILE: PackedFile(image.dockerfile.encode())})
 
 
 def user_of(environment: ScenarioEnvironment | None, image: ImageParts | None) -> UserParameters:
-    """Who works in the devboxes of a scenario."""
+    """Return the user who works in the devboxes of a scenario."""
     launch = environment.launch_parameters if environment else None
     own = launch.user_parameters if launch else None
     return own or (image.user if image else None) or USUAL
 
 
 def home_of(user: UserParameters) -> str:
-    """Where a user is at home."""
+    """Return a user's home directory."""
     return "/root" if user.username == ROOT else f"/home/{user.username}"
 
 
 def environment_folder(environment: ScenarioEnvironment, image: ImageParts | None) -> FileTree:
-    """`environment/` of a scenario of ours: its image, and what its launch commands do, in a Dockerfile."""
+    """Return `environment/` of a scenario: a Dockerfile of its image and its launch commands."""
     user = user_of(environment, image)
     image = image or ImageParts(f"FROM {BASE}\n")
     context = image.context or FileTree()
@@ -378,7 +378,7 @@ def environment_folder(environment: ScenarioEnvironment, image: ImageParts | Non
 
 
 def _account(user: UserParameters, directory: str) -> list[str]:
-    """The lines that make the user, and the folder that is worked in."""
+    """Return the lines that make the user and the working directory."""
     if user.username == ROOT:
         return ["USER root", f"WORKDIR {_plain(directory)}"]
     name, uid = user.username, f"-u {user.uid} " if user.uid is not None else ""
@@ -417,7 +417,7 @@ def _copied(
     path = posixpath.normpath(posixpath.join(directory, file.path))
     _plain(path, spaces=True)
     name = f"{STARTING}/{number}-{slug(posixpath.basename(path))}"
-    # Builders take a file's mode over, and git keeps only whether it can be run.
+    # Builders copy a file's mode, but git keeps only its executable bit.
     files[name] = PackedFile(file.content, 0o755 if file.mode & _EXECUTABLE else 0o644)
     missing = [each for each in _parents(path) if each not in made and each.startswith(f"{home_of(user)}/")]
     for folder in reversed(missing):
@@ -431,7 +431,7 @@ def _copied(
 
 
 def _plain(path: str, *, spaces: bool = False) -> str:
-    """A path that means itself in a Dockerfile."""
+    """Return a path without special meaning in a Dockerfile; raises UsageError for any other."""
     odd = set("$\\\"'`\n\r\0") if spaces else set("$\\\"'`\n\r\0 \t;&|<>()*?[]#~!{}")
     if set(path) & odd:
         raise UsageError(f"the path {path[:200]!r} has letters that a Dockerfile takes for something else")

@@ -1,4 +1,4 @@
-"""Scenarios as Harbor task folders: made anew, or given back as they were imported."""
+"""Scenarios as Harbor task folders: newly made, or given back as they were imported."""
 
 import hashlib
 import posixpath
@@ -59,24 +59,24 @@ from benchyard.models.scoring.attachments import PackedFile
 
 @dataclass(frozen=True)
 class ExportParts:
-    """What a scenario consists of beside its record."""
+    """Parts of a scenario in addition to its record."""
 
     image: ImageParts | None = None
-    """None is the default image."""
+    """Image of the devbox; None is the default image."""
     scoring_image: ImageParts | None = None
     phases: PhaseAccess | None = None
     attachments: Mapping[str, Mapping[str, PackedFile]] = field(default_factory=dict)
     step_files: Mapping[str, Mapping[str, PackedFile]] = field(default_factory=dict)
-    """Name of a step -> what is put into the working directory before it."""
+    """Name of a step -> files that are put into the working directory before it."""
     programs: ScorerPrograms = field(default_factory=ScorerPrograms)
     canary: str | None = None
-    """A line that instructions begin with, which agents are not told."""
+    """Line at the beginning of instructions that agents are not shown."""
 
 
 SCHEMA = "1.4"
 DATASET = "dataset.toml"
 ORG = "benchyard"
-"""Before the names of scenarios that have none before theirs."""
+"""Organization in names of tasks whose scenarios name none."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
 _MODES = {"open": "public", "none": "no-network", "allow-list": "allowlist"}
 _OWN_PREFIX = "benchyard."
@@ -85,7 +85,7 @@ _HASHED = (NAME, INSTRUCTION, "README.md", "trajectory.json", FOLDER, TESTS, SOL
 
 
 def make_task(view: ScenarioView, parts: ExportParts) -> FileTree:
-    """A task folder for a scenario of ours; raises UsageError for what cannot be run elsewhere."""
+    """Make a task folder for a scenario; raises UsageError if other harnesses cannot run it."""
     return _Maker(view, parts).tree()
 
 
@@ -105,7 +105,7 @@ class _Maker:
         self.storage_mb: int | None = None
 
     def tree(self) -> FileTree:
-        """All of it."""
+        """Return the whole folder."""
         environment = environment_folder(self.environment, self.parts.image).below(FOLDER)
         files = {**environment.files}
         if self.view.steps:
@@ -118,7 +118,7 @@ class _Maker:
         return FileTree(files, environment.links, environment.folders)
 
     def _work_files(self, view: ScenarioView, prefix: str) -> dict[str, PackedFile]:
-        """Instruction, tests and solution of a scenario or a step."""
+        """Return instruction, tests and solution of a scenario or a step."""
         files = {
             f"{prefix}{INSTRUCTION}": PackedFile(self._instruction(view, f"{prefix}{INSTRUCTION}").encode())
         }
@@ -142,7 +142,7 @@ class _Maker:
         return files | FileTree(own).below(f"{here}/{WORKDIR}").files
 
     def _scoring_image_files(self) -> dict[str, PackedFile]:
-        """The image of a separate verifier, which has the tests itself."""
+        """Return the image of a separate verifier, with the tests in it."""
         image = self.parts.scoring_image
         if image is None:
             return {}
@@ -162,7 +162,7 @@ class _Maker:
         return f"{canary}{told.problem_statement}{more}"
 
     def _canary(self, name: str) -> str:
-        """What stands before an instruction and is not told: that of its file, or of its set."""
+        """Return the hidden text before an instruction: its file's own, or that of its set."""
         kept = self.parts.attachments.get(unmapped_parts.ATTACHMENT, {}).get(name)
         before = kept.content.decode(errors="replace") if kept else ""
         marked = before[: len(before) - len(without_canary(before))]
@@ -219,7 +219,7 @@ class _Maker:
             source = posixpath.join(self.directory, each)
             below = [path.removeprefix(f"{source}/") for path in excludes if path.startswith(f"{source}/")]
             found.append({"source": source, "exclude": below} if below else source)
-        # One kind of entry: a list of tables where any is one.
+        # Use one kind of entry: if any is a table, all are.
         if any(isinstance(each, dict) for each in found):
             return [each if isinstance(each, dict) else {"source": each} for each in found]
         return found
@@ -251,7 +251,7 @@ class _Maker:
 
     @property
     def _lends_network(self) -> bool:
-        """Whether tests need a network elsewhere that they do not need here."""
+        """True if tests need a network in other harnesses, although they need none here."""
         return self.needs_network and self._phases().scoring.mode == "none"
 
     def _phases(self) -> PhaseAccess:
@@ -324,7 +324,7 @@ def _size(launch: LaunchParameters, storage_mb: int | None) -> dict[str, Any]:
 
 
 def task_name(view: ScenarioView) -> str:
-    """The name of a task where tasks are published: `ORG/NAME`."""
+    """Return the name of a task where tasks are published: `ORG/NAME`."""
     for each in (view.metadata.get("task", ""), view.name):
         if _NAME.fullmatch(each) and ".." not in each:
             return each
@@ -332,7 +332,7 @@ def task_name(view: ScenarioView) -> str:
 
 
 def tree_digest(tree: FileTree) -> str:
-    """The content hash of a task folder, as manifests of datasets have it."""
+    """Return the content hash of a task folder, as manifests of datasets have it."""
     whole = hashlib.sha256()
     for name in sorted(each for each in tree.files if each.split("/")[0] in _HASHED):
         whole.update(f"{name}\0{hashlib.sha256(tree.files[name].content).hexdigest()}\n".encode())
@@ -340,7 +340,7 @@ def tree_digest(tree: FileTree) -> str:
 
 
 def dataset_toml(name: str, about: Mapping[str, Any], tasks: Sequence[tuple[str, str]]) -> str:
-    """`dataset.toml` of a benchmark: its tasks, each by name and content hash."""
+    """Return the `dataset.toml` of a benchmark: its tasks, each by name and content hash."""
     full = (
         name if _NAME.fullmatch(name) and ".." not in name else f"{ORG}/{slug(name).lstrip('-_.') or 'set'}"
     )
@@ -355,11 +355,11 @@ def dataset_toml(name: str, about: Mapping[str, Any], tasks: Sequence[tuple[str,
 _OVERRIDES = {name: name for name in (*unmapped_parts.RULES, "scorer_timeout_sec", "agent_timeout_sec")}
 _OVERRIDES["scoring_isolation"] = "isolation"
 _OTHER_NAMES = ("name", "attachments", "scoring_network", "agent_network_policy", "scoring_blueprint_id")
-"""What differs because ids and names do."""
+"""Fields that differ only because ids and names do."""
 
 
 def original_task(view: ScenarioView, parts: ExportParts) -> FileTree | None:
-    """The task folder that a scenario was imported from; None where it was not, or that is not kept."""
+    """Return the task folder that a scenario was imported from; None without one, or if it is not kept."""
     kept = parts.attachments.get(unmapped_parts.ATTACHMENT)
     if kept is None or NAME not in kept or parts.image is None:
         return None
@@ -386,7 +386,7 @@ def original_task(view: ScenarioView, parts: ExportParts) -> FileTree | None:
 
 
 def _environment(image: ImageParts, task: bytes) -> FileTree:
-    """`environment/` of a task: the context of its Dockerfile, or the loose files beside its image."""
+    """Return a task's `environment/`: the context of its Dockerfile, or the loose files beside its image."""
     try:
         file = TaskFile.model_validate(tomllib.loads(task.decode()))
     except ValueError as error:
@@ -397,7 +397,7 @@ def _environment(image: ImageParts, task: bytes) -> FileTree:
 
 
 def overrides(view: ScenarioView, read: ScenarioRequest) -> unmapped_parts.BenchyardTable | None:
-    """What has changed since a task was imported, as far as `[metadata.benchyard]` can tell; None if more."""
+    """Return the changes since a task's import, as `[metadata.benchyard]`; None if it cannot express them."""
     environment = view.environment or ScenarioEnvironment()
     launch = environment.launch_parameters or LaunchParameters()
     plain = environment.model_copy(
@@ -417,13 +417,13 @@ def overrides(view: ScenarioView, read: ScenarioRequest) -> unmapped_parts.Bench
             return None
         changed[_OVERRIDES[place]] = old
     if view.validated_isolation is not None:
-        # A task that says nothing of it does not take back what was found out since.
+        # A task without this field does not undo what validation found since.
         changed["validated_isolation"] = view.validated_isolation
     return unmapped_parts.BenchyardTable.model_validate(changed)
 
 
 def with_overrides(text: str, part: unmapped_parts.BenchyardTable) -> str:
-    """A `task.toml` that says this too; the text of before stays where nothing is to be said."""
+    """Return a `task.toml` with this table added; the text is unchanged if the table is empty."""
     said = part.model_dump(exclude_none=True)
     if not said:
         return text
@@ -433,7 +433,7 @@ def with_overrides(text: str, part: unmapped_parts.BenchyardTable) -> str:
     try:
         tomllib.loads(longer)
     except tomllib.TOMLDecodeError:
-        # It has such a table already, or its metadata stand in one line.
+        # The file already has such a table, or its metadata are an inline table.
         own = data.setdefault("metadata", {})
         own[unmapped_parts.SECTION] = {**own.get(unmapped_parts.SECTION, {}), **said}
         return toml_writer.dump(data)

@@ -21,7 +21,7 @@ from benchyard.errors import DatasetError, NotFound, UsageError
 REGISTRY = "registry.json"
 MANIFEST = "dataset.toml"
 NEWEST = "head"
-"""The version, and the commit, that means whatever is newest."""
+"""Word that names the newest version or commit."""
 
 _MOST_REGISTRY_BYTES = 64 * 1024**2
 _MOST_MANIFEST_BYTES = 16 * 1024**2
@@ -30,18 +30,18 @@ _MOST_TASKS = 100_000
 
 @dataclass(frozen=True)
 class RegistryTask:
-    """One task folder: in a repository, or beside the registry."""
+    """A task folder: in a repository, or beside the registry."""
 
     name: str
     path: str
     git_url: str | None = None
     commit: str | None = None
-    """None is the newest of the default branch."""
+    """Commit of the repository; None is the newest of the default branch."""
 
 
 @dataclass(frozen=True)
 class RegistryDataset:
-    """One version of a dataset, and the task folders it is made of."""
+    """A version of a dataset, and its task folders."""
 
     name: str
     version: str
@@ -49,7 +49,7 @@ class RegistryDataset:
     tasks: tuple[RegistryTask, ...]
 
     def trees(self) -> tuple[GitTree, ...]:
-        """What to fetch: each repository at each commit once, with the folders that are wanted of it."""
+        """Repositories to fetch, once for each commit, with the folders that are needed."""
         wanted: dict[tuple[str, str], list[str]] = {}
         for task in self.tasks:
             if task.git_url is not None:
@@ -64,7 +64,7 @@ class Registry:
     datasets: tuple[RegistryDataset, ...]
 
     def find(self, wanted: str) -> RegistryDataset:
-        """The dataset that `NAME` or `NAME@VERSION` means; raises NotFound with what there is."""
+        """Return the dataset of `NAME` or `NAME@VERSION`; raises NotFound with the known names."""
         name, _, version = wanted.partition("@")
         found = {each.version: each for each in self.datasets if each.name == name}
         if not found:
@@ -78,7 +78,7 @@ class Registry:
 
 @dataclass(frozen=True)
 class ManifestTask:
-    """A task by the name and the digest under which it was published."""
+    """A task by the name and digest it was published with."""
 
     name: str
     digest: str
@@ -86,7 +86,7 @@ class ManifestTask:
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """A file beside the manifest; one without a digest was not published yet."""
+    """A file beside the manifest; it has no digest before it is published."""
 
     path: str
     digest: str | None
@@ -94,7 +94,7 @@ class ManifestFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a `dataset.toml` says."""
+    """Content of a `dataset.toml`."""
 
     name: str
     version: str | None
@@ -104,7 +104,7 @@ class Manifest:
     metadata: dict[str, Any]
 
     def digest(self) -> str:
-        """What changes when a task or a file does; the order of tasks does not count."""
+        """Digest that changes when a task or a file does; the order of tasks does not matter."""
         told = ",".join(sorted(_hexadecimal(task.digest) for task in self.tasks))
         if self.files:
             told += ";" + ",".join(sorted(f"{file.path}:{_hexadecimal(file.digest)}" for file in self.files))
@@ -112,7 +112,7 @@ class Manifest:
 
 
 def newest(versions: list[str]) -> str:
-    """The version that is meant where none is named: `head`, else the highest, else the last by letters."""
+    """Return the default version: `head`, else the highest, else the last in alphabetical order."""
     if NEWEST in versions:
         return NEWEST
     numbered = []
@@ -125,13 +125,13 @@ def newest(versions: list[str]) -> str:
 
 
 def read_registry(path: Path) -> Registry:
-    """The datasets of a `registry.json`; raises UsageError with the key and the line of a mistake."""
+    """Return the datasets of a `registry.json`; raises UsageError with the key and the line of a mistake."""
     text = BoundedFolder(path.parent).text(path.name, _MOST_REGISTRY_BYTES)
     data = located_values.parse_json(path, text)
     try:
         file = _RegistryFile.model_validate({"datasets": data})
     except ValidationError:
-        # To look for lines takes longer than to read: only for whoever has to be told them.
+        # Finding lines takes longer than reading: do it only to report a mistake.
         found = located_values.read_json(path, text)
         _check_each(found)
         raise
@@ -139,7 +139,7 @@ def read_registry(path: Path) -> Registry:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """What a `dataset.toml` says; raises UsageError with the key and the line of a mistake."""
+    """Return the content of a `dataset.toml`; raises UsageError with the key and the line of a mistake."""
     text = BoundedFolder(path.parent).text(path.name, _MOST_MANIFEST_BYTES)
     found = located_values.read_toml(path, text)
     file = located_values.validate(found, _ManifestFile)
@@ -158,7 +158,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _check_each(found: located_values.LocatedData) -> None:
-    """Say what is wrong, with the lines of the file as it is: a list, where a model wants a name for it."""
+    """Raise UsageError with the file's own lines: the file is a list, but the model needs a named field."""
     if not isinstance(found.data, list):
         raise found.refuse((), "a list of datasets is expected here")
     for index, data in enumerate(found.data):
@@ -195,7 +195,7 @@ _FileName = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^/\\\x0
 
 
 class _Listed(BaseModel):
-    """A part of a registry, which programs write: keys that came later are no mistake."""
+    """A part of a registry; unknown keys are ignored, since programs of later versions may write more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -14,7 +14,7 @@ from benchyard.models.scoring.attachments import PackedFile, pack_files, unpack_
 
 SOLVE_SCRIPT = "solve.sh"
 MOST_REFERENCE_BYTES = 1024**2
-"""Of a solution as a script that carries its files along."""
+"""Most bytes of a solution as a script that contains its files."""
 _WIDTH = 76
 _PROGRAM = 0o755
 _SCRIPT = """\
@@ -49,14 +49,14 @@ _PLACE = "/solution/"
 
 @dataclass(frozen=True)
 class Solution:
-    """The files of `solution/`, and the variables that its script gets."""
+    """The files of `solution/`, and the variables for its script."""
 
     files: Mapping[str, PackedFile]
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 def script(solution: Solution) -> str | None:
-    """A solution as one script; None where it is too large to carry along."""
+    """Return a solution as one script; None if that is too large."""
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in solution.env.items())
     encoded = base64.b64encode(pack_files(solution.files)).decode()
     lines = "".join(f"{encoded[at : at + _WIDTH]}\n" for at in range(0, len(encoded), _WIDTH))
@@ -65,7 +65,7 @@ def script(solution: Solution) -> str | None:
 
 
 def read_back(text: str) -> Solution | None:
-    """The solution that was made one script; None for what is another script."""
+    """Return the solution that `script` turned into this text; None for any other script."""
     found = _PARTS.search(text)
     if found is None:
         return None
@@ -78,12 +78,12 @@ def read_back(text: str) -> Solution | None:
         )
     except (ValueError, binascii.Error, UsageError):
         return None
-    # Whoever wrote it by hand may have meant something that only looks like it.
+    # A script written by hand may only look like one of ours.
     return solution if script(solution) == text else None
 
 
 def solution_of_reference(view: ScenarioView) -> Solution | None:
-    """What solves a scenario, as the folder of a task; None where nothing does, or nothing says where."""
+    """Return the reference output as a task's solution folder; None without one, or without its path."""
     text = view.reference_output
     if not text:
         return None

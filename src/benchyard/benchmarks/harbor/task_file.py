@@ -1,4 +1,4 @@
-"""What `task.toml` of a Harbor task folder may say: schema 1.0 to 1.4, with the keys of older ones."""
+"""Schema of `task.toml` in Harbor task folders: versions 1.0 to 1.4, with the keys of older ones."""
 
 import ipaddress
 import math
@@ -45,7 +45,7 @@ def _host(value: str) -> str:
 
 
 class NetworkPart(FilePart):
-    """What may be reached; None is what the environment has."""
+    """Hosts that may be reached; None is what the environment has."""
 
     network_mode: NetworkMode | None = None
     allowed_hosts: list[str] | None = Field(default=None, max_length=500)
@@ -100,7 +100,7 @@ def _megabytes(value: Any) -> Any:
 
 
 class TaskEnvironmentPart(NetworkPart):
-    """The devbox that is worked in."""
+    """The devbox for the work."""
 
     build_timeout_sec: Seconds = 600.0
     docker_image: ImageName | None = None
@@ -117,12 +117,12 @@ class TaskEnvironmentPart(NetworkPart):
     healthcheck: HealthcheckPart | None = None
     workdir: OneLine | None = None
     allow_internet: bool | None = None
-    """Of schema 1.0: false is `no-network`."""
+    """Key of schema 1.0: false means `no-network`."""
 
     @model_validator(mode="before")
     @classmethod
     def _older(cls, data: Any) -> Any:
-        """The keys of schema 1.0 as those that took their places."""
+        """Replace keys of schema 1.0 by their successors."""
         if not isinstance(data, dict):
             return data
         data = dict(data)
@@ -137,19 +137,19 @@ class TaskEnvironmentPart(NetworkPart):
 
     @property
     def mode(self) -> NetworkMode:
-        """What may be reached where a phase says nothing: everything, as Harbor has it."""
+        """Network of phases that name none: everything by default, as in Harbor."""
         return self.network_mode or "public"
 
 
 class AgentPart(NetworkPart):
-    """Who works, how long, and what they may reach."""
+    """User of the agent, its time, and the hosts it may reach."""
 
     timeout_sec: float | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
     user: User | None = None
 
 
 class CollectPart(FilePart):
-    """A command that gathers what is graded, when the work is over."""
+    """A command that gathers files to grade after the work."""
 
     command: Command
     service: str = MAIN
@@ -158,7 +158,7 @@ class CollectPart(FilePart):
 
 
 class VerifierPart(NetworkPart):
-    """Who grades, where, and what they may reach."""
+    """User and devbox of the tests, their time, and the hosts they may reach."""
 
     timeout_sec: float = Field(default=600.0, gt=0, le=SCORER_SECONDS_MAX)
     env: dict[str, str] = Field(default_factory=dict)
@@ -169,7 +169,7 @@ class VerifierPart(NetworkPart):
 
     @property
     def is_separate(self) -> bool:
-        """Whether it grades in a devbox that has nothing of the agent's but the artifacts."""
+        """True if it grades in a devbox that has only the artifacts of the agent's work."""
         return self.environment_mode == "separate" or self.environment is not None
 
     @model_validator(mode="after")
@@ -180,7 +180,7 @@ class VerifierPart(NetworkPart):
 
 
 class ArtifactPart(FilePart):
-    """A file or folder that is taken when the work is over."""
+    """A file or folder that is taken after the work."""
 
     source: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     destination: str | None = None
@@ -203,7 +203,7 @@ Artifacts = list[Annotated[ArtifactPart, BeforeValidator(_artifact)]]
 
 
 class TaskStepPart(FilePart):
-    """One of several steps, in order."""
+    """A step of a task that has several, in order."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     agent: AgentPart = Field(default_factory=AgentPart)
@@ -221,14 +221,14 @@ class TaskStepPart(FilePart):
 
 
 class AuthorPart(FilePart):
-    """Who wrote it."""
+    """An author of the task."""
 
     name: str
     email: str | None = None
 
 
 class PackagePart(FilePart):
-    """What it is called where tasks are published."""
+    """Name and description of the task where tasks are published."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     version: str | None = None
@@ -238,7 +238,7 @@ class PackagePart(FilePart):
 
 
 class SolutionPart(FilePart):
-    """What its solution needs."""
+    """Variables for the task's solution."""
 
     env: dict[str, str] = Field(default_factory=dict)
 
@@ -248,7 +248,7 @@ class TaskFile(FilePart):
 
     schema_version: str | None = None
     version: str | None = None
-    """What `schema_version` was called once."""
+    """Former name of `schema_version`."""
     source: str | None = None
     artifacts: Artifacts = Field(default_factory=list)
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
@@ -270,5 +270,5 @@ class TaskFile(FilePart):
 
 
 def round_up(value: float) -> int:
-    """Seconds for a field that takes whole ones."""
+    """Round up to whole seconds, for fields that take no fractions."""
     return math.ceil(value)

@@ -61,27 +61,27 @@ _CANARY = "canary"
 
 @dataclass(frozen=True)
 class HarborOptions:
-    """What is known of a task beside its folder."""
+    """Facts about a task that are not in its folder."""
 
     work: Path
-    """For what has to be written on the way."""
+    """Folder for files written during the import."""
     isolation: Isolation | None = None
-    """How it must be graded, where that was found out."""
+    """Isolation that the task needs, if it is known."""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_task(path: Path) -> bool:
-    """Whether a folder is a task."""
+    """Tell whether a folder is a task."""
     return (path / NAME).is_file()
 
 
 def read_task(path: Path, name: str, options: HarborOptions) -> ScenarioDraft:
-    """The scenario of a task folder; raises UsageError with file and line of what is wrong."""
+    """Return the scenario of a task folder; raises UsageError with file and line of a mistake."""
     return _Reader(BoundedFolder(path), name, options).draft()
 
 
 def without_canary(text: str) -> str:
-    """An instruction without the lines at its beginning that only mark it."""
+    """Return an instruction without the lines at its beginning that only mark it."""
     lines = text.splitlines(keepends=True)
     begin = 0
     while begin < len(lines) and _is_canary(lines[begin].strip().lower()):
@@ -92,7 +92,7 @@ def without_canary(text: str) -> str:
 
 
 def _is_canary(line: str) -> bool:
-    """Whether a line is a comment that marks a benchmark's text."""
+    """Tell whether a line is a comment that marks a benchmark's text."""
     if line.startswith("<!--") and line.endswith("-->"):
         return _CANARY in line[len("<!--") : -len("-->")]
     return line.startswith("#") and _CANARY in line
@@ -112,7 +112,7 @@ class _Reader:
         self.kept = unmapped_parts.table_of(self.found, self.file.metadata)
 
     def draft(self) -> ScenarioDraft:
-        """The whole scenario."""
+        """Return the whole scenario."""
         self._check()
         file = self.file
         context, origin = environments.origin_of(
@@ -153,7 +153,7 @@ class _Reader:
         )
 
     def _with_steps(self, request: ScenarioRequest, user: str) -> ScenarioRequest:
-        """The scenario with the steps of a task that has several."""
+        """Add the steps of a task that has several."""
         parts, steps = self.file.steps, self._steps(user)
         if not steps:
             return request
@@ -167,7 +167,7 @@ class _Reader:
         )
 
     def _check(self) -> None:
-        """Refuse what we do not have, by name, before anything starts."""
+        """Raise UsageError, naming them, for parts that are not supported, before anything starts."""
         environments.check_supported(self.file.environment, self.folder, self._at("environment"))
         if self.folder.has(TRAJECTORY):
             raise UsageError(
@@ -199,12 +199,12 @@ class _Reader:
         return text
 
     def _first_instruction(self) -> str:
-        """What is to be done, in the first step where there are several."""
+        """Return the instruction, that of the first step if there are several."""
         steps = self.file.steps
         return self._instruction(f"{STEPS}/{steps[0].name}/{INSTRUCTION}" if steps else INSTRUCTION)
 
     def _steps(self, user: str) -> list[Step]:
-        """The steps of a task that has several."""
+        """Return the steps of a task that has several."""
         if self.file.steps and self.file.verifier.is_separate:
             raise self.found.refuse(("verifier",), "steps with a separate verifier are not taken")
         return [self._step(index, part, user) for index, part in enumerate(self.file.steps)]
@@ -233,7 +233,7 @@ class _Reader:
         )
 
     def _step_files(self) -> dict[str, bytes]:
-        """Name of a step -> archive of what is put into the working directory before it."""
+        """Return, for each step, an archive of the files put into the working directory before it."""
         folders = {each.name: f"{STEPS}/{each.name}/{WORKDIR}" for each in self.file.steps}
         return {
             name: pack_files(packed_files(self.folder, folder))
@@ -244,7 +244,7 @@ class _Reader:
     def _scorer(
         self, verifier: VerifierPart, user: str, step: tuple[int, str] | None = None
     ) -> ScoringFunction:
-        """The scorer that runs the tests of the task, or of one of its steps."""
+        """Return the scorer that runs the tests of the task, or of one of its steps."""
         scorer: dict[str, Any] = {"type": SCORER, "user": verifier.user or user}
         folders = [TESTS, *([f"{step[1]}/{TESTS}"] if step else [])]
         scripts = [f"{each}/{TEST_SCRIPT}" for each in folders if self.folder.has(f"{each}/{TEST_SCRIPT}")]
@@ -264,7 +264,7 @@ class _Reader:
         return ScoringFunction(name="verifier", weight=1.0, scorer=scorer)
 
     def _are_tests_baked(self) -> bool:
-        """Whether the image that is graded in has the tests itself."""
+        """Tell whether the scoring image itself has the tests."""
         return self.file.verifier.is_separate and self.folder.has(f"{TESTS}/{environments.DOCKERFILE}")
 
     def _rules(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class _Reader:
         }
 
     def _needs_tracing(self) -> bool:
-        """Whether anything of the task names a debugger, a tracer, or a checker that traces."""
+        """Tell whether any file of the task names a debugger, a tracer, or a checker that traces."""
         return any(
             _TRACERS.search(self.folder.data(name, _MOST_SEARCHED_BYTES))
             for part in (TESTS, SOLUTION, environments.FOLDER, STEPS)
@@ -303,7 +303,7 @@ class _Reader:
         )
 
     def _scoring_origin(self) -> EnvironmentOrigin | None:
-        """The image of a separate verifier; None where it is that of the environment."""
+        """Return the image of a separate verifier; None if it is that of the environment."""
         own = self.file.verifier.environment
         if self._are_tests_baked():
             image = own.docker_image if own else None
@@ -345,25 +345,25 @@ class _Reader:
         return found
 
     def _needed(self) -> Iterator[str]:
-        """Files that nothing else keeps, whatever their size."""
+        """Yield the files to keep whatever their size, since no other part of the scenario has them."""
         yield NAME
         yield INSTRUCTION
         folders = [SOLUTION, *(f"{STEPS}/{each.name}/{SOLUTION}" for each in self.file.steps)]
         yield from (f"{STEPS}/{each.name}/{INSTRUCTION}" for each in self.file.steps)
         for each in folders:
-            # One that is too large to be carried along as a script.
+            # This solution is too large for one script.
             if self.folder.has(each) and self._solution(each) is None:
                 yield from self.folder.files(each)
 
     def _solution(self, name: str) -> str | None:
-        """The solution as one script; None where there is none, or it is too large to carry along."""
+        """Return the solution as one script; None if there is none, or it is too large."""
         if not self.folder.has(f"{name}/{SOLVE_SCRIPT}"):
             return None
         env = environments.variables_of(self.file.solution.env, self._at("solution", "env"))
         return solutions.script(Solution(packed_files(self.folder, name), env.plain))
 
     def _metadata(self) -> dict[str, str]:
-        """What the task says of itself, as text, beside what whoever imports it says."""
+        """Return the task's metadata as text, and the importer's own."""
         told = {
             key: _as_text(value) for key, value in self.file.metadata.items() if key != unmapped_parts.SECTION
         }
@@ -375,7 +375,7 @@ class _Reader:
 
 
 def _step_tests(index: int) -> str:
-    """The attachment with the tests of a step, those of the whole task with them."""
+    """Return the name of the attachment with the tests of a step and those of the whole task."""
     return f"{STEPS}/{index}/{TESTS}"
 
 
@@ -390,11 +390,11 @@ def _as_text(value: Any) -> str:
 MOST_TASKS = 20_000
 _SHOWN = 3
 _DEEPEST = 4
-"""Below the folder that was named: sets keep their tasks in `tasks/`, or one folder per language or kind."""
+"""Depth of the search: sets keep their tasks in `tasks/`, or in a folder for each language or kind."""
 
 
 def task_folders_in(folder: Path) -> list[Path]:
-    """The task folders in a folder, itself if it is one, in order of their names; raises UsageError."""
+    """Return the task folders in a folder, or itself if it is one, in order of name; raises UsageError."""
     if is_task(folder):
         return [folder]
     found = sorted(_below(folder, _DEEPEST), key=lambda path: path.relative_to(folder).parts)
@@ -418,14 +418,14 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 def scenarios_of_set(
     set_name: str, folder: Path, work: Path, known: Mapping[str, Isolation] | None = None
 ) -> Iterator[ScenarioDraft | BrokenItem]:
-    """The tasks of a folder as scenarios `SET/TASK`; `known` is how some must be graded, by their names."""
+    """Yield the tasks of a folder as scenarios `SET/TASK`; `known` is the isolation that some tasks need."""
     return read_tasks(set_name, task_folders_in(folder), work, known)
 
 
 def read_tasks(
     set_name: str, tasks: Sequence[Path], work: Path, known: Mapping[str, Isolation] | None = None
 ) -> Iterator[ScenarioDraft | BrokenItem]:
-    """These task folders as scenarios, in order."""
+    """Yield these task folders as scenarios, in order."""
     seen: set[str] = set()
     for index, (path, item) in enumerate(zip(tasks, _items(tasks), strict=True)):
         if item in seen:
@@ -444,12 +444,12 @@ def read_tasks(
 
 
 def _items(tasks: Sequence[Path]) -> list[str]:
-    """What the tasks are called: like their folders, with the one above where several have the same name."""
+    """Return the tasks' names: those of their folders, with the parent's if several have the same."""
     counts = Counter(path.name for path in tasks)
     return [path.name if counts[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in tasks]
 
 
 def _told(error: ValidationError) -> str:
-    """What of a task does not fit a scenario."""
+    """Describe the parts of a task that do not fit a scenario."""
     problems = error.errors(include_url=False, include_input=False)[:_SHOWN]
     return "; ".join(f"{'.'.join(map(str, each['loc']))[:100]}: {each['msg'][:200]}" for each in problems)

@@ -1,4 +1,4 @@
-"""Writes TOML: what `tomllib` reads, it gives back."""
+"""Writes TOML that `tomllib` reads back unchanged."""
 
 import datetime
 import math
@@ -14,7 +14,7 @@ _FIRST_PRINTABLE, _DELETE = 0x20, 0x7F
 
 
 def dump(data: Mapping[str, Any]) -> str:
-    """A document in the order of its keys, tables after plain values; what is None is left out."""
+    """Return a document in the order of its keys, tables after plain values; None values are left out."""
     return "\n".join(_table(data, ())).strip("\n") + "\n"
 
 

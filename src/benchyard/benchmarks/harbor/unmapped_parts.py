@@ -1,4 +1,4 @@
-"""Parts of a Harbor task folder that a scenario has no field for, and the other way round."""
+"""Parts of a Harbor task folder that a scenario has no field for, and the reverse."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -19,9 +19,9 @@ from benchyard.models.scenarios import (
 from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
 
 ATTACHMENT = "task"
-"""The name of that archive."""
+"""Name of the attachment with these files."""
 SECTION = "benchyard"
-"""The table in `[metadata]`."""
+"""Name of the table in `[metadata]`."""
 RULES = (
     "validated_isolation",
     "answer_paths",
@@ -33,17 +33,17 @@ RULES = (
     "scoring_secrets",
     "scoring_tracing",
 )
-"""Fields that a scenario and the table have alike."""
+"""Fields that scenarios and the table have in common."""
 _PARTS = ("environment", "tests", "solution")
 _STEP_PARTS = ("tests", "solution", "workdir")
 _MOST_BYTES = 4 * 1024**2
-"""Of files that nobody needs to run or grade it."""
+"""Most bytes of kept files that are not needed to run or grade it."""
 
 Path = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class ScorerNote(FilePart):
-    """A scorer that the tests were made of; for people."""
+    """A scorer that the tests were made of; only for people."""
 
     name: str
     type: str
@@ -54,16 +54,16 @@ class BenchyardTable(FilePart):
     """The table `[metadata.benchyard]`."""
 
     name: str | None = None
-    """What the scenario was called; for people."""
+    """Name of the scenario; only for people."""
     benchmark: str | None = None
-    """The public benchmark that it is of."""
+    """The public benchmark that it belongs to."""
     isolation: IsolationChoice | None = None
     validated_isolation: ValidatedIsolation | None = None
     answer_paths: list[Path] | None = Field(default=None, max_length=100)
     answer_excludes: list[Path] | None = Field(default=None, max_length=100)
     nop_score: float | None = Field(default=None, ge=0, le=1)
     reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    """The reward that is the score, where there are several and none is called `reward`."""
+    """Name of the reward that is the score, if there are several and none is called `reward`."""
     tries: int | None = Field(default=None, ge=1, le=MAX_TRIES)
     retry_prompt: LongText | None = None
     required_secret_names: list[str] | None = None
@@ -72,16 +72,16 @@ class BenchyardTable(FilePart):
     scorer_timeout_sec: int | None = Field(default=None, gt=0)
     agent_timeout_sec: float | None = Field(default=None, gt=0)
     network: Literal["server"] | None = None
-    """The scenario said nothing of networks: it has what the server gives to all."""
+    """Set if the scenario names no networks: it has the server's default."""
     scoring_network: Literal["none"] | None = None
-    """Scorers reach nothing, though their tests fetch what a server of ours brings."""
+    """Set if scorers reach nothing here, because the server brings files that their tests fetch elsewhere."""
     reference: Literal["diff", "script", "expected"] | None = None
-    """What the solution was made of; for people."""
+    """Kind of reference that the solution was made of; only for people."""
     scorers: list[ScorerNote] | None = None
 
 
 def table_of(found: located_values.LocatedData, metadata: dict[str, Any]) -> BenchyardTable:
-    """What the metadata of a task say for us; raises UsageError with the line of what is wrong."""
+    """Return the table in a task's metadata; raises UsageError with the line of a mistake."""
     if SECTION not in metadata:
         return BenchyardTable()
     place = ("metadata", SECTION)
@@ -96,7 +96,7 @@ def table_of(found: located_values.LocatedData, metadata: dict[str, Any]) -> Ben
 def apply_table(
     request: ScenarioRequest, part: BenchyardTable, known: IsolationChoice | None = None
 ) -> ScenarioRequest:
-    """A request with what the task keeps for us; how it is graded is `known` better where it is said."""
+    """Apply the table to a request; a `known` isolation takes precedence over the table's."""
     same = [*RULES, "scorer_timeout_sec", "agent_timeout_sec"]
     changes: dict[str, Any] = {name: value for name in same if (value := getattr(part, name)) is not None}
     if part.isolation is not None and known is None:
@@ -114,7 +114,7 @@ def apply_table(
 
 
 def unmapped_files(folder: BoundedFolder, *, needed: Iterable[str]) -> dict[str, PackedFile]:
-    """What is kept of a task folder; beside `needed` only what is small."""
+    """Return the files of a task folder to keep: those `needed`, and small ones while there is room."""
     wanted = set(needed)
     found: dict[str, PackedFile] = {}
     left = _MOST_BYTES

@@ -72,7 +72,7 @@ command -v uv > /dev/null 2>&1 || {{
 export UV_PYTHON_INSTALL_DIR="$work/pythons"
 """
 NEEDS_NETWORK = b"\ncommand -v uv "
-"""What stands in a script that fetches what it needs."""
+"""Text in scripts that fetch what they need."""
 _TAIL = """
 awk '$1 == "score" { total += $3 * $4 }
     $1 == "score" && several && $2 != "reward" { all = all sprintf(", \\"%s\\": %s", $2, $4) }
@@ -85,45 +85,45 @@ rm -f "$logs/scores"
 
 @dataclass(frozen=True)
 class ScorerPrograms:
-    """What scorers are made of that does not stand in their fields."""
+    """Parts of scorers that are not in their fields."""
 
     custom: Mapping[str, str] = field(default_factory=dict)
     """Type of a registered scorer -> its script."""
     shipped: Mapping[str, ScorerExport] = field(default_factory=dict)
     """Key of a scorer of a public benchmark -> how it is run elsewhere."""
     pythons: Mapping[str, PythonNeeds] = field(default_factory=dict)
-    """Text of a Python script -> what it asks for."""
+    """Text of a Python script -> requirements of that script."""
     ast_grep: str = "ast-grep-cli"
-    """The requirement that brings ast-grep."""
+    """Requirement that installs ast-grep."""
     graded: Callable[[str, Iterable[str]], bytes] | None = None
-    """Makes the program by which root runs what is graded: for this user, without these variables."""
+    """Makes the program by which root runs graded commands, for a user, without the given variables."""
 
 
 @dataclass
 class _Tests:
-    """The tests of one contract, while they are made."""
+    """The tests of one contract, under construction."""
 
     view: ScenarioView
     programs: ScorerPrograms
     files: dict[str, PackedFile] = field(default_factory=dict)
     needs_uv: bool = False
     user: str = "user"
-    """Whose work is graded."""
+    """User whose work is graded."""
     grader: str | None = None
-    """Who runs the tests, where that is another."""
+    """User who runs the tests; None if it is the same one."""
 
     def shell(self, function: ScoringFunction, path: str) -> str:
-        """The command that runs a script of a scorer, as who it says."""
+        """Return the command that runs a scorer's script, as the user that the scorer names."""
         command = f"bash --noprofile --norc {path}"
         return command if self.grader == function.scorer.get("user") else f'"$BENCHYARD_GRADED" {command}'
 
     def add(self, name: str, content: str | bytes, mode: int = 0o644) -> str:
-        """Take a file in; returns its path in the room, quoted."""
+        """Add a file; return its path in the room, quoted."""
         self.files[name] = PackedFile(content.encode() if isinstance(content, str) else content, mode)
         return f'"$tests/{name}"'
 
     def context(self, function: ScoringFunction, params: Mapping[str, Any] | None = None) -> str:
-        """Have a scorer told its parameters and the facts; returns the line that does it."""
+        """Give a scorer its parameters and the facts; return the line that does it."""
         facts: dict[str, Any] = {
             "problem_statement": self.view.input_context.problem_statement,
             "scenario_id": self.view.id,
@@ -139,7 +139,7 @@ class _Tests:
 
 
 def grader_of(contract: ScoringContract) -> str | None:
-    """Who must run the tests of a contract of ours, where that is not the user whose work is graded."""
+    """Return the user who must run a contract's tests, if not the one whose work is graded."""
     users = [each.scorer.get("user") for each in contract.scoring_function_parameters]
     return next((str(each) for each in users if each), None)
 
@@ -147,7 +147,7 @@ def grader_of(contract: ScoringContract) -> str | None:
 def tests_of(
     view: ScenarioView, contract: ScoringContract, programs: ScorerPrograms, user: str
 ) -> dict[str, PackedFile]:
-    """The files of `tests/` for a contract of ours; raises UsageError for what only the server grades."""
+    """Return the files of `tests/` for a contract; raises UsageError for scorers only the server can run."""
     functions = contract.scoring_function_parameters
     made = _Tests(view, programs, user=user, grader=grader_of(contract))
     parts = [_part(made, each) for each in functions]
@@ -160,7 +160,7 @@ def tests_of(
 
 
 def _offered(made: _Tests, functions: Sequence[ScoringFunction]) -> str:
-    """The lines that keep the user out whose work is graded, and offer the command that runs it."""
+    """Return the lines that lock out the graded user, and offer the command that runs graded programs."""
     if made.grader is None:
         return ""
     if made.programs.graded is None:
@@ -172,7 +172,7 @@ def _offered(made: _Tests, functions: Sequence[ScoringFunction]) -> str:
 
 
 def scorer_key(scorer: Mapping[str, Any]) -> str:
-    """What a scorer is found by."""
+    """Return the key of a scorer in `ScorerPrograms.shipped`."""
     return json.dumps(scorer, sort_keys=True)
 
 
@@ -240,7 +240,7 @@ def _test_based(made: _Tests, function: ScoringFunction) -> str:
 
 
 def _python(made: _Tests, name: str, needs: PythonNeeds) -> str:
-    """The lines that make a Python of its own for a scorer."""
+    """Return the lines that make a Python environment for a scorer."""
     made.needs_uv = True
     version = f" --python {shlex.quote(needs.version)}" if needs.version else ""
     lines = (

@@ -1,1 +1,1 @@
-"""Where the data of public benchmarks comes from: the hub, git, or a copy on this machine."""
+"""Sources of the data of public benchmarks: the hub, git, or a copy on this machine."""

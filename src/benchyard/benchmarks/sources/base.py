@@ -1,4 +1,4 @@
-"""What a source is: the files of a benchmark, at one revision, somewhere that is not here."""
+"""Source types: the files of a benchmark, at one revision, at a remote place."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ _LONGEST_PATH = 1024
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a dataset; what is pinned of it is checked."""
+    """A file of a dataset; pinned properties are checked."""
 
     path: str
-    """Inside the dataset."""
+    """Path inside the dataset."""
     sha256: str | None = None
     size: int | None = None
 
@@ -38,10 +38,10 @@ class HubDataset:
     dataset: str
     """`owner/name`."""
     revision: str
-    """The commit; a branch or tag works too, and is looked up each time the hub can be reached."""
+    """The commit, or a branch or tag, which is looked up each time the hub can be reached."""
     files: tuple[SourceFile, ...]
     gated: bool = False
-    """Whether the hub wants its terms accepted, and a token."""
+    """True if the hub requires its terms to be accepted, and a token."""
 
     def __post_init__(self) -> None:
         if not _DATASET.fullmatch(self.dataset) or ".." in self.dataset:
@@ -54,11 +54,11 @@ class GitTree:
     """A git repository at a revision."""
 
     url: str = field(repr=False)
-    """May carry a name and a password, which are shown nowhere."""
+    """Address; a name and a password in it are never shown."""
     revision: str
-    """The commit; a branch or tag works too, and is looked up each time the repository can be reached."""
+    """The commit, or a branch or tag, which is looked up each time the repository can be reached."""
     paths: tuple[str, ...] = ()
-    """Only these folders and files; all if there are none."""
+    """The folders and files to fetch; empty for all."""
 
     def __post_init__(self) -> None:
         check_revision(self.revision)
@@ -74,7 +74,7 @@ class HubDatasets:
 
     @property
     def revision(self) -> str:
-        """All of theirs."""
+        """Revisions of all of them."""
         return ", ".join(f"{part_name(each)}@{each.revision}" for each in self.parts)
 
 
@@ -82,66 +82,66 @@ Source = HubDataset | HubDatasets | GitTree
 
 
 def part_name(part: HubDataset | GitTree) -> str:
-    """`owner/name` of a part."""
+    """Return `owner/name` of a part."""
     if isinstance(part, HubDataset):
         return part.dataset
     return "/".join(part.url.removesuffix("/").removesuffix(".git").split("/")[-2:])
 
 
 def part_folder(part: HubDataset | GitTree) -> str:
-    """What the folder of a part is called."""
+    """Return the name of the folder of a part."""
     return part_name(part).replace("/", "--")
 
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """How much is fetched, how long is waited, how often is tried."""
+    """Limits of size, waiting and attempts."""
 
     file_bytes: int = 8 * 1024**3
-    """Of one file; also of one file that git writes."""
+    """Most bytes of one file; also of one file that git writes."""
     seconds: float = 2 * 3600.0
-    """For one file, or one repository."""
+    """Seconds for one file, or one repository."""
     silent_seconds: float = 60.0
-    """How long the other side may say nothing."""
+    """Seconds without any data before a connection is given up."""
     attempts: int = 5
-    """In a row that brought nothing."""
+    """Attempts in a row that brought no data."""
     pause_seconds: float = 1.0
-    """Before the second attempt; doubled for each that follows."""
+    """Seconds before the second attempt; doubled for each that follows."""
 
 
 class FetchProgress(Protocol):
-    """Who is told how far a fetch is."""
+    """Receiver of the progress of a fetch."""
 
     def started(self, name: str, total: int | None) -> None:
-        """Something begins: its name, and how many bytes it has, where that is known."""
+        """Note that a fetch begins: its name, and its number of bytes if that is known."""
 
     def advanced(self, count: int) -> None:
-        """So many more bytes are there; fewer than 0 where it had to begin anew."""
+        """Note that so many more bytes are there; fewer than 0 if it had to begin again."""
 
     def done(self) -> None:
-        """What was started last has ended, well or not."""
+        """Note that the fetch started last has ended, with or without success."""
 
 
 class SilentProgress:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
     def started(self, name: str, total: int | None) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
     def advanced(self, count: int) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
     def done(self) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
 
 def is_commit(revision: str) -> bool:
-    """Whether a revision can mean one thing only."""
+    """Tell whether a revision is a full commit, which never changes its meaning."""
     return _COMMIT.fullmatch(revision) is not None
 
 
 def check_revision(revision: str) -> None:
-    """Refuse what is neither a commit nor the name of a branch or tag."""
+    """Raise DatasetError unless it is a commit or a valid name of a branch or tag."""
     if not _REVISION.fullmatch(revision) or ".." in revision or "//" in revision:
         raise DatasetError(
             f"{revision[:200]!r} is no revision; give a commit, or the name of a branch or tag"
@@ -149,7 +149,7 @@ def check_revision(revision: str) -> None:
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that could lead out of its folder."""
+    """Raise DatasetError for a path that could lead out of its folder."""
     parts = PurePosixPath(path).parts
     odd = any(ord(letter) < 32 or letter == "\\" for letter in path)
     if not parts or path.startswith("/") or ".." in parts or odd or len(path) > _LONGEST_PATH:

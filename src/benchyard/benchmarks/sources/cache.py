@@ -1,7 +1,7 @@
 """The folder that fetched data is kept in, shared by every process of a user.
 
-<cache>/hub/<owner>--<name>/<commit>/<path>      a file that is whole and checked
-<cache>/hub/<owner>--<name>/<commit>.partial/    files that are being fetched, by who holds the lock
+<cache>/hub/<owner>--<name>/<commit>/<path>      a file that is complete and checked
+<cache>/hub/<owner>--<name>/<commit>.partial/    files being fetched, by the holder of the lock
 <cache>/hub/<owner>--<name>/refs.json            branch or tag -> the commit it was the last time
 <cache>/git/<name>-<digest of the url>/<commit>/<all, or a digest of the paths>/
 """
@@ -22,7 +22,7 @@ _MOST_NOTE_BYTES = 1024**2
 
 @contextlib.contextmanager
 def lock(target: Path, what: str, progress: FetchProgress) -> Iterator[None]:
-    """Hold the lock beside a target, waiting for whoever has it; what the disk refuses is told."""
+    """Hold the lock beside a target, after waiting for its holder; raises DatasetError for disk errors."""
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path_beside(target, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -35,7 +35,7 @@ def lock(target: Path, what: str, progress: FetchProgress) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """What the operating system refuses under a folder, as an error that says what to do."""
+    """Turn errors of the operating system under a folder into a DatasetError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -48,18 +48,18 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 def path_beside(target: Path, ending: str) -> Path:
-    """What lies beside a target under the same name."""
+    """Return the path beside a target with the same name and this ending."""
     return target.with_name(target.name + ending)
 
 
 def last_commit(folder: Path, revision: str) -> str | None:
-    """The commit that a branch or tag was the last time it was looked up."""
+    """Return the commit that a branch or tag was the last time it was looked up."""
     found = _refs(folder).get(revision)
     return found if isinstance(found, str) and is_commit(found) else None
 
 
 def note_commit(folder: Path, revision: str, commit: str) -> None:
-    """Keep which commit a branch or tag is, for when nobody can be asked."""
+    """Store the commit of a branch or tag, for use when the source cannot be reached."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         new = folder / f"refs.json.{os.getpid()}"
@@ -72,7 +72,7 @@ def _refs(folder: Path) -> dict[str, object]:
     try:
         found = json.loads(path.read_bytes()[:_MOST_NOTE_BYTES])
     except (OSError, ValueError):
-        # Not there, or damaged: it is looked up again.
+        # A missing or damaged file: the branch or tag is looked up again.
         return {}
     return found if isinstance(found, dict) else {}
 

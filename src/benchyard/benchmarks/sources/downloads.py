@@ -1,4 +1,4 @@
-"""Downloads over HTTP: asked for again after a break, resumed, checked, and only then named."""
+"""Downloads over HTTP: retried after interruptions, resumed, checked, and only then given final names."""
 
 import hashlib
 import ipaddress
@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Interruption(DatasetError):
-    """What may work the next time; `wait` is how long the other side asked for."""
+    """Failure that may not repeat; `wait` is the pause that the server asked for."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class Interruption(DatasetError):
 
 @dataclass(frozen=True)
 class Hub:
-    """Where a hub answers, and the token it is given, which nobody else is."""
+    """Address of a hub, and the token, which is sent to no other server."""
 
     address: str
     token: str | None = field(default=None, repr=False)
@@ -51,7 +51,7 @@ class Hub:
             raise DatasetError("the token for the hub has letters that no token has; see to HF_TOKEN")
 
     def authorization(self, url: str) -> dict[str, str]:
-        """The header that opens what is gated, for the hub's own address only."""
+        """Return the header that opens gated files, for the hub's own address only."""
         if self.token is None or _split(url) != _split(self.address):
             return {}
         if urlsplit(url).scheme != "https" and not _is_loopback(urlsplit(url).hostname or ""):
@@ -59,13 +59,13 @@ class Hub:
         return {"Authorization": f"Bearer {self.token}"}
 
     def is_own(self, url: str) -> bool:
-        """Whether an address is the hub's."""
+        """Tell whether an address is the hub's."""
         return _split(url) == _split(self.address)
 
 
 @dataclass
 class HubResponse:
-    """What came back: the last response, and what the hub itself said of the file on the way to it."""
+    """Last response of a request, with the facts that the hub itself gave about the file."""
 
     response: httpx.Response
     sha256: str | None = None
@@ -74,14 +74,14 @@ class HubResponse:
 
     @property
     def tag(self) -> str | None:
-        """What changes when the file does."""
+        """Tag that changes when the file does; None without a strong one."""
         given = self.linked_tag or self.response.headers.get("ETag")
         return given if given and not given.startswith("W/") else None
 
 
 @contextmanager
 def open_response(client: httpx.Client, hub: Hub, url: str, headers: dict[str, str]) -> Iterator[HubResponse]:
-    """The answer to a GET, its body not read yet; raises Interrupted for what may work the next time."""
+    """Yield the response to a GET, its body unread; raises Interruption for failures that may not repeat."""
     answer: HubResponse | None = None
     for _ in range(_MOST_REDIRECTS):
         with _sent(client, url, {**headers, **hub.authorization(url)}) as response:
@@ -99,7 +99,7 @@ def open_response(client: httpx.Client, hub: Hub, url: str, headers: dict[str, s
 
 
 def retry(step: Callable[[], T], grown: Callable[[], int], limits: FetchLimits, what: str) -> T:
-    """Do a step, again and again while it is interrupted; attempts that brought something do not count."""
+    """Repeat a step while it is interrupted; attempts that brought data do not count as failures."""
     deadline, failed = time.monotonic() + limits.seconds, 0
     while True:
         before = grown()
@@ -118,7 +118,7 @@ def retry(step: Callable[[], T], grown: Callable[[], int], limits: FetchLimits, 
 
 @contextmanager
 def interruptions(url: str) -> Iterator[None]:
-    """What breaks a connection, as Interrupted; only the host is named, for addresses can carry keys."""
+    """Turn broken connections into Interruption; only the host is named, since addresses can contain keys."""
     try:
         yield
     except httpx.TimeoutException as error:
@@ -144,7 +144,7 @@ def _sent(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[h
 
 
 def _note(answer: HubResponse) -> None:
-    """Large files tell their checksum and size on the way to where they lie."""
+    """Note the checksum and size that the hub sends for large files with the redirect."""
     headers = answer.response.headers
     tag = headers.get("X-Linked-Etag")
     if tag is not None:
@@ -178,7 +178,7 @@ def _next(url: str, response: httpx.Response) -> str:
 
 
 def _split(url: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port of an address that can be asked."""
+    """Return scheme, host and port of an HTTP address; None for others."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
@@ -207,18 +207,18 @@ _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)")
 
 @dataclass(frozen=True)
 class FileRequest:
-    """A file to fetch: where from, what is known of it, and where to."""
+    """A file to fetch: its address, what is known of it, and its target."""
 
     url: str
     file: SourceFile
     target: Path
     partial: Path
     name: str
-    """For people."""
+    """Name for people."""
 
 
 def is_whole(file: SourceFile, path: Path) -> bool:
-    """Whether a file is there, and is the one that was pinned."""
+    """Tell whether a file exists and matches its pins."""
     if not path.is_file():
         return False
     if file.size is not None and path.stat().st_size != file.size:
@@ -227,7 +227,7 @@ def is_whole(file: SourceFile, path: Path) -> bool:
 
 
 def file_sha256(path: Path) -> str:
-    """The checksum of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -244,7 +244,7 @@ class Download:
         self._deadline = time.monotonic() + limits.seconds
 
     def run(self, progress: FetchProgress) -> None:
-        """Fetch it, check it, and give it its name; raises DatasetError."""
+        """Fetch the file, check it, and give it its name; raises DatasetError."""
         shown = _Shown(self._wanted.name, progress)
         try:
             known = retry(lambda: self._attempt(shown), self._partial.size, self._limits, self._wanted.name)
@@ -255,7 +255,7 @@ class Download:
         self._partial.become(self._wanted.target)
 
     def _attempt(self, shown: "_Shown") -> str | None:
-        """Fetch what is missing; gives the checksum that the hub told."""
+        """Fetch the missing part; return the checksum that the hub gave."""
         have, tag = self._partial.size(), self._partial.tag()
         if have and tag is None:
             self._partial.remove()
@@ -271,7 +271,7 @@ class Download:
             return answer.sha256
 
     def _start(self, answer: HubResponse, have: int, tag: str | None) -> int | None:
-        """Where the body begins in the file; None where nothing is missing any more."""
+        """Return the offset of the body in the file; None if nothing is missing any more."""
         status = answer.response.status_code
         if status == 200:
             return 0
@@ -328,7 +328,7 @@ class Download:
             raise DatasetError(f"{self._wanted.name} is larger than {limit} bytes, and is not taken")
 
     def _check(self, told: str | None) -> None:
-        """Compare what is there with what was pinned, or else with what the hub says it is."""
+        """Compare the file with its pins, or else with what the hub says about it."""
         size, pinned = self._partial.size(), self._wanted.file
         if pinned.size is not None and size != pinned.size:
             self._partial.remove()
@@ -356,7 +356,7 @@ class Download:
 
 
 class _Partial:
-    """A file that is not whole yet, and the tag of what it is a part of."""
+    """An incomplete file, and the tag of the whole file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -369,7 +369,7 @@ class _Partial:
         return self._tag.read_text(errors="replace") or None if self._tag.is_file() else None
 
     def begin(self, start: int, tag: str | None) -> None:
-        """Keep the first bytes, and note whose they are."""
+        """Start an empty file and note its tag, unless a part is to be continued."""
         if start:
             return
         self.remove()
@@ -388,7 +388,7 @@ class _Partial:
 
 
 class _Shown:
-    """Tells progress once what begins, and then by how much it grew."""
+    """Reports progress: once at the beginning, and then each growth."""
 
     def __init__(self, name: str, progress: FetchProgress) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Files of a git repository at one commit, and the addresses that people give of it."""
+"""Files of a git repository at one commit, and parsing of repository addresses."""
 
 import hashlib
 import os
@@ -23,23 +23,23 @@ _SCP = re.compile(r"(?:[\w.-]+@)?[\w.-]+:[^/].*")
 
 @dataclass(frozen=True)
 class GitUrl:
-    """An address in two parts: one for everybody to see, and how to enter."""
+    """An address in two parts: one that may be shown, and one with credentials."""
 
     shown: str
-    """Without a name and a password."""
+    """Address without a name and a password."""
     scheme: str
     secret: str | None = field(default=None, repr=False)
-    """The whole address, where it has a name and a password that are not for showing."""
+    """Whole address, if it has a name and a password, which must not be shown."""
 
     @property
     def name(self) -> str:
-        """The repository's own name, for a folder."""
+        """Name of the repository, for a folder."""
         last = self.shown.rstrip("/").rpartition("/")[2].removesuffix(".git")
         return re.sub(r"[^\w.-]", "_", last).lstrip(".-")[:60] or "repository"
 
 
 def parse_url(url: str) -> GitUrl:
-    """An address that git may be given; raises UsageError for one that it may not."""
+    """Return an address that is safe for git; raises UsageError for any other."""
     if not _PLAIN.fullmatch(url):
         raise UsageError("the address of a git repository has no spaces and no odd letters, and is not empty")
     try:
@@ -55,7 +55,7 @@ def parse_url(url: str) -> GitUrl:
             "the address of a git repository ends with its path, such as https://host/owner/name"
         )
     user = parts.username or ""
-    # Of ssh the name belongs to the address; keys are what enters.
+    # With ssh, the name is part of the address and no secret: keys give access.
     keeps_user = parts.scheme == "ssh" and parts.password is None and re.fullmatch(r"\w[\w.-]*", user)
     netloc = (f"{user}@" if keeps_user else "") + host + (f":{port}" if port else "")
     shown = urlunsplit((parts.scheme, netloc, parts.path, "", ""))
@@ -64,7 +64,7 @@ def parse_url(url: str) -> GitUrl:
 
 
 def split_ref(given: str) -> tuple[str, str | None]:
-    """`GIT-URL[@REF]` in its two parts; raises UsageError for what is no reference."""
+    """Split `GIT-URL[@REF]`; raises UsageError if it is invalid."""
     scheme, colons, rest = given.partition("://")
     host, slash, path = rest.partition("/")
     if not colons or (scheme == "file" and Path(f"/{path}").exists()):
@@ -114,9 +114,9 @@ _NO_RUNNING = {
     "advice.detachedHead": "false",
     "protocol.version": "2",
 }
-"""What would run something, fetch something else, or change what is written."""
+"""Settings that keep git from running programs, fetching other things, or changing what it writes."""
 _BRANCHES_ONLY = ("unadvertised object", "dumb http transport")
-"""What git says of servers that give branches and tags, but no commit by its name."""
+"""Parts of git's errors for servers that give branches and tags, but no commit by its hash."""
 _FROM_OUTSIDE = (
     "PATH",
     "HOME",
@@ -131,7 +131,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
 def resolve_tree(given: str) -> GitTree:
-    """`GIT-URL[@REF]` as people give it, with the commit that REF is now; raises UsageError, DatasetError."""
+    """Return `GIT-URL[@REF]` with the commit that REF is now; raises UsageError, DatasetError."""
     url, ref = split_ref(given)
     parsed = parse_url(url)
     commit = ref if ref and is_commit(ref) else _looked_up(parsed, ref or "HEAD")
@@ -139,9 +139,9 @@ def resolve_tree(given: str) -> GitTree:
 
 
 def fetch(source: GitTree, root: Path, progress: FetchProgress, limits: FetchLimits = _LIMITS) -> Path:
-    """The folder with the files of a tree, under `root`, without its `.git`; raises DatasetError.
+    """Return the folder with the files of a tree, under `root`, without its `.git`; raises DatasetError.
 
-    Links in it are as the repository has them: whoever reads must not follow one that leads out.
+    Links in it are as the repository has them: readers must not follow one that leads out.
     """
     url = parse_url(source.url)
     base = root / f"{url.name}-{_digest(url.shown)}"
@@ -165,12 +165,12 @@ def fetch(source: GitTree, root: Path, progress: FetchProgress, limits: FetchLim
 
 
 def commit_of(folder: Path) -> str:
-    """The commit of a folder that `fetch` gave."""
+    """Return the commit of a folder that `fetch` gave."""
     return folder.parent.name
 
 
 class _Clone:
-    """One repository on its way into one folder."""
+    """A repository that is being written to one folder."""
 
     def __init__(self, url: GitUrl, folder: Path, limits: FetchLimits) -> None:
         self._url = url
@@ -178,10 +178,10 @@ class _Clone:
         self._limits = limits
 
     def at(self, source: GitTree) -> None:
-        """Write the files of a commit, and remove what git itself needs."""
+        """Write the files of a commit, and remove git's own files."""
         self._folder.mkdir()
         self._git("init", "--quiet", "--template=", "--initial-branch=benchyard", ".")
-        # By the name of a remote, from which git asks for single files later where the server allows that.
+        # Name the remote: git fetches single files from it later, if the server allows that.
         self._git("config", "remote.origin.url", self._url.shown)
         self._fetch(source)
         if source.paths:
@@ -205,7 +205,7 @@ class _Clone:
                 raise DatasetError(f"{self._url.shown} has no commit {source.revision}") from error
             if not any(said in error.message for said in _BRANCHES_ONLY):
                 raise
-            # All of them, then, and the commit is looked for here.
+            # Fetch all branches and tags instead, and look for the commit in them.
             self._git("fetch", *options, "origin", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
             self._require(source.revision)
 
@@ -220,7 +220,7 @@ class _Clone:
 
 
 def _commit(url: GitUrl, revision: str, base: Path) -> str:
-    """What a branch or tag is now; what it was the last time, where the repository cannot be reached."""
+    """Return the present commit of a branch or tag, or the last known if the repository cannot be reached."""
     try:
         commit = _looked_up(url, revision)
     except DatasetError:
@@ -233,7 +233,7 @@ def _commit(url: GitUrl, revision: str, base: Path) -> str:
 
 
 def _looked_up(url: GitUrl, ref: str) -> str:
-    """The commit that a branch or tag is now; tags come first, as git has it."""
+    """Return the present commit of a branch or tag; tags take precedence, as in git."""
     wanted = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
     said = _run(url, ["ls-remote", "--quiet", "--", url.shown, *wanted], FetchLimits(seconds=_LOOKUP_SECONDS))
     lines = (line.split("\t", 1) for line in said.splitlines() if "\t" in line)
@@ -284,7 +284,7 @@ def _bound(pid: int, most: int) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End git and what it started."""
+    """Kill git and the processes it started."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -303,7 +303,7 @@ def _environment(url: GitUrl) -> dict[str, str]:
     }
     found.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
     if url.secret is not None:
-        # Not on the command line, which everybody on the machine can read.
+        # Not on the command line, which every user of the machine can read.
         found |= {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"url.{url.secret}.insteadOf",

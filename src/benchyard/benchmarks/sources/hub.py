@@ -27,9 +27,9 @@ _MOST_ANSWER_BYTES = 16 * 1024**2
 
 
 def fetch(source: HubDataset, root: Path, hub: Hub, progress: FetchProgress, limits: FetchLimits) -> Path:
-    """The folder with a dataset's files, under `root`; raises DatasetError."""
+    """Return the folder with a dataset's files, under `root`; raises DatasetError."""
     if not source.gated:
-        # A token that has expired is refused for public files too: it is shown only where it is needed.
+        # The hub refuses an expired token even for public files: send it only for gated ones.
         hub = Hub(hub.address)
     base = root / source.dataset.replace("/", "--")
     folder = base / (source.revision if is_commit(source.revision) else _commit(source, base, hub, limits))
@@ -47,7 +47,7 @@ def fetch(source: HubDataset, root: Path, hub: Hub, progress: FetchProgress, lim
 
 
 def page(source: HubDataset, address: str = ADDRESS) -> str:
-    """The dataset's page, for people."""
+    """Return the address of the dataset's page, for people."""
     return f"{address.rstrip('/')}/datasets/{source.dataset}"
 
 
@@ -70,7 +70,7 @@ def _fetch_one(source: HubDataset, download: Download, hub: Hub, progress: Fetch
 
 
 def _explained(source: HubDataset, hub: Hub, error: DatasetError) -> DatasetError:
-    """What to do about what the hub refused."""
+    """Add to an error of the hub what to do about it."""
     status = error.details.get("status")
     if status in (401, 403):
         return DatasetError(f"{error.message}. {_how_to_enter(source, hub)}", status=status)
@@ -93,7 +93,7 @@ def _how_to_enter(source: HubDataset, hub: Hub) -> str:
 
 
 def _commit(source: HubDataset, base: Path, hub: Hub, limits: FetchLimits) -> str:
-    """The commit that a branch or tag is now; what it was the last time, where the hub cannot be reached."""
+    """Return the present commit of a branch or tag, or the last known if the hub cannot be reached."""
     name = f"{source.dataset} at {source.revision}"
     url = (
         f"{hub.address.rstrip('/')}/api/datasets/{source.dataset}/revision/{quote(source.revision, safe='')}"
@@ -146,5 +146,5 @@ def _client(limits: FetchLimits) -> httpx.Client:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """Read once: to read all authorities takes a quarter of a second."""
+    """Return the trusted authorities; cached, since reading all of them takes a quarter of a second."""
     return httpx.create_ssl_context()

@@ -1,4 +1,4 @@
-"""Copies of a source's files that somebody has on this machine: a folder, a file or a tar."""
+"""Users' copies of a source's files on this machine: a folder, a file or a tar."""
 
 import lzma
 import os
@@ -18,10 +18,10 @@ _SHOWN = 10
 
 
 def files_in_copy(source: HubDataset, given: Path) -> dict[str, Path]:
-    """The path of each file of a dataset -> where it is in a file or folder; raises DatasetError.
+    """Map the path of each file of a dataset to its place in a file or folder; raises DatasetError.
 
-    A file is known by its path, by its own name, by a name that begins like its own, or by being the only
-    one. The folder that `fetch` gave works too.
+    A file is found by its path, by its own name, by a name with the same beginning, or by being the only one.
+    The folder that `fetch` gave works too.
     """
     if not given.exists():
         raise DatasetError(f"{given} is not there; give the file or folder with {_names(source.files)}")
@@ -38,9 +38,9 @@ def files_in_copy(source: HubDataset, given: Path) -> dict[str, Path]:
 
 
 def tree_in_copy(source: GitTree, given: Path) -> Path:
-    """The folder of a copy of a repository, where all that the source names is there; raises DatasetError.
+    """Return the folder of a repository's copy that has all that the source names; raises DatasetError.
 
-    Where what was given holds one folder only, as archives of repositories do, that may be it.
+    If the given folder holds only one folder, like archives of repositories, that one may be it.
     """
     if not given.is_dir():
         raise DatasetError(f"{given} is no folder; give the folder of a copy of the repository")
@@ -54,7 +54,7 @@ def tree_in_copy(source: GitTree, given: Path) -> Path:
 
 
 def is_official(source: HubDataset, found: Mapping[str, Path]) -> bool:
-    """Whether every file is the one that was pinned; False too where a file is not pinned."""
+    """Tell whether every file matches its pin; False also if a file is not pinned."""
     return all(file.sha256 is not None and is_whole(file, found[file.path]) for file in source.files)
 
 
@@ -79,7 +79,7 @@ def _match(file: SourceFile, root: Path, there: list[Path], *, only: bool) -> Pa
 
 
 def _below(given: Path) -> Iterator[Path]:
-    """The files of a folder, in a stable order; hidden folders and links to folders are not entered."""
+    """Yield the files of a folder, in a stable order; hidden folders and links to folders are not entered."""
     count = 0
     for here, folders, names in os.walk(given if given.is_dir() else given.parent):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -110,9 +110,9 @@ MOST_BYTES = 16 * 1024**3
 
 
 def unpack(given: Path, work: Path) -> Path:
-    """The folder of what was given: an archive is unpacked below `work`, anything else is what it is.
+    """Return the given folder or file; an archive is unpacked below `work`.
 
-    A folder with an archive, and beside it nothing but texts such as a licence, is that archive.
+    A folder that holds only an archive, and texts such as a licence, counts as that archive.
     """
     given = _only_archive(given) or given
     if not (given.is_file() and given.name.lower().endswith(ENDINGS)):
@@ -146,7 +146,7 @@ class _Unpacking:
         self._bytes = 0
 
     def all(self, tar: tarfile.TarFile) -> None:
-        """Unpack every member, or raise DatasetError for one that would lead out."""
+        """Unpack every member; raises DatasetError for one that would lead out."""
         links: list[tarfile.TarInfo] = []
         for count, member in enumerate(tar, start=1):
             self._bytes += member.size
@@ -184,7 +184,7 @@ class _Unpacking:
         end = os.path.normpath(PurePosixPath(member.name).parent / member.linkname)
         if member.linkname.startswith("/") or end.startswith("..") or _turns_back(member.linkname):
             raise DatasetError(f"{self._given}: the link {member.name[:200]!r} leads out of the archive")
-        # Below another link it would be somewhere else than its name says, and so would be where it leads.
+        # Below another link, the link would be at another place than its name says, and so would its target.
         above = place.relative_to(self._folder).parents
         if any((self._folder / each).is_symlink() for each in above):
             raise DatasetError(f"{self._given}: the link {member.name[:200]!r} is below another link")
@@ -200,6 +200,6 @@ class _Unpacking:
 
 
 def _turns_back(path: str) -> bool:
-    """Whether there is a `..` after a name: where that leads depends on what links are on the way."""
+    """Tell whether `..` follows a name: its meaning then depends on links on the way."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return ".." in parts[next((at for at, part in enumerate(parts) if part != ".."), len(parts)) :]

@@ -24,7 +24,7 @@ _CUT = "half-downloaded: the file ends in the middle of row"
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """The rows of a file, read as they are needed; raises DatasetError with file, line and what is wrong."""
+    """Yield the rows of a file as they are needed; raises DatasetError with file, line and mistake."""
     try:
         for count, row in enumerate(_reader(path)(path), start=1):
             if count > MOST_ROWS:
@@ -35,12 +35,12 @@ def rows(path: Path) -> Iterator[Row]:
 
 
 def is_data(path: Path) -> bool:
-    """Whether a file has an ending that `rows` reads."""
+    """Tell whether a file has an ending that `rows` reads."""
     return any(path.name.lower().endswith(ending) for ending in _READERS)
 
 
 def as_list(value: object, what: str = "this") -> list[Any]:
-    """A list, however it is written: as one, as JSON text, or as Python text; raises DatasetError."""
+    """Return a list given as a list, as JSON text, or as Python text; raises DatasetError."""
     if isinstance(value, list | tuple):
         return list(value)
     if not isinstance(value, str):
@@ -54,7 +54,7 @@ def as_list(value: object, what: str = "this") -> list[Any]:
 
 
 def _parsed(text: str) -> object:
-    """What a text means as JSON, else as a literal of Python; None where it is neither."""
+    """Return the value of a text as JSON, else as a literal of Python; None if it is neither."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -111,7 +111,7 @@ def _json_lines(path: Path, file: "BinaryIO | gzip.GzipFile") -> Iterator[Row]:
 
 
 def _lines(path: Path, file: "BinaryIO | gzip.GzipFile") -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, none longer than a row may be."""
+    """Yield numbered lines, none longer than a row may be."""
     number = 0
     while line := file.readline(MOST_ROW_BYTES + 1):
         number += 1
@@ -148,7 +148,7 @@ def _from_json(path: Path, found: object) -> Iterator[Row]:
 
 
 def _from_columns(path: Path, found: dict[str, list[Any]]) -> list[Any]:
-    """An object of lists: the one split that it has, or else a list for each column."""
+    """Return the rows in an object of lists: either its only split, or a list for each column."""
     only = next(iter(found.values()))
     if len(found) == 1 and all(isinstance(row, dict) for row in only):
         return only
@@ -227,7 +227,7 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 def _check_groups(path: Path, metadata: Any) -> None:
-    """Refuse what would not fit into memory, by what the file says of itself."""
+    """Raise DatasetError for groups of rows that would not fit into memory, by the file's own metadata."""
     sizes = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
     if metadata.num_rows > MOST_ROWS or max(sizes, default=0) > _MOST_GROUP_BYTES:
         raise DatasetError(

@@ -1,4 +1,4 @@
-"""A source's files, on this machine: fetched once, whole and checked."""
+"""Files of a source on this machine: fetched once, complete and checked."""
 
 import hashlib
 import os
@@ -27,9 +27,9 @@ def fetch(
     token: str | None = None,
     limits: FetchLimits = _LIMITS,
 ) -> Path:
-    """The folder with a source's files; raises DatasetError. What the cache has is not fetched again.
+    """Return the folder with a source's files; raises DatasetError. Files in the cache are not fetched again.
 
-    `HF_ENDPOINT` names another hub; `HF_TOKEN` is the token where none is given.
+    `HF_ENDPOINT` names another hub; `HF_TOKEN` is used if no token is given.
     """
     if isinstance(source, HubDataset):
         place = Hub(os.environ.get("HF_ENDPOINT") or hub.ADDRESS, token or os.environ.get("HF_TOKEN"))
@@ -41,7 +41,7 @@ def fetch(
 
 
 def commit_of(source: Source, folder: Path) -> str:
-    """The commit of what `fetch` gave: that of a branch is known only then."""
+    """Return the commit of what `fetch` gave: for a branch it is known only then."""
     if isinstance(source, HubDatasets):
         found = {part: commit_of(part, (folder / part_folder(part)).resolve()) for part in source.parts}
         return ", ".join(f"{part_name(part)}@{commit}" for part, commit in found.items())
@@ -49,11 +49,11 @@ def commit_of(source: Source, folder: Path) -> str:
 
 
 def _together(folder: Path, found: dict[HubDataset | GitTree, Path]) -> Path:
-    """A folder that shows those of several datasets."""
+    """Return a folder that links to the folders of several datasets."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, place in found.items():
         link = folder / part_folder(part)
-        # By a rename, because somebody else may be at it too.
+        # Rename it into place, because another process may do the same.
         fresh = link.with_name(f"{link.name}.{os.getpid()}")
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(place.absolute(), target_is_directory=True)

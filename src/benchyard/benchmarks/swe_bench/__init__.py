@@ -1,1 +1,1 @@
-"""What the benchmarks of the SWE-bench family share."""
+"""Modules shared by the benchmarks of the SWE-bench family."""

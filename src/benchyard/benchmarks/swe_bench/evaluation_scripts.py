@@ -1,7 +1,7 @@
-"""Evaluation scripts of SWE-bench Verified, for rows of the older form, which do not have theirs.
+"""Evaluation scripts of SWE-bench Verified, for rows of the older form, which lack them.
 
-What the twelve projects are installed and tested with, by version, as the harness of SWE-bench has it (MIT).
-The newer form of the data has the script in the row; that is always preferred.
+Installs and tests the twelve projects, by version, like the harness of SWE-bench (MIT). The newer form of the
+data has the script in the row; that one is always preferred.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,21 +21,21 @@ _OTHER = " b/"
 
 @dataclass(frozen=True)
 class Project:
-    """How a project is tested."""
+    """Commands that install and test a project."""
 
     parser: str
-    """The name of the parser of its logs, in the package `swebench`."""
+    """Name of its log parser in the package `swebench`."""
     test: str = "pytest -rA"
     install: str = f"{_PIP} -e ."
 
 
 @dataclass(frozen=True)
 class Tests:
-    """What the tests of an item are, and what they are run over."""
+    """Tests of an item, and the commit they are run on."""
 
     base_commit: str
     patch: str
-    """That brings the tests."""
+    """Patch that adds the tests."""
     item: str = ""
 
 
@@ -68,18 +68,18 @@ _OTHER_INSTALLS = (
     ("matplotlib/matplotlib", ("3.8", "3.9"), f'{_PIP} --no-build-isolation -e ".[dev]"'),
     ("matplotlib/matplotlib", ("1", "2"), "python setup.py build; python setup.py install"),
 )
-"""Project, what versions begin with, and what those have instead."""
+"""Project, beginnings of its versions, and the command they use instead."""
 _LAST = dict.fromkeys(("astropy__astropy-8707", "astropy__astropy-8872"), (f"{_PIP} -q 'pytest<7.2'",))
-"""What items have done right before their tests."""
+"""Item -> commands to run right before its tests."""
 
 
 def parser(repo: str) -> str:
-    """The parser of a project's logs; raises DatasetError for one that Verified does not have."""
+    """Return the parser of a project's logs; raises DatasetError for a project not in Verified."""
     return _project(repo).parser
 
 
 def script(repo: str, version: str, tests: Tests) -> str:
-    """The evaluation script of an item."""
+    """Return the evaluation script of an item."""
     project = _project(repo)
     paths = list(_changed(tests.patch))
     restore = f"git checkout {tests.base_commit} {' '.join(paths)}"
@@ -107,7 +107,7 @@ def _project(repo: str) -> Project:
 
 
 def _other(table: Iterable[tuple[str, tuple[str, ...], str]], repo: str, version: str) -> str:
-    """What a table has for a version, nothing where it has none."""
+    """Return a table's command for a version; empty if it has none."""
     for project, beginnings, value in table:
         if project == repo and any(f"{version}.".startswith(f"{each}.") for each in beginnings):
             return value
@@ -115,7 +115,7 @@ def _other(table: Iterable[tuple[str, tuple[str, ...], str]], repo: str, version
 
 
 def _before(repo: str, version: str) -> Iterator[str]:
-    """What is set before: only django's older versions mind the language."""
+    """Yield commands that set the locale: only older versions of django need them."""
     if repo != "django/django" or version in ("1.4", "1.5", "1.6"):
         return
     if version.startswith("3."):
@@ -126,7 +126,7 @@ def _before(repo: str, version: str) -> Iterator[str]:
 
 
 def _directives(repo: str, paths: list[str]) -> list[str]:
-    """What the test command is told to run: django has modules, the others files."""
+    """Return the arguments of the test command: modules for django, files for others."""
     tests = [path for path in paths if not path.endswith(_NO_TESTS)]
     if repo != "django/django":
         return tests
@@ -134,7 +134,7 @@ def _directives(repo: str, paths: list[str]) -> list[str]:
 
 
 def _changed(patch: str) -> Iterator[str]:
-    """The paths that the heads of a diff name."""
+    """Yield the paths in the headers of a diff."""
     for line in patch.split("\n"):
         _, is_head, names = line.partition(_HEAD)
         if is_head and _OTHER in names:

@@ -1,4 +1,4 @@
-"""Items of the SWE-bench family: rows of files or task folders, checked, and what their scenarios share."""
+"""Items of the SWE-bench family: checked rows of files or task folders, and common parts of scenarios."""
 
 import re
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from benchyard.models.scenarios import ScenarioEnvironment, ScoringContract, Sco
 
 Row = dict[str, Any]
 MOST_TEXT = 1024**2
-"""Of a patch or a statement: what a scenario takes."""
+"""Most bytes of a patch or a statement in a scenario."""
 
 
 def read_rows(data: Path, key: str = "instance_id") -> list[Row]:
-    """The rows of a file, or of all files in a folder; of rows with the same key the fullest is taken."""
+    """Return the rows of a file, or of all files in a folder; of rows with the same key the fullest one."""
     files = [data] if data.is_file() else sorted(path for path in _files(data) if is_data(path))
     best: dict[str, Row] = {}
     for file in files:
@@ -33,7 +33,7 @@ def read_rows(data: Path, key: str = "instance_id") -> list[Row]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files of a folder, and of those right below it, where data sets keep theirs."""
+    """Yield the files of a folder and of its direct subfolders, where data sets keep theirs."""
     for path in folder.iterdir():
         if path.is_file():
             yield path
@@ -42,7 +42,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def text_of(row: Row, *names: str, default: str | None = None) -> str:
-    """A text of a row, under the first of these names that it has; raises DatasetError."""
+    """Return a text of a row, under the first of these names that it has; raises DatasetError."""
     for name in names:
         value = row.get(name)
         if isinstance(value, str) and (value or default is not None):
@@ -53,7 +53,7 @@ def text_of(row: Row, *names: str, default: str | None = None) -> str:
 
 
 def texts_of(row: Row, *names: str) -> list[str]:
-    """A list of texts, however it is written; raises DatasetError."""
+    """Return a list of texts, in whatever notation it is; raises DatasetError."""
     for name in names:
         if row.get(name) is not None:
             return [str(each) for each in as_list(row[name], name)]
@@ -61,7 +61,7 @@ def texts_of(row: Row, *names: str) -> list[str]:
 
 
 def patch_of(row: Row, name: str) -> str:
-    """A diff of a row, which must not be larger than a scenario takes."""
+    """Return a diff of a row; raises DatasetError if it is larger than a scenario takes."""
     value = text_of(row, name)
     if len(value) > MOST_TEXT:
         raise DatasetError(f"{name} is larger than {MOST_TEXT} letters, which a scenario cannot hold")
@@ -82,12 +82,12 @@ _MOST_BYTES = 8 * 1024**2
 
 
 def is_task_repository(data: Path) -> bool:
-    """Whether a folder is a copy of the task repository."""
+    """Tell whether a folder is a copy of the task repository."""
     return (data / _FOLDER).is_dir()
 
 
 def read_tasks(data: Path, dataset: str) -> Iterator[Row | DatasetError]:
-    """A row for each task of a dataset, an error for one that cannot be read, in order of their names."""
+    """Yield a row for each task of a dataset, ordered by name, or an error if it cannot be read."""
     for path in sorted((data / _FOLDER).iterdir()):
         if not path.is_dir() or path.is_symlink() or not (path / _TASK).exists():
             continue
@@ -116,7 +116,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def item_name(row: Row) -> str:
-    """The name of a row, which becomes one of a folder."""
+    """Return the name of a row, which is safe as the name of a folder."""
     item = text_of(row, "instance_id")
     if not _ITEM.fullmatch(item):
         raise DatasetError(f"instance_id {item[:100]!r} is not a name")
@@ -124,7 +124,7 @@ def item_name(row: Row) -> str:
 
 
 def base_commit(row: Row) -> str:
-    """The commit that the work begins at."""
+    """Return the commit that the work begins at."""
     commit = text_of(row, "base_commit")
     if not _COMMIT.fullmatch(commit):
         raise DatasetError(f"base_commit {commit[:100]!r} is not a commit")
@@ -132,20 +132,20 @@ def base_commit(row: Row) -> str:
 
 
 def contract_of(type: str, **fields: str) -> ScoringContract:
-    """A contract of one scorer."""
+    """Return a contract of one scorer."""
     function = ScoringFunction(name="resolved", weight=1.0, scorer={"type": type, **fields})
     return ScoringContract(scoring_function_parameters=[function])
 
 
 def root_environment(directory: str) -> ScenarioEnvironment:
-    """The devbox: as root, as the official images have it."""
+    """Return the environment of the devbox: work is done as root, as in the official images."""
     root = UserParameters(username="root", uid=0)
     launch = LaunchParameters(user_parameters=root, resource_size_request=Size.MEDIUM)
     return ScenarioEnvironment(working_directory=directory, launch_parameters=launch)
 
 
 def answer_rules(directory: str) -> dict[str, Any]:
-    """What is taken for the answer: the files of the repository, and nothing of its history."""
+    """Return the rules for the answer: the files of the repository, without its history."""
     return {
         "scoring_isolation": "answer",
         "answer_paths": [directory],

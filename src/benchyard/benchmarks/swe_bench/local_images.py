@@ -1,8 +1,8 @@
-"""Dockerfiles of SWE-bench with stand-ins for what they download: Python, packages and the repository.
+"""Dockerfiles of SWE-bench with stand-ins for their downloads: Python, packages and the repository.
 
-Where neither the official images nor conda and the repositories can be reached, a Python of the base image
-takes the place of conda's, the index of Python packages that of its channels, and a bundle that somebody has
-that of the repository. All else is as in the official Dockerfile. What comes out is not the official
+They are for servers that reach neither the official images nor conda and the repositories. A Python of the
+base image replaces conda's, packages of the Python index replace those of conda's channels, and a bundle
+replaces the repository. All else is as in the official Dockerfile. The result is not the official
 environment, and is marked so.
 """
 
@@ -23,12 +23,12 @@ from benchyard.images.dockerfile.parser import Dockerfile, Instruction, parse_do
 
 MARK = "unofficial environment: a Python of the base image instead of conda's, packages of the index"
 REPOSITORIES = "repositories"
-"""Where bundles are, beside the rows."""
+"""Folder of the bundles, beside the rows."""
 _BUNDLE = "repository.bundle"
 _INSIDE = f"/tmp/{_BUNDLE}"  # noqa: S108  it is the build's
 _MAKE = Path(__file__).with_suffix(".sh")
 _FILES = "testbed"
-"""What makes the environment, beside the Dockerfile."""
+"""Folder of the files that make the environment, beside the Dockerfile."""
 _THERE = f"/tmp/{_FILES}"  # noqa: S108  it is the build's
 _CLONE = re.compile(r"(git clone (?:(?!git clone ).)*?)https://github\.com/\S+")
 _FORGET = re.compile(r"^git remote remove origin$", re.MULTILINE)
@@ -40,9 +40,9 @@ _PYTHON = re.compile(r"python=(\d+\.\d+)")
 _OF_CONDA = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9.!+_]+)=(?:[A-Za-z0-9]+_)?py(?:\d|h|_|ge)[A-Za-z0-9_]*"
 )
-"""A package for Python, by its build: the others are libraries, which bases have by other names."""
+"""Pattern of conda's Python packages, by their build; others are libraries, which bases name differently."""
 _NOT_OF_INDEX = frozenset({"pyqt", "pyqt5-sip", "sip", "numpy-base", "pyarrow-core"})
-"""Packages of conda that the index has in other parts."""
+"""Packages of conda that the index splits differently."""
 _NAMES_OF_INDEX = {
     "antlr-python-runtime": "antlr4-python3-runtime",
     "brotli-python": "brotli",
@@ -56,11 +56,11 @@ _NAMES_OF_INDEX = {
     "python-xxhash": "xxhash",
     "seaborn-base": "seaborn",
 }
-"""Packages that conda has under other names than the index."""
+"""Name of a package at conda -> its different name in the index."""
 
 
 def write(row: Row, data: Path, folder: Path) -> None:
-    """Write the Dockerfile of a row and what it needs into a folder; raises DatasetError."""
+    """Write the Dockerfile of a row and the files it needs into a folder; raises DatasetError."""
     bundle = _bundle(row, data)
     try:
         official = parse_dockerfile(items.text_of(row, "dockerfile"))
@@ -77,7 +77,7 @@ def write(row: Row, data: Path, folder: Path) -> None:
     (files / "conda.txt").write_text("".join(f"{pin}\n" for pin in pins.conda))
     (files / "pip.txt").write_text("".join(f"{pin}\n" for pin in pins.pip))
     try:
-        # The same for hundreds of items.
+        # A link saves space: hundreds of items share a bundle.
         os.link(bundle, folder / _BUNDLE)
     except OSError:
         shutil.copyfile(bundle, folder / _BUNDLE)
@@ -100,17 +100,17 @@ def _bundle(row: Row, data: Path) -> Path:
 
 @dataclass(frozen=True)
 class EnvironmentPins:
-    """What an environment file asks for."""
+    """Python version and packages that an environment file names."""
 
     python: str
     pip: tuple[str, ...]
-    """What pip brings officially."""
+    """Packages that pip installs officially."""
     conda: tuple[str, ...]
-    """Packages for Python that conda brings officially, and the index has, mostly in the same versions."""
+    """Python packages that conda installs officially and that the index has, mostly in the same versions."""
 
 
 def _pins(row: Row) -> EnvironmentPins:
-    """The version of Python, and the packages of the index, that an environment file names."""
+    """Return the version of Python, and the packages of the index, that an environment file names."""
     text = items.text_of(row, "environment_yml", default="") or _inlined(items.text_of(row, "dockerfile"))
     try:
         found = yaml.safe_load(text)
@@ -129,19 +129,19 @@ def _pins(row: Row) -> EnvironmentPins:
         elif (package := _OF_CONDA.fullmatch(str(each))) and package[1] not in _NOT_OF_INDEX:
             name = _NAMES_OF_INDEX.get(package[1], package[1])
             conda[_plain(name)] = f"{name}=={package[2]}"
-    # What pip installed came last.
+    # Pins of pip win, since it installed last.
     return EnvironmentPins(
         version, tuple(pip.values()), tuple(pin for name, pin in conda.items() if name not in pip)
     )
 
 
 def _plain(name: str) -> str:
-    """A name of a package as the index compares them."""
+    """Return the name of a package in the index's normal form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _inlined(dockerfile: str) -> str:
-    """The environment file that a Dockerfile writes by itself."""
+    """Return the environment file that a Dockerfile itself writes."""
     for head in itertools.islice(_WRITES.finditer(dockerfile), _MOST_WRITES):
         content, end, _ = dockerfile[head.end() :].partition(f"\n{head[1]}\n")
         if end:
@@ -150,7 +150,7 @@ def _inlined(dockerfile: str) -> str:
 
 
 def _changed(official: Dockerfile, wanted: EnvironmentPins) -> Iterator[str]:
-    """The lines of a Dockerfile with stand-ins in the place of downloads."""
+    """Yield the lines of a Dockerfile with stand-ins for its downloads."""
     at = 0
     for instruction in official.instructions:
         yield from official.lines[at : instruction.first - 1]
@@ -170,7 +170,7 @@ def _stand_in(instruction: Instruction, lines: tuple[str, ...], wanted: Environm
     elif _CLONE.search(text):
         yield f"COPY {_BUNDLE} {_INSIDE}"
         cloned = _CLONE.sub(rf"\g<1>{_INSIDE}", text)
-        # Older gits leave the name of a branch that is gone, and their `gc` stumbles over it.
+        # Older gits keep the name of a deleted branch, and their `gc` fails on it.
         cloned = _FORGET.sub(r"\g<0>\nrm -rf .git/refs/remotes/origin", cloned)
         yield _OF_SYSTEM.sub(_if_it_can_be_had, cloned)
         yield f"RUN rm -f {_INSIDE}"
@@ -183,6 +183,6 @@ def _stand_in(instruction: Instruction, lines: tuple[str, ...], wanted: Environm
 
 
 def _if_it_can_be_had(command: str | re.Match[str]) -> str:
-    """A command that installs packages of the system, or goes on with those that the base has."""
+    """Return a command that installs system packages, or else continues with those of the base."""
     text = command if isinstance(command, str) else command[0]
     return f"( {text} ) || echo 'not done; what the base has is used'"

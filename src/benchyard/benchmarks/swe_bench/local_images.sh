@@ -1,7 +1,7 @@
 #!/bin/bash
-# Makes the environment `testbed` of a Python of this image and packages of the index, where conda would have it.
-#   swe_local.sh VERSION [FOLDER]    the Python that is asked for, such as 3.9, and where conda would be
-# Beside this file are conda.txt and pip.txt: the pins of what conda and pip install officially, in that order.
+# Makes the environment `testbed` of a Python of this image and packages of the index, in conda's place.
+#   swe_local.sh VERSION [FOLDER]    the version of Python, such as 3.9, and the folder that conda would have
+# Beside this file are conda.txt and pip.txt: pins of the packages that conda, then pip, install officially.
 set -eu
 
 wanted=$1
@@ -10,7 +10,7 @@ conda=${2:-/opt/miniconda3}
 environment=$conda/envs/testbed
 different=$beside/different.txt
 
-# The Python that is asked for, else the nearest newer one.
+# Finds the requested Python, else the nearest newer one.
 find_python() {
     local name first=${wanted#3.}
     case $wanted in 2.*) first=4 ;; esac
@@ -49,8 +49,8 @@ without_pip() {
         "$python" -m venv --clear --without-pip "$environment"
 }
 
-# Who follows a link to the environment's Python, as tox does, finds the packages all the same: conda's Python
-# has them beside itself, that of a virtual environment only where it is called by its own name.
+# Programs that follow a link to the environment's Python, as tox does, must find the packages: conda's Python
+# has them beside itself, that of a virtual environment only if it is called by its own name.
 let_links_find_packages() {
     "$python" - "$environment" <<'END_OF_FILES'
 import os, site, sys
@@ -90,7 +90,7 @@ install() {
     "$environment/bin/python" -m pip install --no-deps "$@" < /dev/null
 }
 
-# One pin: as it is, else another release that differs in its last number only, else what has to be compiled.
+# Installs a pin: as it is, else another release that differs in its last number only, else compiled from source.
 install_one() {
     local name=${1%%==*} version=${1#*==}
     if install --only-binary :all: "$1"; then return; fi
@@ -101,7 +101,7 @@ install_one() {
     fi
 }
 
-# All pins of a file. Packages of conda are not all in the index, and not all that are have wheels for this Python.
+# Installs all pins of a file. Some of conda's packages are not in the index, or have no wheel for this Python.
 install_all() {
     local pin
     if [ ! -s "$1" ] || install "${@:2}" -r "$1"; then return; fi
@@ -120,7 +120,7 @@ found=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 only_wheels=()
 case $found. in
     "$wanted".*)
-        # What pip makes of older projects depends on its version.
+        # Older projects install differently with different versions of pip.
         if pin=$(grep '^pip==' "$beside/conda.txt"); then install_one "$pin"; fi
         ;;
     *)

@@ -1,7 +1,7 @@
 """Grades answers to AIME problems: an integer from 0 to 999, taken from a text and compared exactly.
 
-What counts is the last `\\boxed{...}`; where there is none, the last line `ANSWER: n`; else the last integer.
-Signs of dollars, commas between thousands, `\\text` and leading zeros do not matter.
+The last `\\boxed{...}` counts; without one, the last line `ANSWER: n`; without that, the last integer.
+Dollar signs, commas between thousands, `\\text` and leading zeros do not matter.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 MAIN = "correct"
 """The reward that is the score."""
 MOST_BYTES = 64 * 1024
-"""Of an answer; a longer one is wrong."""
+"""Most bytes of an answer; a longer one is wrong."""
 
 _LARGEST = 999
 _ASCII_DIGITS = tuple("0123456789")
@@ -28,9 +28,9 @@ _LINE = re.compile(
 )
 _DIGITS = re.compile(r"[0-9]++(?:,[0-9]++)*+")
 _THOUSAND = 3
-"""Digits that stand between commas."""
+"""Digits between commas."""
 _BEFORE_SIGN = re.compile(r"[\w.)\]}]")
-"""What makes a sign after it one of an operation."""
+"""Character before a sign that makes the sign an operator."""
 _STYLE = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b"
 _STYLED = re.compile(rf"{_STYLE}\s*\{{[^{{}}]*\}}")
 _STYLES = re.compile(_STYLE)
@@ -38,20 +38,20 @@ _BLANKS = re.compile(r"\\[,;:!()\[\] ]|\^\s*+(?:\{\s*+)?\\circ\b|°|[\s{}$~]|\\(
 
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
-    """`correct`: whether the answer is the number `answer` of what is expected."""
+    """Return the reward `correct`: 1.0 if the answer is the number `answer` of `expected`, else 0.0."""
     found = extracted(answer_text)
     return {MAIN: 1.0 if found is not None and found == expected["answer"] else 0.0}
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless this is what `grade` needs."""
+    """Raise ValueError unless `expected` has what `grade` needs."""
     answer = expected.get("answer")
     if type(answer) is not int or not 0 <= answer <= _LARGEST:
         raise ValueError("`answer` must be an integer from 0 to 999")
 
 
 def extracted(text: str) -> int | None:
-    """The integer from 0 to 999 that a text gives as its answer; None if there is none."""
+    """Return the integer from 0 to 999 that a text gives as its answer; None if there is none."""
     if len(text) > MOST_BYTES:
         return None
     plain = text.replace("$", "").replace("{,}", ",")
@@ -63,10 +63,10 @@ def extracted(text: str) -> int | None:
 
 
 def _last_integer(text: str) -> str | None:
-    """The last integer of a text, with its sign; None if there is none.
+    """Return the last integer of a text, with its sign; None if there is none.
 
-    Digits and commas that follow each other are looked at once, from left to right: a pattern for a whole
-    number with commas would begin again at each of them.
+    Each run of digits and commas is scanned once, from left to right: a pattern for a whole number with
+    commas would start again at each part.
     """
     last = None
     for found in _DIGITS.finditer(text):
@@ -80,10 +80,10 @@ def _last_integer(text: str) -> str | None:
 
 
 def _integers(parts: "list[str]", *, is_fraction: bool, is_decimal: bool) -> "Iterator[tuple[int, int]]":
-    """Where the integers are in digits between commas, and how long each is.
+    """Yield the place and length of each integer in digits split at commas.
 
-    `is_fraction` is whether a point stands before the first part, `is_decimal` whether the last one goes on
-    with a point and a digit.
+    `is_fraction` tells whether a point stands before the first part, `is_decimal` whether the last part
+    continues with a point and a digit.
     """
     thousands = [0] * (len(parts) + 1)
     for index in range(len(parts) - 1, 0, -1):
@@ -95,7 +95,7 @@ def _integers(parts: "list[str]", *, is_fraction: bool, is_decimal: bool) -> "It
         is_cut = taken == 1 and more > 0
         is_last = index + taken == len(parts)
         if is_cut or (is_last and is_decimal) or (index == 0 and is_fraction):
-            # The next part may begin one.
+            # The next part may begin an integer.
             taken, size = 1, len(parts[index])
         else:
             size = len(parts[index]) + (taken - 1) * (_THOUSAND + 1)
@@ -105,7 +105,7 @@ def _integers(parts: "list[str]", *, is_fraction: bool, is_decimal: bool) -> "It
 
 
 def _sign(text: str, begin: int) -> str:
-    """The sign of the number that begins there, where it is one of its own."""
+    """Return the sign of the number that begins there; empty if it has none, or the sign is an operator."""
     sign = text[begin - 1 : begin] if begin else ""
     if sign not in ("+", "-"):
         return ""
@@ -113,7 +113,7 @@ def _sign(text: str, begin: int) -> str:
 
 
 def _boxed(text: str) -> str:
-    """What is in the last box; nothing if it has no end."""
+    """Return the content of the last box; empty if the box is not closed."""
     inside = text[text.rfind(_BOX) + len(_BOX) :].lstrip()
     if not inside.startswith("{"):
         return inside.split(None, 1)[0] if inside else ""
@@ -126,7 +126,7 @@ def _boxed(text: str) -> str:
 
 
 def _whole(text: str) -> int | None:
-    """The integer that a text is, units and signs of typesetting aside."""
+    """Return the integer that a text consists of, apart from units and typesetting; None if it is none."""
     text = text.replace("{,}", ",").replace("\\$", "")
     for plain in (_STYLED.sub("", text), _STYLES.sub("", text)):
         stripped = _BLANKS.sub("", plain).rstrip(".")
@@ -143,7 +143,7 @@ def _value(number: str) -> int | None:
 
 
 def text_of(content: bytes) -> str:
-    """The text of an answer's file; nothing if it is too long, or no UTF-8."""
+    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
     try:
         return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
     except UnicodeDecodeError:
@@ -151,7 +151,7 @@ def text_of(content: bytes) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """`EXPECTED.json ANSWER_FILE`: print the rewards; an answer that is not there is wrong."""
+    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
     expected = json.loads(Path(arguments[0]).read_bytes())
     content = b""
     if Path(arguments[1]).is_file():

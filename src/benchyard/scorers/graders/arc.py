@@ -1,7 +1,7 @@
 """Grades ARC-AGI submissions: two attempts for each test input, compared cell by cell, shape included.
 
-`pair_fraction` is the part of the test inputs that one of their two attempts solves, which is how the
-official scorer counts a task; `task_solved` is 1 where all are.
+`pair_fraction` is the fraction of test inputs that one of their two attempts solves, as the official scorer
+counts a task; `task_solved` is 1 if all are solved.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 MAIN = "pair_fraction"
 """The reward that is the score."""
 MOST_BYTES = 1024**2
-"""Of an answer; a longer one is wrong."""
+"""Most bytes of an answer; a longer one is wrong."""
 
 _ATTEMPTS = ("attempt_1", "attempt_2")
 _LARGEST_SIDE = 30
@@ -21,7 +21,7 @@ _COLOURS = 10
 
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
-    """The rewards of a submission; `expected` has the `outputs` of the test inputs, and the `task_id`."""
+    """Return the rewards of a submission; `expected` has `outputs` of the test inputs and the `task_id`."""
     outputs = expected["outputs"]
     pairs = _pairs(answer_text, expected["task_id"])
     solved = sum(_solves(pairs[index], output) for index, output in enumerate(outputs) if index < len(pairs))
@@ -29,7 +29,7 @@ def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless this is what `grade` needs."""
+    """Raise ValueError unless `expected` has what `grade` needs."""
     outputs = expected.get("outputs")
     if not isinstance(outputs, list) or not outputs or not all(is_grid(output) for output in outputs):
         raise ValueError("`outputs` must be a list of grids, one for each test input")
@@ -38,7 +38,7 @@ def check(expected: Mapping[str, Any]) -> None:
 
 
 def is_grid(value: object) -> bool:
-    """Whether something is a list of rows of equal length, of integers from 0 to 9."""
+    """Tell whether a value is a list of rows of equal length, of integers from 0 to 9."""
     if not isinstance(value, list) or not 1 <= len(value) <= _LARGEST_SIDE:
         return False
     if not all(isinstance(row, list) and 1 <= len(row) <= _LARGEST_SIDE for row in value):
@@ -49,9 +49,9 @@ def is_grid(value: object) -> bool:
 
 
 def _pairs(text: str, task_id: str) -> list[Any]:
-    """The attempts at each test input; nothing if the text is no submission.
+    """Return the attempts at each test input; empty if the text is not a submission.
 
-    `{task_id: [...]}` is the official form; the list alone is how the official scorer has them in its files.
+    `{task_id: [...]}` is the official form; files of the official scorer have the list alone.
     """
     if len(text) > MOST_BYTES:
         return []
@@ -66,12 +66,12 @@ def _pairs(text: str, task_id: str) -> list[Any]:
 def _solves(pair: object, output: list[list[int]]) -> bool:
     if not isinstance(pair, dict):
         return False
-    # Equal is not enough: to Python, true and 1.0 are 1.
+    # Equality is not enough: in Python, true and 1.0 equal 1.
     return any(is_grid(grid) and grid == output for grid in (pair.get(name) for name in _ATTEMPTS))
 
 
 def text_of(content: bytes) -> str:
-    """The text of an answer's file; nothing if it is too long, or no UTF-8."""
+    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
     try:
         return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
     except UnicodeDecodeError:
@@ -79,7 +79,7 @@ def text_of(content: bytes) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """`EXPECTED.json ANSWER_FILE`: print the rewards; an answer that is not there is wrong."""
+    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
     expected = json.loads(Path(arguments[0]).read_bytes())
     content = b""
     if Path(arguments[1]).is_file():

@@ -1,8 +1,8 @@
 """Grades ReplicationBench submissions: numbers within an absolute tolerance, task by task.
 
-A task is right or wrong as a whole. Numbers may be off by their tolerance, which has the shape of what is
-expected, or is one number for all of it; where it is missing, it is 0. Lists have the same length; objects
-have every expected key, and may have more. `task_fraction` is the part of the tasks that is right.
+A task is right or wrong as a whole. A tolerance has the shape of the expected value, or is one number for
+all of it; a missing one is 0. Lists must have the same length; objects must have every expected key, and may
+have more. `task_fraction` is the fraction of tasks that are right.
 """
 
 import json
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 MAIN = "task_fraction"
-"""The reward that is the score; every task has one of its own beside it, `task.ID`."""
+"""The reward that is the score; every task also has a reward of its own, `task.ID`."""
 MOST_BYTES = 1024**2
-"""Of an answer; a longer one is wrong."""
+"""Most bytes of an answer; a longer one is wrong."""
 
 _FENCE = "```"
 
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
-    """The rewards of a submission; `expected` has `values` and `tolerances`, both by the tasks' ids."""
+    """Return the rewards of a submission; `expected` has `values` and `tolerances`, both by task id."""
     found = submission(answer_text)
     answers = found if isinstance(found, dict) else {}
     values, tolerances = expected["values"], expected["tolerances"]
@@ -33,7 +33,7 @@ def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless this is what `grade` needs."""
+    """Raise ValueError unless `expected` has what `grade` needs."""
     if not isinstance(expected.get("values"), dict) or not expected["values"]:
         raise ValueError("`values` must be an object: the id of each task, and what is expected")
     if not isinstance(expected.get("tolerances"), dict):
@@ -41,10 +41,10 @@ def check(expected: Mapping[str, Any]) -> None:
 
 
 def submission(text: str) -> Any:
-    """What a text says as JSON, or as near to it as the official scorer takes; None if it says nothing.
+    """Return the JSON value of a text, read as tolerantly as by the official scorer; None if there is none.
 
-    It looks at the text, then at what is in braces, then between fences, then in brackets, and takes the
-    first that is JSON once its quotes are double ones.
+    Tries the whole text, then the pieces in braces, between fences and in brackets, and takes the first that
+    is JSON once its single quotes are replaced by double ones.
     """
     if len(text) > MOST_BYTES:
         return None
@@ -68,7 +68,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _enclosed(text: str, opening: str, closing: str) -> Iterator[str]:
-    """What is between brackets, whose inner ones follow each other at once and have none inside."""
+    """Yield the texts between brackets; inner brackets must be adjacent and have none inside."""
     marks = [(at, letter) for at, letter in enumerate(text) if letter in (opening, closing)]
     shape = "".join("(" if letter == opening else ")" for _, letter in marks)
     index = 0
@@ -82,7 +82,7 @@ def _enclosed(text: str, opening: str, closing: str) -> Iterator[str]:
 
 
 def _end(shape: str, marks: list[tuple[int, str]], start: int) -> int | None:
-    """Which bracket ends what the one at `start` begins; None if it does not end, or holds more."""
+    """Return the bracket that closes the one at `start`; None if none does, or it nests deeper."""
     at = start + 1
     while shape.startswith("()", at) and (at == start + 1 or marks[at][0] == marks[at - 1][0] + 1):
         at += 2
@@ -125,7 +125,7 @@ def _near(actual: float, value: float, tolerance: Any) -> bool:
 
 
 def _of(tolerance: Any, place: Any) -> Any:
-    """The tolerance of a part: its own, or what holds for the whole."""
+    """Return the tolerance of a part: its own, or the one for the whole value."""
     if isinstance(tolerance, dict):
         return tolerance.get(place, 0)
     if isinstance(tolerance, list):
@@ -138,7 +138,7 @@ def _is_number(value: object) -> bool:
 
 
 def text_of(content: bytes) -> str:
-    """The text of an answer's file; nothing if it is too long, or no UTF-8."""
+    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
     try:
         return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
     except UnicodeDecodeError:
@@ -146,7 +146,7 @@ def text_of(content: bytes) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """`EXPECTED.json ANSWER_FILE`: print the rewards; an answer that is not there is wrong."""
+    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
     expected = json.loads(Path(arguments[0]).read_bytes())
     content = b""
     if Path(arguments[1]).is_file():

@@ -11,17 +11,20 @@ from benchyard.scorers.standalone import answer_program, context_texts
 
 NAME = "graded"
 VARIABLE = "BENCHYARD_GRADED"
-"""Names the command to scorers."""
+"""Variable that names the command to scorers."""
 _USER, _WITHHELD = 'USER = "nobody"\n', "WITHHELD: list[str] = []\n"
 
 
 async def kit(kits: Kits) -> Kit:
-    """The Python that runs it, which nothing in the devbox can stand in for."""
+    """Return the Python kit that runs the command; nothing in the devbox can replace it."""
     return await python_kit.make(await pythons.choose(None), kits)
 
 
 def program(interpreter: str, user: str, secrets: Iterable[str] = ()) -> bytes:
-    """The command as a file: run by `interpreter`, for this user, without these variables of the grader."""
+    """Return the command's file: run by `interpreter`, for this user, without the grader's variables.
+
+    `secrets` names further variables of the grader to withhold.
+    """
     text = Path(answer_program.__file__).read_text()
     withheld = [*context_texts.VARIABLES, base.FILE_VARIABLE, VARIABLE, *secrets]
     for line, value in ((_USER, f"USER = {json.dumps(user)}\n"), (_WITHHELD, f"WITHHELD = {withheld!r}\n")):

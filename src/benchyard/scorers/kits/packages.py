@@ -1,11 +1,11 @@
 """Packages of the index as a kit: an environment over a Python's kit, fetched by `uv`, once.
 
-    <target>/pyvenv.cfg                     makes it an environment of its own
-    <target>/bin/python3                    a link to the Python below; beside it what packages brought
-    <target>/lib/pythonX.Y/site-packages/   the packages
-    <target>/resolved                       which they are
+<target>/pyvenv.cfg                     makes it an environment of its own
+<target>/bin/python3                    a link to the Python below; beside it the packages' programs
+<target>/lib/pythonX.Y/site-packages/   the packages
+<target>/resolved                       names and versions of the packages
 
-Only wheels are installed, so that nothing of a package is run on the server.
+Only wheels are installed, so that no code of a package runs on the server.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from benchyard.scorers.kits import programs, python_kit
 from benchyard.scorers.kits.pythons import Python
 
 MOST_BYTES = 8 * 1024**3
-"""Of one environment."""
+"""Most bytes of one environment."""
 FETCH_SECONDS = 600.0
 
 _RESOLVED = "resolved"
@@ -37,7 +37,7 @@ _UV_OPTIONS = (
 
 
 async def make(python: Python, base: Kit, wanted: tuple[str, ...], kits: Kits) -> Kit:
-    """The kit of these requirements over the kit of this Python."""
+    """Make the kit of these requirements over the kit of this Python."""
     key = f"packages {_LAYOUT} {base.target} {base.source.name} {sorted(set(wanted))!r}"
     target = programs.target(key)
 
@@ -50,12 +50,12 @@ async def make(python: Python, base: Kit, wanted: tuple[str, ...], kits: Kits) -
 
 
 def resolved_versions(kit: Kit) -> str:
-    """Which packages an environment has: `name==version`, by name."""
+    """Return the packages of an environment: `name==version`, by name."""
     return (kit.source / _RESOLVED).read_text()
 
 
 def _site_packages(folder: Path, python: Python) -> Path:
-    # In environments `lib` is used whatever the Python itself has in its place, but for compiled packages.
+    # Environments use `lib` whatever folder the Python itself uses, except for compiled packages.
     return folder / "lib" / python.modules.name / "site-packages"
 
 
@@ -80,7 +80,7 @@ def _few(wanted: tuple[str, ...]) -> str:
 
 
 async def run(command: Sequence[str | Path], folder: Path) -> tuple[int | None, str]:
-    """Run a program of ours: its status, None when its time was over; and the end of what it said."""
+    """Run a program for the kit; return its status, None if its time was over, and the end of its output."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,
@@ -131,7 +131,7 @@ def _finish(folder: Path, targets: tuple[str, str], python: Python) -> None:
 
 
 def _fit(path: Path, targets: tuple[str, str], *, is_beside_python: bool) -> None:
-    """Change a file of a package as its place asks for: programs, libraries, and scripts beside Python."""
+    """Adapt a file of a package to the kit's path: programs, libraries, and Python scripts in `bin`."""
     own, base = targets
     with path.open("rb") as file:
         first = file.readline(_LONGEST_FIRST_LINE)
@@ -139,6 +139,6 @@ def _fit(path: Path, targets: tuple[str, str], *, is_beside_python: bool) -> Non
         programs.put(path, f"#!{own}/bin/python3\n".encode() + path.read_bytes()[len(first) :])
     elif first.startswith(elf.MAGIC):
         path.chmod(0o755)
-        # A file that is no program although it begins like one is nobody's to load.
+        # A file that begins like a program but is none is never loaded.
         with contextlib.suppress(ValueError, struct.error):
             elf.fit_file(path, f"{base}/{programs.LOADER}")

@@ -1,11 +1,11 @@
 """Programs of this machine in a folder, as a kit that runs in any devbox, whatever its image has or lacks.
 
-    <target>/c                what the loader knows of libraries: all it ever looks at
-    <target>/loader           named by the programs, so that they start like any other
-    <target>/libraries/       the C library and all else the programs load
-    <target>/...              the programs
+<target>/c                the loader's cache of libraries: the only place it looks them up
+<target>/loader           named by the programs, so that they start like any other
+<target>/libraries/       the C library and all other libraries that the programs load
+<target>/...              the programs
 
-The target is part of what is written, and short, because its path takes the place of a short one.
+The target is part of the files' contents, and short, because its path replaces a short one.
 """
 
 import base64
@@ -22,7 +22,7 @@ from benchyard.hosts import dependencies
 
 LOADER = "loader"
 ALONE = {"LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "LD_AUDIT": ""}
-"""The variables with which a program of a kit loads nothing of the image; its children see them too."""
+"""Variables that keep a program of a kit from loading anything of the image; its children see them too."""
 
 _CACHE = "c"
 _LIBRARIES = "libraries"
@@ -31,13 +31,13 @@ _LIST_SECONDS = 60
 
 
 def target(key: str) -> str:
-    """Where the kit of this key is shown: in a folder that no image has anything in."""
+    """Return the path where the kit of this key is shown, in a folder that no image uses."""
     digest = base64.b32encode(hashlib.sha256(key.encode()).digest()).decode().lower()
     return f"/dev/k{digest[:8]}"
 
 
 def find(name: str) -> Path:
-    """A program of this machine; raises ScorerFailed with how to install it."""
+    """Return the path of a program of this machine; raises ScorerFailed with how to install it."""
     found = dependencies.find_program(name)
     if found is None:
         raise ScorerFailed(f"{dependencies.BY_NAME[name].complaint}, and try again")
@@ -45,21 +45,21 @@ def find(name: str) -> Path:
 
 
 def digest(*files: Path) -> str:
-    """Something that changes when one of these files does."""
+    """Return a digest that changes when one of these files does."""
     facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class KitContents:
-    """What a kit of programs is made of."""
+    """Files that a kit of programs is made of."""
 
     programs: Mapping[str, Path]
     """Place in the folder -> source."""
     modules: Sequence[Path] = ()
-    """Libraries that the programs load by themselves, for what these load; they are put elsewhere."""
+    """Libraries that the programs load themselves; only the libraries these need are added to the kit."""
     libraries: Sequence[str] = ()
-    """Names of more libraries, for those that lie where the C library does."""
+    """Names of further libraries to add if they lie beside the C library."""
 
 
 def write(folder: Path, shown_at: str, parts: KitContents) -> None:
@@ -86,7 +86,7 @@ def write_contents(
     libraries: Mapping[str, bytes],
     loader: bytes,
 ) -> None:
-    """Write programs by place and libraries by name; raises ValueError where the C library is not GNU's."""
+    """Write programs by place and libraries by name; raises ValueError if the C library is not GNU's."""
     paths = {name: f"{shown_at}/{_LIBRARIES}/{name}" for name in libraries}
     put(folder / LOADER, elf.closed_loader(loader, f"{shown_at}/{_CACHE}"))
     put(folder / _CACHE, elf.cache(paths, elf.machine(loader)))
@@ -98,7 +98,7 @@ def write_contents(
 
 
 def own_program(content: bytes, shown_at: str) -> bytes:
-    """A program that uses the loader of the kit shown there."""
+    """Make a program use the loader of the kit shown there."""
     return elf.with_loader(elf.with_own_paths(content), f"{shown_at}/{LOADER}")
 
 
@@ -121,13 +121,13 @@ def _loader(programs: Mapping[str, Path], contents: Mapping[str, bytes]) -> Path
 
 
 def _more(found: Mapping[str, Path], names: Iterable[str]) -> dict[str, Path]:
-    """Of these names, those that lie beside the libraries that were found."""
+    """Return those of these names that lie beside the libraries that were found."""
     folders = {path.parent for path in found.values()} | {path.resolve().parent for path in found.values()}
     return {name: folder / name for name in names for folder in folders if (folder / name).exists()}
 
 
 def _loaded(loader: Path, files: Iterable[Path]) -> dict[str, Path]:
-    """What these programs and libraries of our own load: name -> file."""
+    """Return the libraries that these programs and libraries load: name -> file."""
     found: dict[str, Path] = {}
     for file in files:
         told = subprocess.run(

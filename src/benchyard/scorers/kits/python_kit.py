@@ -11,22 +11,22 @@ from benchyard.scorers.kits import programs
 from benchyard.scorers.kits.pythons import Python
 
 EMPTY_FILE = "nothing"
-"""In the kit: a file, and a folder, with nothing in them."""
+"""Name, in the kit, of an empty file and of an empty folder."""
 _EMPTY_FOLDER = "none"
 _LAYOUT = 3
-"""Counted up when what a kit looks like changes, so that older ones are not used any more."""
+"""Version of the kit's layout; increased when it changes, so that older kits are no longer used."""
 _LEFT_OUT = ("test", "idle_test", "site-packages", "dist-packages", "config-*", "*.opt-?.pyc")
 _OF_WHEELS = (
     *("libstdc++.so.6", "libgcc_s.so.1", "libatomic.so.1", "libz.so.1"),
     *("libresolv.so.2", "librt.so.1", "libdl.so.2", "libpthread.so.0", "libutil.so.1"),
     *("libnss_files.so.2", "libnss_dns.so.2"),
 )
-"""Libraries that packages of the index expect of every system, and that resolve names."""
+"""Libraries that packages of the index expect on every system, and libraries that resolve names."""
 _COMPILE_SECONDS = 300
 
 
 async def make(python: Python, kits: Kits) -> Kit:
-    """The kit of this Python."""
+    """Make the kit of this Python."""
     dynamic = python.modules / "lib-dynload"
     parts = (python.program, python.modules / "os.py", *([dynamic] if dynamic.exists() else []))
     key = f"python {_LAYOUT} {python.version} {programs.digest(*parts)}"
@@ -39,18 +39,18 @@ async def make(python: Python, kits: Kits) -> Kit:
 
 
 def program(target: str) -> str:
-    """The program of a kit that is shown there."""
+    """Return the path of the program of a kit that is shown there."""
     return f"{target}/bin/python3"
 
 
 def environment(target: str) -> dict[str, str]:
-    """The variables with which it takes nothing of the image; OpenSSL would load what a file there names."""
+    """Return variables that keep the kit's Python from using files of the image, such as OpenSSL's."""
     openssl = {"OPENSSL_CONF": f"{target}/{EMPTY_FILE}", "OPENSSL_MODULES": f"{target}/{_EMPTY_FOLDER}"}
     return {**programs.ALONE, **openssl}
 
 
 def compile_modules(python: Python, folder: Path) -> None:
-    """Compile what is not compiled yet; what cannot be compiled stays as it is (blocks)."""
+    """Compile modules that are not compiled yet; leave those that cannot be compiled (blocks)."""
     how = ("-s", folder, "--invalidation-mode", "unchecked-hash")
     subprocess.run(
         [python.program, "-I", "-S", "-m", "compileall", "-q", *how, folder],
@@ -71,7 +71,7 @@ def _fill(folder: Path, target: str, python: Python) -> None:
         ignore_dangling_symlinks=True,
     )
     (modules / "site-packages").mkdir()
-    # For those who compile modules of their own: where this Python looks for its headers.
+    # Packages that compile modules look for this Python's headers here.
     headers = python.modules.parents[1] / "include" / python.modules.name
     if headers.is_dir():
         shutil.copytree(headers, folder / "include" / headers.name, ignore_dangling_symlinks=True)

@@ -16,9 +16,9 @@ from packaging.version import InvalidVersion, Version
 from benchyard.errors import ScorerFailed
 
 OLDEST = SpecifierSet(">=3.11")
-"""What fits where no version is asked for."""
+"""Versions that fit if none is asked for."""
 OLDEST_USABLE = SpecifierSet(">=3.9")
-"""What kits can be made of."""
+"""Versions that kits can be made of."""
 
 _LOOK = """
 import json, os, platform, sys, sysconfig
@@ -33,7 +33,7 @@ _NAME = re.compile(r"python3(\.\d+)?")
 _MOST_CANDIDATES = 100
 
 _seen: dict[tuple[str, int, int, int, int], "Python"] = {}
-"""What programs said of themselves, by the file that each was: to ask one takes as long as a small grader."""
+"""Pythons already examined, by the identity of their files: examining one takes as long as a small grader."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Python:
 
     version: str
     program: Path
-    """The program itself, not a link to it."""
+    """Path of the program itself, not of a link to it."""
     folder: str
-    """`lib`, or what this Python has in its place."""
+    """Name of its library folder, mostly `lib`."""
     modules: Path
-    """The folder of its standard library."""
+    """Folder of its standard library."""
 
 
 def constraint(text: str) -> SpecifierSet:
-    """What `==3.12.10`, `>=3.11,<4` or `3.12` allow; raises ValueError."""
+    """Return the versions that `==3.12.10`, `>=3.11,<4` or `3.12` allow; raises ValueError."""
     text = text.strip()
     try:
         if re.fullmatch(r"\d+(\.\d+)?", text):
@@ -64,7 +64,10 @@ def constraint(text: str) -> SpecifierSet:
 
 
 async def choose(wanted: SpecifierSet | None) -> Python:
-    """Our own Python where it fits, else the newest that does; raises ScorerFailed with those there are."""
+    """Return the server's own Python if it fits, else the newest that does.
+
+    Raises ScorerFailed, naming the available versions, if none fits.
+    """
     fits = OLDEST if wanted is None else wanted
     if fits.contains(platform.python_version(), prereleases=True) and (own := await _look(_own())):
         return own
@@ -81,7 +84,7 @@ async def choose(wanted: SpecifierSet | None) -> Python:
 
 
 async def nearest(minor: str) -> Python:
-    """The Python of this machine whose version is nearest to one such as `3.13`; raises ScorerFailed."""
+    """Return the Python of this machine with the version nearest to one like `3.13`; raises ScorerFailed."""
     found = [python for python in await _all() if OLDEST_USABLE.contains(python.version)]
     if not found:
         raise ScorerFailed(f"the server has no Python {OLDEST_USABLE}: uv python install {minor}")
@@ -90,12 +93,12 @@ async def nearest(minor: str) -> Python:
 
 
 async def of_minor(minor: str) -> list[Python]:
-    """The Pythons of this machine of a version such as `3.13`."""
+    """Return the Pythons of this machine with a version such as `3.13`."""
     return [python for python in await _all() if python.version.rpartition(".")[0] == minor]
 
 
 def _age(python: Python) -> tuple[int, ...]:
-    """Less for newer ones."""
+    """Return a sort key that is lower for newer Pythons."""
     return tuple(-part for part in Version(python.version).release)
 
 
@@ -109,7 +112,7 @@ async def _all() -> list[Python]:
 
 
 def _candidates() -> list[Path]:
-    """Programs that may be Pythons, each once, our own first."""
+    """Return programs that may be Pythons, without repetition, the server's own first."""
     found = dict.fromkeys([_own().resolve(), *(path.resolve() for path in _places())])
     return list(found)[:_MOST_CANDIDATES]
 
@@ -129,7 +132,7 @@ def _places() -> Iterator[Path]:
 
 
 def _is_program(path: Path) -> bool:
-    """Whether this is a program itself: scripts that choose a Python may choose another one each time."""
+    """Tell whether a file is a binary: a script that chooses a Python may choose another each time."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"\x7fELF"
@@ -138,7 +141,7 @@ def _is_program(path: Path) -> bool:
 
 
 async def _look(program: Path) -> Python | None:
-    """What a program says of itself, asked once; None if it is no Python that can be used."""
+    """Examine a program, once; return None unless it is a usable Python."""
     try:
         status = program.stat()
     except OSError:

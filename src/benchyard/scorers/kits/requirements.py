@@ -1,7 +1,7 @@
-"""What a Python script asks for: its requirements and version of Python, checked before anything is fetched.
+"""Requirements and Python version of a Python script, checked before anything is fetched.
 
-Requirements name packages of the index that the server is configured with, and nothing else: what could make
-the server read its own files, or fetch from elsewhere, is refused by name.
+Requirements may only name packages of the index that the server is configured with. Forms that could make
+the server read its own files, or fetch from elsewhere, are refused with an error that quotes them.
 """
 
 import re
@@ -18,7 +18,7 @@ MOST_REQUIREMENTS = 200
 MOST_BYTES = 64 * 1024
 
 _HEADER = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
-"""As PEP 723 has it."""
+"""Pattern of a script's head, as PEP 723 has it."""
 _COMMENT = re.compile(r"(^|(?<!\s)\s+)#.*$")
 _HASH = re.compile(r"\s--hash[= ](\S+)")
 _HASH_VALUE = re.compile(r"[a-z0-9]+:[0-9a-f]+")
@@ -28,14 +28,14 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class ScriptHeader:
-    """What the head of a script asks for."""
+    """Requirements and Python version in the head of a script."""
 
     requirements: tuple[str, ...] = ()
     python: SpecifierSet | None = None
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """The requirements of a requirements file, checked; raises ValueError with the line that is wrong."""
+    """Return the checked requirements of a requirements file; raises ValueError with the invalid line."""
     if len(text.encode()) > MOST_BYTES:
         raise ValueError("must be at most 64 KiB")
     found = tuple(_checked(line, f"line {number}") for number, line in _joined(text))
@@ -43,7 +43,7 @@ def lines(text: str) -> tuple[str, ...]:
 
 
 def header(script: str) -> ScriptHeader:
-    """What a script's `# /// script` head says; raises ValueError for one that makes no sense."""
+    """Parse a script's `# /// script` head; raises ValueError if it is invalid."""
     found = [match for match in _HEADER.finditer(script) if match["type"] == "script"]
     if not found:
         return ScriptHeader()
@@ -76,7 +76,7 @@ def _few(found: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, with their number; one that ends in a backslash goes on in the next."""
+    """Yield the lines with content, numbered; a line that ends in a backslash continues in the next."""
     start, kept = 1, ""
     for number, line in enumerate(text.splitlines(), 1):
         if not kept:
@@ -92,7 +92,7 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _checked(line: str, where: str) -> str:
-    """A requirement as it is handed on: written anew from what was understood of it."""
+    """Return a requirement rebuilt from its parsed parts; raises ValueError if it is not allowed."""
     shown = repr(line[:_SHOWN])
     if line.startswith("-"):
         option = re.split(r"[\s=]", line)[0]

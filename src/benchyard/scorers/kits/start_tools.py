@@ -1,12 +1,12 @@
 """The shell and the plain tools of the image that a devbox began from, as a kit for graders of a whole disk.
 
-Whoever worked on that disk may have replaced them, what they load, or what comes first on PATH. Those of the
-kit are the image's own, read-only, with a loader and libraries of their own, in a folder that the work never
-had. Only tools that do one small thing are among them: what is installed to be used, such as a Python with
-its packages, is part of the work where the whole disk is graded.
+The graded work may have replaced them on that disk, or the libraries they load, or the first folders of
+PATH. The kit's tools are the image's own, read-only, with their own loader and libraries, in a folder that
+the work never had. Only tools that do one small thing are among them: larger programs, such as a Python with
+its packages, are part of the work where the whole disk is graded.
 
-`python -m benchyard.scorers.kits.start_tools FOLDER TARGET < request.json` makes one: images are anybody's,
-so their programs are read by a process of its own, with limits, and never run here.
+`python -m benchyard.scorers.kits.start_tools FOLDER TARGET < request.json` makes one: images are not
+trusted, so a process of its own, with limits, reads their programs, which never run here.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from benchyard.scorers.kits import programs
 
 SHELL = "bin/bash"
 ENVIRONMENT = "environment"
-"""In the kit: what the shell reads before its script, which puts the tools first on PATH."""
+"""Name, in the kit, of the file that the shell reads before its script, to put the tools first on PATH."""
 _LAYOUT = 1
 _SECONDS = 60
 _MEMORY = 1024**3
@@ -78,11 +78,11 @@ _LIBRARY_FOLDERS = (
     *("/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"),
 )
 _NAME_LOOKUP = ("libnss_files.so.2",)
-"""What the C library of older systems loads by itself to find out who owns a file."""
+"""Libraries that older C libraries load by themselves to find the name of a file's owner."""
 
 
 async def make(rootfs: Rootfs, kits: Kits) -> Kit | None:
-    """The kit of an image; None where the image has no GNU shell that can be closed."""
+    """Make the kit of an image; return None if the image has no dynamically linked GNU shell."""
     layers, beside = [str(layer) for layer in rootfs.layers], list(rootfs.host_dirs)
     seen = await asyncio.to_thread(_fingerprint, layers, beside)
     if seen is None:
@@ -103,7 +103,7 @@ async def make(rootfs: Rootfs, kits: Kits) -> Kit | None:
                 child.kill()
                 await child.wait()
         if child.returncode:
-            # Kept as it is, empty: the next scoring of this image need not try again.
+            # The folder stays without a shell, so that the next scoring of this image does not try again.
             (folder / SHELL).unlink(missing_ok=True)
             told = said.decode(errors="replace").strip().splitlines()[-1:]
             (folder / ENVIRONMENT).write_text(f"# {' '.join(told)[:200]}\n")
@@ -113,7 +113,7 @@ async def make(rootfs: Rootfs, kits: Kits) -> Kit | None:
 
 
 def _fingerprint(layers: list[str], beside: list[str]) -> str | None:
-    """Tells the files of one image from those of another, without a look into them; None without a shell."""
+    """Identify the tools of an image by facts of their files, without reading them; None without a shell."""
     with LayerStack(layers, beside) as stack:
         plain = _plain_facts(stack)
         found = {name: plain.get(name) or _facts(stack, name) for name in ("bash", *_TOOLS)}
@@ -124,11 +124,11 @@ def _fingerprint(layers: list[str], beside: list[str]) -> str | None:
 
 
 _Facts = tuple[str, int, int, int]
-"""Where a file lies, its size, time and inode."""
+"""Path of a file, its size, modification time and inode."""
 
 
 def _plain_facts(stack: LayerStack) -> dict[str, _Facts]:
-    """The tools that lie in the first folder and are no links: the way there is gone once for all of them."""
+    """Return facts of the tools in the first folder that are not links; walks the path there only once."""
     folder = real_path(stack, _FOLDERS[0])
     found = {}
     parents = folder.split("/")[1:]
@@ -157,7 +157,7 @@ def _facts(stack: LayerStack, name: str, folders: Iterable[str] = _FOLDERS) -> _
 
 @contextlib.contextmanager
 def _at(stack: LayerStack, path: str) -> Iterator[int | None]:
-    """The directory that shows a path, while a block lasts; None where nothing does."""
+    """Yield the directory that holds a path, while the block lasts; None if no layer has it."""
     *parents, name = path.split("/")[1:]
     try:
         whole = stack.descend(parents) == len(parents)
@@ -169,7 +169,7 @@ def _at(stack: LayerStack, path: str) -> Iterator[int | None]:
 
 
 def _read(stack: LayerStack, path: str) -> bytes | None:
-    """The content of a plain file of an image; None where there is none, or it is too large."""
+    """Return the content of a plain file of an image; None if there is none, or it is too large."""
     real = real_path(stack, path)
     with _at(stack, real) as folder:
         if folder is None:
@@ -186,7 +186,7 @@ def _first(stack: LayerStack, name: str, folders: Iterable[str]) -> bytes | None
 
 
 def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> None:
-    """Write the kit of an image; raises ValueError where it cannot be."""
+    """Write the kit of an image; raises ValueError if that is not possible."""
     with LayerStack(layers, beside) as stack:
         shell = _first(stack, "bash", _FOLDERS)
         path = elf.loader(shell) if shell else None
@@ -207,7 +207,7 @@ def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> No
                 continue
             found[f"bin/{name}"] = content
     programs.write_contents(folder, target, found, libraries, loader)
-    # Every program below would read it again.
+    # BASH_ENV is unset, since every bash started below would read the file again.
     (folder / ENVIRONMENT).write_text(f'unset BASH_ENV\nPATH="{target}/bin:$PATH"\n')
 
 
@@ -216,7 +216,7 @@ def _present(stack: LayerStack, names: Iterable[str]) -> Iterator[str]:
 
 
 def _load(stack: LayerStack, names: Iterable[str], libraries: dict[str, bytes], own: set[str]) -> None:
-    """Add these libraries, and what they load; raises ValueError where one is missing."""
+    """Add these libraries, and the libraries they load; raises ValueError if one is missing."""
     left = list(names)
     more: dict[str, bytes] = {}
     while left:

@@ -1,20 +1,20 @@
-"""Runs what is graded as a user of its own, out of reach of who grades: `graded [--seconds N] COMMAND...`.
+"""Runs graded programs as another user than the grader, out of its reach: `graded [--seconds N] COMMAND...`.
 
 A program for rooms, of the standard library alone, that old Pythons of images can run too. The command is in
-a session of its own, has no descriptor but its standard streams, and gains no rights by any program. What it
-prints is copied as long as it runs, so that it never holds a descriptor of who grades; when it has ended,
+a session of its own, has no descriptor but its standard streams, and gains no rights by any program. Its
+output is copied as long as it runs, so that it never holds a descriptor of the grader; when it has ended,
 everything it left running is killed. The exit status is the command's, 128 + n for signal n, 124 when its
 time was over, 126 or 127 when it could not be started.
 
 `graded --cases COMMAND...` runs the command once for each case, every time as if it were alone, and starts
 Python once for all of them. The cases are a list in JSON on standard input, each with `arguments`, which are
-added to the command, and `stdin`; what is printed is a list of `exit_status`, `stdout` and `stderr`.
+added to the command, and `stdin`; the output is a list of `exit_status`, `stdout` and `stderr`.
 """
 
 from __future__ import annotations
 
-# Graders start this program often: `signal`, `ctypes`, `struct`, `typing` and `collections` take longer to be
-# imported than all else that it does.
+# Graders start this program often: `signal`, `ctypes`, `struct`, `typing` and `collections` take longer to
+# import than the rest of its work takes.
 import _ctypes
 import _signal  # type: ignore[import-not-found]
 import fcntl
@@ -24,9 +24,9 @@ import sys
 import time
 
 USER = "nobody"
-"""Who it is run as; written here by who puts this program in its place, as is what follows."""
+"""User the command runs as; this value and `WITHHELD` are rewritten when the program is put into a room."""
 WITHHELD: list[str] = []
-"""Variables of who grades that are not passed on."""
+"""Variables of the grader that are not passed on."""
 _NOBODY = 65534
 _TIME_OVER, _NOT_STARTED, _NOT_FOUND = 124, 126, 127
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
@@ -35,7 +35,7 @@ _PIECE = 65536
 _MOST_DESCRIPTORS = 65536
 _MOST_FILE_BYTES = 1024 * 1024
 _MOST_KEPT_BYTES = 1024 * 1024
-"""Of each stream of a case; what comes after that is left out."""
+"""Most bytes kept of each stream of a case; the rest is dropped."""
 _LAST_SECONDS = 5.0
 
 
@@ -53,7 +53,7 @@ def _rows(path: str) -> list[list[str]]:
 
 
 def _account(name: str) -> tuple[int, list[int], str]:
-    """The user's number, groups and home; never root, whatever the work made of the list of users."""
+    """Return a user's number, groups and home; never root, even if the work changed /etc/passwd."""
     for row in _rows("/etc/passwd"):
         if len(row) >= 7 and name in (row[0], row[2]) and row[2].isdigit() and row[3].isdigit():
             others = [
@@ -71,7 +71,7 @@ def _has_several_users() -> bool:
 
 
 def _become(name: str) -> None:
-    """Turn into the user, with no way back, and none to other rights; where there is but one user, stay."""
+    """Become the user, for good and without a way to other rights; stay root if there is only one user."""
     if os.geteuid() == 0 and _has_several_users():
         uid, groups, home = _account(name)
         os.setgroups(groups)
@@ -83,7 +83,7 @@ def _become(name: str) -> None:
 
 
 def _execute(command: list[str]) -> None:
-    """Become a program, searched for on PATH by hand: the library's search imports modules for it."""
+    """Replace this process by a program, searching PATH by hand: the library's search imports modules."""
     refused = OSError(2, "command not found")
     folders = [""] if "/" in command[0] else os.environ.get("PATH", os.defpath).split(":")
     for folder in folders:
@@ -97,14 +97,14 @@ def _execute(command: list[str]) -> None:
 
 
 def _run_command(command: list[str], streams: list[int]) -> None:
-    """Become the command, in a forked child; `streams` are the first of its own."""
+    """Replace a forked child by the command; `streams` become its first descriptors."""
     status = _NOT_STARTED
     try:
         os.setsid()
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
         os.closerange(3, _MOST_DESCRIPTORS)
-        # Python ignores these two for itself.
+        # Python ignores these two signals for itself.
         for signal in (_signal.SIGPIPE, _signal.SIGXFSZ):
             _signal.signal(signal, _signal.SIG_DFL)
         for variable in WITHHELD:
@@ -115,15 +115,15 @@ def _run_command(command: list[str], streams: list[int]) -> None:
     except (OSError, ValueError, OverflowError) as error:
         os.write(2, f"graded: cannot run {command[0][:200]}: {error}\n".encode(errors="replace"))
     finally:
-        # Whatever it was: nothing goes on as who grades.
+        # Never continue with the rights of the grader, whatever the error.
         os._exit(status)
 
 
 class _Passed:
-    """What the command prints goes to where this program prints, while it runs."""
+    """Passes the command's output on to this program's own output while it runs."""
 
     def take(self, stream: int, piece: bytes) -> bool:
-        """Pass a piece on; False when nobody reads it any more."""
+        """Pass a piece on; return False if its reader is gone."""
         try:
             while piece:
                 piece = piece[os.write(stream, piece) :]
@@ -133,28 +133,28 @@ class _Passed:
 
 
 class _Kept:
-    """What the command prints is kept, up to a size."""
+    """Keeps the command's output, up to a size."""
 
     def __init__(self) -> None:
         self.streams = {1: b"", 2: b""}
 
     def take(self, stream: int, piece: bytes) -> bool:
-        """Keep a piece; the rest is read all the same, so that the command is not held up."""
+        """Keep a piece; the rest is read too, so that the command is not held up."""
         self.streams[stream] += piece[: _MOST_KEPT_BYTES - len(self.streams[stream])]
         return True
 
 
 def _copy(sources: dict[int, int], source: int, most: int, printed: _Passed | _Kept) -> None:
-    """Take what a stream has to its place; forget one that has ended."""
+    """Take the next piece of a stream; drop a stream that has ended."""
     piece = os.read(source, most)
     if not piece or not printed.take(sources[source], piece):
-        # Where nobody reads it, the command learns of it as it would without this process between.
+        # Closing the pipe lets the command notice a missing reader as it would without this process.
         del sources[source]
         os.close(source)
 
 
 def _copy_rest(sources: dict[int, int], printed: _Passed | _Kept) -> None:
-    """Take what streams had when the command ended, not what others write on."""
+    """Take the output that was in the pipes when the command ended, but no later output."""
     for source in list(sources):
         left = int.from_bytes(fcntl.ioctl(source, _FIONREAD, bytes(4)), sys.byteorder)
         while left > 0 and source in sources:
@@ -164,7 +164,7 @@ def _copy_rest(sources: dict[int, int], printed: _Passed | _Kept) -> None:
 
 
 class _Input:
-    """What a case gives its command to read: through a pipe, as fast as it is read."""
+    """Standard input of a case, written to a pipe as fast as the command reads."""
 
     def __init__(self, content: bytes) -> None:
         self.reading, self.writing = os.pipe()
@@ -173,11 +173,11 @@ class _Input:
 
     @property
     def waiting(self) -> list[int]:
-        """The pipe, as long as something is left to be written."""
+        """The pipe, as long as input is left to write; else empty."""
         return [] if self.writing < 0 else [self.writing]
 
     def feed(self) -> None:
-        """Write what the pipe takes."""
+        """Write as much as the pipe takes."""
         try:
             self._left = self._left[os.write(self.writing, self._left[:_PIECE]) :]
         except BlockingIOError:
@@ -188,7 +188,7 @@ class _Input:
             self.close()
 
     def close(self) -> None:
-        """Let the command see the end of it."""
+        """Close the pipe, so that the command sees the end of its input."""
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1
@@ -207,7 +207,7 @@ def _children() -> list[int]:
 
 
 def _end_all() -> None:
-    """Kill what the command left, which is below this process wherever it went; not for ever."""
+    """Kill all processes the command left, which are descendants of this one; give up after some seconds."""
     deadline = time.monotonic() + _LAST_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -224,7 +224,7 @@ def _end_all() -> None:
 
 
 def _prepare() -> int:
-    """Be who inherits what the command leaves, and cannot be looked into; what wakes when a child ends."""
+    """Become the undumpable parent of orphans; return a pipe that is readable when a child ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_DUMPABLE, 0)
     woken, wake = os.pipe()
@@ -241,7 +241,7 @@ def run(
     printed: _Passed | _Kept,
     given: _Input | None = None,
 ) -> int:
-    """Run the command to its end, and tell its exit status."""
+    """Run the command to its end; return its exit status."""
     pipes = [os.pipe(), os.pipe()]
     child = os.fork()
     if child == 0:
@@ -294,8 +294,8 @@ def _wait(
 
 
 def run_cases(command: list[str], seconds: float | None) -> None:
-    """Run the command once for each case that is given, and print what came of each."""
-    import json  # noqa: PLC0415  (who runs one command does without it)
+    """Run the command once for each case given on standard input, and print the results."""
+    import json  # noqa: PLC0415  (not needed for a single command)
 
     with os.fdopen(os.dup(0), "rb") as file:
         cases = json.loads(file.read())
@@ -310,7 +310,7 @@ def run_cases(command: list[str], seconds: float | None) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Take the command from the arguments."""
+    """Run the command that the arguments name."""
     seconds, has_cases = None, False
     while words[:1] in (["--seconds"], ["--cases"]):
         if words[0] == "--cases":

@@ -1,4 +1,4 @@
-"""What is run for an answer of BigCodeBench; a program of the standard library alone, to be shipped.
+"""Jobs for the runner of BigCodeBench answers; a program of the standard library alone, to be shipped.
 
 python -I bigcodebench_job.py ITEM.json ANSWER JOB.json
 """
@@ -19,7 +19,7 @@ _FENCE = "```"
 
 
 def job(item: dict[str, Any], content: bytes) -> dict[str, Any]:
-    """What the runner is told, for an item (`code_prompt`, `test`, `entry_point`, `time_limit_sec`)."""
+    """Return the runner's job for an item (`code_prompt`, `test`, `entry_point`, `time_limit_sec`)."""
     solution = clean(content.decode(errors="replace"), item["entry_point"])
     return {
         "code": f"{item['code_prompt']}\n    pass\n{solution}",
@@ -31,7 +31,7 @@ def job(item: dict[str, Any], content: bytes) -> dict[str, Any]:
 
 
 def clean(text: str, entry_point: str) -> str:
-    """The code of an answer: itself, or what stands in a fence of a text that is no code."""
+    """Return the code of an answer: the text itself, or, if it is not code, a fenced block in it."""
     if _is_code(text):
         return text
     blocks = list(_fenced(text.split("\n")))
@@ -41,7 +41,7 @@ def clean(text: str, entry_point: str) -> str:
 
 
 def _fenced(lines: "list[str]") -> "Iterator[str]":
-    """What stands between fences: each ends with the first line after it that is a fence and nothing else."""
+    """Yield the fenced blocks; a block ends with the first line that consists of a fence only."""
     opened = None
     for number, line in enumerate(lines):
         if opened is not None and line.strip(_BLANKS) == _FENCE:
@@ -52,7 +52,7 @@ def _fenced(lines: "list[str]") -> "Iterator[str]":
 
 
 def expected_tests(test: str) -> list[str]:
-    """The tests that the class `TestCases` has of its own: all of them must run."""
+    """Return the names of the tests that the class `TestCases` itself defines: all of them must run."""
     try:
         body = ast.parse(test).body
     except (SyntaxError, ValueError):
@@ -72,7 +72,7 @@ def _is_code(text: str) -> bool:
 
 
 def main(item: str, answer: str, target: str) -> None:
-    """Write the job of an answer's file."""
+    """Write the job for an answer's file."""
     with Path(answer).open("rb") as file:
         content = file.read(MOST_ANSWER_BYTES + 1)
     if len(content) > MOST_ANSWER_BYTES:

@@ -2,9 +2,9 @@
 
 The parent is root, and keeps the list of tests and the count. The child is a program of its own, so that no
 frame of the parent is below the answer; it becomes nobody and runs the answer and its tests as the official
-harness does, in one module. It tells by a pipe which test begins, is given a word for it, and tells with that
-word how the test ended. The parent's own output, which is what the scorer reads, is out of the child's reach.
-What the answer does inside of the child while its tests run, it does to the tests too: that is no wall.
+harness does, in one module. Over a pipe it reports which test begins, gets a secret word for it, and reports
+with that word how the test ended. The parent's own output, which the scorer reads, is out of the child's
+reach. Code of the answer can still tamper with its tests inside the child: the word does not prevent that.
 """
 
 import builtins
@@ -34,13 +34,13 @@ _WORD_BYTES = 16
 _MOST_ISSUE = 4000
 _MOST_ISSUES = 20
 _SKIPPED = "~"
-"""What follows the name of a test that was skipped: by the official rule it is no failure."""
+"""Ending added to the name of a skipped test, which by the official rule is no failure."""
 _READ, _WRITE, _EXIT, _GET_PID = os.read, os.write, os._exit, os.getpid
 _WATCHED = (unittest.TestCase, unittest.TestSuite, unittest.BaseTestSuite, unittest.TestLoader)
 
 
 class _Unreadable(io.StringIO):
-    """Takes what is printed; has nothing to read, as in the official harness."""
+    """Collects printed text and has nothing to read, as in the official harness."""
 
     def read(self, *_: Any) -> str:
         raise OSError
@@ -52,7 +52,7 @@ class _Unreadable(io.StringIO):
 
 
 class _Teller:
-    """Tells the parent what happens, with nothing but methods of texts: all else the answer may change."""
+    """Reports to the parent by saved functions and methods of texts only: the answer may change all else."""
 
     def __init__(self, telling: int, given: int) -> None:
         self._telling = telling
@@ -62,27 +62,27 @@ class _Teller:
         self._word = ""
 
     def is_copy(self) -> bool:
-        """Whether this is a process that the answer made of its own: it has nothing to tell."""
+        """Tell whether this is a process that the answer forked: it must not report."""
         return _GET_PID() != self._pid
 
     def begin(self, name: str) -> None:
-        """Tell that a test begins, or all of them, and take the word for it."""
+        """Report that a test begins, or the whole run, and read the secret word for it."""
         if not self.is_copy():
             self._tell(f"begin {name}")
             self._word = _READ(self._given, 2 * _WORD_BYTES).decode()
 
     def good(self, name: str) -> None:
-        """Tell that a test passed."""
+        """Report that a test passed."""
         self._tell(f"good {name} {self._word}")
 
     def bad(self, name: str, text: str) -> None:
-        """Tell that one did not, and what it said."""
+        """Report that a test failed, with its message."""
         self._issues += 1
         said = text[-_MOST_ISSUE:] if self._issues <= _MOST_ISSUES else ""
         self._tell(f"bad {name} {self._word} {said.encode(errors='replace').hex()}")
 
     def end(self) -> NoReturn:
-        """Tell that all of them were run, and end."""
+        """Report that all tests were run, and exit."""
         self._tell(f"done - {self._word}")
         _EXIT(0)
 
@@ -92,7 +92,7 @@ class _Teller:
 
 
 class _Outcomes(unittest.TestResult):
-    """Tells each outcome when it is known, whatever becomes of the class it is of."""
+    """Reports each outcome at once, even if its test class fails later."""
 
     def __init__(self, teller: _Teller) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class _Outcomes(unittest.TestResult):
         self._teller.good(_name(test))
 
     def addSkip(self, test: Any, reason: str) -> None:
-        # A part of a test that is skipped is named after the whole.
+        # A skipped subtest is reported under the name of its whole test.
         self._teller.good(f"{_name(getattr(test, 'test_case', test))}{_SKIPPED}")
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
@@ -127,12 +127,12 @@ class _Outcomes(unittest.TestResult):
 
 
 def _name(test: Any) -> str:
-    """The last part of a test's name, without what would part the words of a line."""
+    """Return the last part of a test's name, without characters that would split a line into more words."""
     return "_".join(test.id().split(".")[-1].split()) or "-"
 
 
 class _Count:
-    """The parent's count: what the child told, of that what has the word that it was given for it."""
+    """Counts, in the parent, the child's reports that carry the secret word it was given."""
 
     def __init__(self, giving: int) -> None:
         self.good: list[str] = []
@@ -144,7 +144,7 @@ class _Count:
         self._size = 0
 
     def take(self, piece: bytes) -> None:
-        """Take what the child told next."""
+        """Process the next piece of the child's reports."""
         self._size += len(piece)
         *lines, self._left = (self._left + piece).split(b"\n")
         for line in lines if self._size <= _MOST_REPORT else ():
@@ -172,7 +172,7 @@ def _text(said: str) -> str:
 
 
 def main(path: str) -> None:
-    """Do the job of a file, and print what came of it as one line of JSON."""
+    """Do the job of a file, and print the result as one line of JSON."""
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         job = json.load(file)
     folder = tempfile.mkdtemp(prefix="answer-")
@@ -249,13 +249,13 @@ def _become_nobody(folder: str, job: dict[str, Any], keep: "tuple[int, int]") ->
 
 
 def _test(job: dict[str, Any], teller: _Teller) -> None:
-    """Run the tests; the answer runs in here, so that nothing of it is trusted further than needed."""
+    """Run the tests; the answer runs in this process, so that its reports are not trusted without checks."""
     module = types.ModuleType(_MODULE)
     module.__dict__.update(
         __builtins__=builtins, __file__=f"{_MODULE}.py", __package__=None, sys=sys, os=os, environ=os.environ
     )
     builtins.exit = builtins.quit = None  # type: ignore[assignment]
-    # Whoever looks for the main module finds one with nothing in it.
+    # Code that looks up the main module finds an empty one.
     sys.modules["__main__"] = types.ModuleType("__main__")
     own, before = unittest.TestCase, _marks()
     with _quiet():
@@ -274,7 +274,7 @@ def _test(job: dict[str, Any], teller: _Teller) -> None:
 
 
 def _marks() -> list[Any]:
-    """What makes unittest say what it says: each part, by identity."""
+    """Return the identities of the functions and classes that unittest's verdicts depend on."""
     parts = [
         (each, name, id(part)) for each in _WATCHED for name, part in vars(each).items() if callable(part)
     ]
@@ -284,7 +284,7 @@ def _marks() -> list[Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Nothing is printed, nothing is read; what programs print is taken, unless the answer takes it."""
+    """Discard printed text and give nothing to read; also discard the output of subprocesses."""
     taken, popen, run = _Unreadable(), subprocess.Popen, subprocess.run
 
     def silent(started: Any) -> Any:
@@ -316,7 +316,7 @@ def _close_figures() -> None:
 
 
 def _wait(child: int, reading: int, seconds: float, count: _Count) -> bool:
-    """Count what the child tells; whether its time was over. Nothing of it is left afterwards."""
+    """Count the child's reports until it ends, then kill its processes; tell whether its time was over."""
     deadline, ended = time.monotonic() + seconds, False
     open_pipes = [reading]
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What workers do for scorers: grade answers, and read what tests and tools printed.
+"""Functions that workers run for scorers: grade answers, and parse the output of tests and tools.
 
 Of the standard library alone, since the process that workers are forked from imports it.
 """
@@ -13,24 +13,24 @@ from typing import Any, BinaryIO
 from benchyard.scorers.standalone import bigcodebench_job
 
 _MOST_TOLD = 24 * 1024
-"""Letters of a list of messages."""
+"""Most letters of a list of messages."""
 _MOST_NAMES = 200
 
 
 def grade(content: BinaryIO, grader: str, expected: dict[str, Any]) -> dict[str, float]:
-    """The rewards that a module of `graders` gives an answer."""
+    """Return the rewards that a module of `graders` gives an answer."""
     module = importlib.import_module(f"benchyard.scorers.graders.{grader}")
     rewards: dict[str, float] = module.grade(module.text_of(content.read(module.MOST_BYTES + 1)), expected)
     return rewards
 
 
 def make_bigcodebench_job(content: BinaryIO, item: dict[str, Any]) -> bytes:
-    """What the runner of BigCodeBench is told, as JSON."""
+    """Return the job of the BigCodeBench runner, as JSON."""
     return json.dumps(bigcodebench_job.job(item, content.read())).encode()
 
 
 def bigcodebench_result(content: BinaryIO) -> dict[str, Any] | None:
-    """What the runner said in its last line, the messages of failed tests cut; None if that is no result."""
+    """Parse the runner's last line and cut the messages of failed tests; return None if it is no result."""
     try:
         said = json.loads(content.read().splitlines()[-1])
         bad = [(str(name)[:_MOST_TOLD], str(told)) for name, told in said.get("bad", [])]
@@ -39,7 +39,7 @@ def bigcodebench_result(content: BinaryIO) -> dict[str, Any] | None:
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
     left, shown = _MOST_TOLD, []
-    # The end is what is kept of them later.
+    # Cut from the beginning: only the end of the messages is kept later.
     for name, told in reversed(bad):
         if left <= 0:
             break
@@ -50,12 +50,12 @@ def bigcodebench_result(content: BinaryIO) -> dict[str, Any] | None:
 
 
 def says(content: BinaryIO, pattern: str) -> bool:
-    """Whether one of the lines of an output has this pattern."""
+    """Tell whether a line of an output matches this pattern."""
     return re.search(pattern.encode(), content.read(), re.MULTILINE) is not None
 
 
 def report_summary(content: BinaryIO) -> dict[str, int]:
-    """How many tests a report in the form of CTRF counts; nothing where it cannot be read."""
+    """Return the test counts of a CTRF report; empty if it cannot be read."""
     try:
         summary = json.load(content)["results"]["summary"]
         return {name: int(summary[name]) for name in ("tests", "passed", "failed") if name in summary}
@@ -66,7 +66,7 @@ def report_summary(content: BinaryIO) -> dict[str, int]:
 def changed_paths(
     content: BinaryIO, flagged: Collection[str], flagged_names: Collection[str]
 ) -> dict[str, Any]:
-    """How many paths `git apply --numstat -z` listed, and those that are flagged by path or by name."""
+    """Count the paths that `git apply --numstat -z` listed, and find those flagged by path or by name."""
     paths = [row.split("\t", 2)[2] for row in _rows(content) if row.count("\t") >= 2]
     own, names = set(flagged), set(flagged_names)
     found = [path for path in paths if path in own or posixpath.basename(path) in names]

@@ -1,4 +1,4 @@
-"""What workers do for exercises of Polyglot: list an answer's files, and read tests and what they printed.
+"""Functions that workers run for Polyglot exercises: list an answer's files, parse tests and their output.
 
 Of the standard library alone, since the process that workers are forked from imports it.
 """
@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 MOST_LEFT_OUT = 20
-"""Of files that are no part of an answer, so many are named."""
+"""Most files outside of the answer that are named."""
 _LONGEST_PATH = 4096
 _MOST_NAMES_BYTES = 24 * 1024
 _MOST_MISSING = 20
 _APART = b"\0"
-"""Between the test files of an exercise."""
+"""Separator of the test files of an exercise."""
 _CONSTRAINTS = (b"//go:build ", b"// +build ")
 
 
@@ -26,10 +26,11 @@ def listed(
     sizes: Mapping[str, int],
     most_files: int,
 ) -> bytes:
-    """What of the files that `find` listed is an answer, in the interpreter's own form.
+    """Sort the files that `find` listed; the result is marshalled.
 
-    `chosen` is the sizes of its sources, one more than `most_files` at most. `same` are files of the exercise
-    in their own size, which may be untouched. The rest is left out: the first of them by name, and how many.
+    `chosen` has the sizes of the answer's sources, at most one more than `most_files`. `same` are files of
+    the exercise with their original size, which may be untouched. `left_out` names the first of the other
+    files, `total` counts them all.
     """
     pattern = re.compile(taken)
     chosen: dict[str, int] = {}
@@ -49,7 +50,7 @@ def listed(
 
 
 def _rows(listing: bytes) -> Iterator[tuple[str, int, str]]:
-    """Kind, size and path of everything that was found, in whatever form its name has."""
+    """Yield kind, size and path of every entry, in whatever encoding its name is."""
     for each in listing.split(b"\0"):
         if each:
             kind, size, path = each.decode(errors="backslashreplace").split(" ", 2)
@@ -57,18 +58,18 @@ def _rows(listing: bytes) -> Iterator[tuple[str, int, str]]:
 
 
 def joined(contents: Collection[bytes]) -> bytes:
-    """Test files, as `tests_in` reads them."""
+    """Join test files in the form that `tests_in` reads."""
     return _APART.join(contents)
 
 
 def tests_in(content: BinaryIO, pattern: str | None) -> dict[str, Any]:
-    """What test files call their tests, as far as names are known, and how often they speak of skipping."""
+    """Return the known names of tests in test files, and the number of times the files say "skip"."""
     source = content.read()
     names: list[str] = []
     left = _MOST_NAMES_BYTES
     for file in source.split(_APART) if pattern else ():
         if any(each in file for each in _CONSTRAINTS):
-            # Whether it is built at all is for others to say.
+            # A build constraint may exclude this file, so its tests are not counted.
             continue
         for found in re.finditer(pattern.encode() if pattern else b"", _uncommented(file), re.MULTILINE):
             name = found[1].decode(errors="replace")
@@ -80,7 +81,7 @@ def tests_in(content: BinaryIO, pattern: str | None) -> dict[str, Any]:
 
 
 def _uncommented(source: bytes) -> bytes:
-    """Source in the manner of C without its comments of several lines."""
+    """Remove block comments from source in the manner of C."""
     kept, at = [], 0
     while (begin := source.find(b"/*", at)) >= 0:
         kept.append(source[at:begin])
@@ -97,10 +98,10 @@ def outcome(
     skipped: str | None,
     tests: int | None,
 ) -> dict[str, Any]:
-    """Whether an output says that tests passed, whether it is all that a runner prints, and what it skipped.
+    """Tell whether an output says that the tests passed, whether it is complete, and how many were skipped.
 
-    The numbers in it agree: those that `complete` finds, the sum of those that `outcomes` finds in what
-    `passed` does, and the number of tests where that is known.
+    It is complete if all patterns of `complete` match and all numbers agree: those that `complete` finds, the
+    sum of those that `outcomes` finds in the match of `passed`, and the number of tests if that is known.
     """
     output = content.read()
     said = re.search(passed.encode(), output, re.MULTILINE)
@@ -119,11 +120,11 @@ def outcome(
 
 
 def untold(content: BinaryIO, pattern: str, names: Sequence[str]) -> list[str]:
-    """Tests that an output does not tell of, the first of them."""
+    """Return the first of the tests that an output does not list."""
     found = {each.decode(errors="replace") for each in re.findall(pattern.encode(), content.read(), re.M)}
     return [name for name in names if name not in found][:_MOST_MISSING]
 
 
 def replaced(content: BinaryIO, pattern: str, by: str) -> bytes:
-    """A test file, with something in it put in another's place."""
+    """Return a test file with each match of the pattern replaced."""
     return re.sub(pattern.encode(), by.encode(), content.read())

@@ -11,19 +11,19 @@ MOST_BYTES = 4 * 1024**2
 
 @dataclass(frozen=True)
 class TestReport:
-    """What a runner counted."""
+    """Counts of a test runner's report."""
 
     tests: int
     passed: int
     listed: int
-    """Tests that it tells of one by one."""
+    """Tests that the report lists one by one."""
     skipped: int = 0
     failed: int = 0
-    """Tests that did not pass, by the sum or one by one, whichever is more."""
+    """Tests that did not pass, by the report's sum or its list, whichever is more."""
 
 
 def parse(content: bytes) -> TestReport:
-    """The counts of a report; raises ValueError for what is none."""
+    """Return the counts of a report; raises ValueError if it is not a valid report."""
     try:
         return _ctrf(json.loads(content)) if content.lstrip()[:1] == b"{" else _junit(content)
     except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, expat.ExpatError) as error:
@@ -55,7 +55,7 @@ def _number(counts: Mapping[str, Any], name: str) -> int:
 def _junit(content: bytes) -> TestReport:
     counts = dict.fromkeys(("tests", "failures", "errors", "skipped", "listed", "failed"), 0)
     depth, counted = 0, 0
-    """How deep the parser is, and how deep the suite lies whose sums stand for all that it holds."""
+    """Depth of the parser, and depth of the outermost suite whose sums stand for all that it holds."""
 
     def begin(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth, counted
@@ -91,7 +91,7 @@ def _junit(content: bytes) -> TestReport:
 
 
 def counted(content: BinaryIO) -> dict[str, int] | None:
-    """The counts of a report as values of JSON, for a worker; None for what is none."""
+    """Return the counts of a report as values of JSON, for a worker; None if it is not a valid report."""
     try:
         return asdict(parse(content.read(MOST_BYTES + 1)))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an answer to SWE-Bench Pro came to; a program of the standard library alone, to be shipped.
+"""Results of answers to SWE-Bench Pro; a program of the standard library alone, to be shipped.
 
 python -I swe_pro_results.py text PATCH TARGET      a patch without its binary parts
 python -I swe_pro_results.py rewards SPEC RESULT    the rewards, as JSON
@@ -19,12 +19,12 @@ _BINARY = re.compile(rb"^(Binary files .* differ|GIT binary patch)$", re.MULTILI
 
 
 def without_binary(patch: bytes) -> bytes:
-    """A patch without its binary parts."""
+    """Return a patch without its binary parts."""
     return b"".join(part for part in _SECTION.split(patch) if part.strip() and not _BINARY.search(part))
 
 
 def passed(result: bytes) -> "set[str] | None":
-    """The names of tests that passed, as a parser wrote them; None where it found no results."""
+    """Return the names of passed tests in a parser's output; None if it has no results."""
     try:
         tests = json.loads(result)["tests"]
         return {str(test["name"]) for test in tests if test["status"] == _PASSED} if tests else None
@@ -33,7 +33,7 @@ def passed(result: bytes) -> "set[str] | None":
 
 
 def graded(content: BinaryIO, spec: Mapping[str, Any]) -> "dict[str, Any] | None":
-    """The rewards of what a parser wrote, and names of what is missing; None where it found no results."""
+    """Return the rewards of a parser's output, and the missing tests; None if it has no results."""
     found = passed(content.read())
     if found is None:
         return None
@@ -43,17 +43,17 @@ def graded(content: BinaryIO, spec: Mapping[str, Any]) -> "dict[str, Any] | None
 
 
 def text_of(content: BinaryIO) -> bytes:
-    """A patch without its binary parts, for workers."""
+    """Return a patch without its binary parts, for workers."""
     return without_binary(content.read())
 
 
 def missing(spec: Mapping[str, Any], found: Collection[str]) -> list[str]:
-    """The tests that should have passed and did not."""
+    """Return the tests that should have passed and did not."""
     return [name for name in (*spec["fail_to_pass"], *spec["pass_to_pass"]) if name not in found]
 
 
 def rewards(spec: Mapping[str, Any], found: "Collection[str] | None") -> dict[str, float]:
-    """Whether all passed that should, and how many of them did."""
+    """Return the rewards: whether all required tests passed, and which fractions of them did."""
     names = found or ()
     return {
         "resolved": float(found is not None and not missing(spec, names)),
@@ -67,7 +67,7 @@ def _fraction(names: Collection[str], found: Collection[str]) -> float:
 
 
 def main(what: str, first: str, second: str) -> None:
-    """Do what the arguments say."""
+    """Run the command that the arguments name."""
     content = Path(first).read_bytes()
     if what == "text":
         Path(second).write_bytes(without_binary(content))

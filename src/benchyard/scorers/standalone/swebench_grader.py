@@ -1,10 +1,10 @@
 """Parses and grades a log with the `swebench` package: a program of its own, for one log.
 
-    python -I swebench_child.py SPEC LOG [rewards]
+python -I swebench_grader.py SPEC LOG [rewards]
 
-The specification is JSON; a report is printed as JSON, or only the rewards of it. The package's `harness`
-imports clients of Docker, Modal and the hub as soon as it is touched, which grading needs nothing of: it is
-entered without that, in this process only, where nobody else can mind.
+The specification is JSON; it prints a report as JSON, or only its rewards. The package's `harness` imports
+clients of Docker, Modal and the hub when it is imported, which grading does not need: this program loads
+the package without them, which affects no other process.
 """
 
 import importlib
@@ -36,7 +36,7 @@ def main(spec_file: str, log_file: str, what: str = "report") -> None:
 
 
 def graded(content: BinaryIO, spec: dict[str, Any], exit_status: int) -> dict[str, Any]:
-    """What a log comes to, with the status that the host saw in the place of any that was printed."""
+    """Grade a log, with the exit status that the host saw replacing any that was printed."""
     text = content.read().decode(errors="replace").replace(_EXIT_CODE, ">>>>> Printed Exit Code")
     with os.fdopen(os.memfd_create("log"), "wb") as log:
         log.write(f"{text}\n{_EXIT_CODE}: {exit_status}\n".encode(errors="replace"))
@@ -60,12 +60,12 @@ def graded(content: BinaryIO, spec: dict[str, Any], exit_status: int) -> dict[st
 
 
 def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
-    """What the package says of a log: `resolved`, the tests that passed and failed, and the two fractions."""
+    """Return the package's report of a log: `resolved`, the tests passed and failed, and two fractions."""
     _enter()
     grading = importlib.import_module(f"{_HEAVY}.grading")
     test_spec = importlib.import_module(f"{_PACKAGE}.types").TestSpec(image="", eval_script_list=[], **spec)
     instance = spec["instance_id"]
-    # What the patch is does not matter here, only that there is one.
+    # Only the presence of a patch matters here, not its content.
     prediction = {"instance_id": instance, "model_patch": "applied", "model_name_or_path": "answer"}
     found: dict[str, Any] = grading.get_eval_report(test_spec, prediction, log_file, True)[instance]
     text = Path(log_file).read_text(encoding="utf-8", errors="replace")
@@ -77,7 +77,7 @@ def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
 
 
 def _enter() -> None:
-    """Have the package's `harness` without running what is in its own file."""
+    """Register the package's `harness` without running its own `__init__` file."""
     package = importlib.util.find_spec(_PACKAGE)
     if package is None or not package.submodule_search_locations:
         raise SystemExit(f"the package {_PACKAGE} is missing")

@@ -1,1 +1,1 @@
-"""The verifier kit: what test scripts of tasks fetch from the internet."""
+"""The verifier kit: files that test scripts of tasks would fetch from the internet."""

@@ -1,8 +1,8 @@
-"""What the test script of a task asks for, read from its text; nothing of it is run here.
+"""Downloads that the test script of a task asks for, read from its text; none of it is run here.
 
 Scripts of this kind install packages by apt, fetch `uv`, and run pytest in an environment that `uv` makes, or
-that the image's own `pip` adds to. Only commands that are written out are understood: what a script computes
-is left to the script, which then has to do without.
+that the image's own `pip` adds to. Only commands that are written out are understood: names that a script
+computes are not found, and it has to do without them.
 """
 
 import posixpath
@@ -84,23 +84,23 @@ _TIMEOUT_TAKING_VALUES = frozenset(("-s", "--signal", "-k", "--kill-after"))
 
 @dataclass(frozen=True)
 class ScriptNeeds:
-    """What a test script asks for."""
+    """Downloads that a test script asks for."""
 
     python: str | None = None
-    """The first version that it names, such as 3.13."""
+    """First version of Python that it names, such as 3.13."""
     requirements: tuple[str, ...] = ()
-    """Of all environments together."""
+    """Requirements of all its environments together."""
     packages: tuple[str, ...] = ()
-    """Names that apt is asked for."""
+    """Names of packages that it installs by apt."""
     pip_requirements: tuple[str, ...] = ()
-    """Of the requirements, those that go into an environment whose Python the script does not name."""
+    """The requirements among them for environments whose Python the script does not name."""
     has_project: bool = False
-    """Whether it lets `uv` make a project, which is resolved for every system there is."""
+    """True if it lets `uv` make a project, which is resolved for every system."""
 
 
 @dataclass
 class _Found:
-    """What was come across so far."""
+    """Needs found so far."""
 
     pythons: list[str] = field(default_factory=list)
     for_uv: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class _Found:
 
 
 def needs_of(script: str) -> ScriptNeeds:
-    """What a test script asks for; raises ScorerFailed for one that is too large."""
+    """Return the needs of a test script; raises ScorerFailed if it is too large."""
     if len(script.encode(errors="replace")) > MOST_SCRIPT_BYTES:
         raise ScorerFailed("the test script is larger than 1 MiB: move data out of tests/test.sh")
     found = _Found()
@@ -139,7 +139,7 @@ def _read(script: str, found: _Found, depth: int) -> None:
 
 
 def _lines(script: str) -> Iterator[str]:
-    """Lines as a shell reads them, without here-documents."""
+    """Yield lines as a shell reads them, without here-documents."""
     end = None
     for line in script.replace("\r\n", "\n").replace("\\\n", " ").split("\n"):
         if end is not None:
@@ -153,7 +153,7 @@ def _lines(script: str) -> Iterator[str]:
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """The commands of a line, each as its words; nothing of a line that makes no sense by itself."""
+    """Yield the commands of a line, each as its words; none of a line that cannot be parsed alone."""
     reader = shlex.shlex(line, posix=True, punctuation_chars=_PUNCTUATION)
     reader.whitespace_split = True
     words: list[str] = []
@@ -192,7 +192,7 @@ def _command(words: list[str], found: _Found, depth: int) -> None:
 
 
 def _bare(words: list[str]) -> list[str]:
-    """A command without what only says how it is run."""
+    """Strip the words of a command that only say how it is run, such as `sudo` and `timeout`."""
     while words and (words[0] in _WRAPPERS or _ASSIGNMENT.fullmatch(words[0])):
         words = words[1:]
     if words and words[0] == "timeout":
@@ -203,7 +203,7 @@ def _bare(words: list[str]) -> list[str]:
 def _options(
     words: Sequence[str], taking: frozenset[str], *, stops: bool = False
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Options with their values, and what else there is; `stops` at the first that is no option."""
+    """Return the options with their values, and the other words; `stops` at the first of these."""
     options: list[tuple[str, str]] = []
     others: list[str] = []
     left = list(words)
@@ -244,7 +244,7 @@ def _uv(words: list[str], found: _Found) -> None:
 
 
 def _tool(words: list[str], found: _Found) -> None:
-    """`uvx`: the requirements beside the tool, and the tool itself."""
+    """Read the words of `uvx`: the requirements beside the tool, and the tool itself."""
     options, others = _options(words, _TAKING_VALUES, stops=True)
     _with(options, found)
     _pythons(options, found)
@@ -281,7 +281,7 @@ def _install(words: list[str], into: list[str]) -> list[tuple[str, str]]:
 
 
 def _checked(text: str) -> list[str]:
-    """The requirement that a text is, written anew; none for a path, an address or a variable."""
+    """Return the requirement in a text, rebuilt; empty for a path, an address or a variable."""
     try:
         return list(requirements.lines(text)) if not text.startswith((".", "/")) else []
     except ValueError:

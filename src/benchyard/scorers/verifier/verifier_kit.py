@@ -1,12 +1,12 @@
-"""The verifier kit: what test scripts of tasks fetch from the internet, shown read-only where they run.
+"""The verifier kit: downloads of test scripts of tasks, shown read-only in the room where they run.
 
-    <tools>/bin/            uv, uvx, bash, sh; in the place of what needs a network: curl, wget, apt-get, apt
-    <tools>/libexec/        the real curl and wget of the server, where it has them
-    <wheels>/wheels/        the packages that the script installs
-    <python>/               the Python that the script asks for, or the nearest that the server has
+<tools>/bin/            uv, uvx, bash, sh; stand-ins for programs that need a network: curl, wget, apt-get,
+apt <tools>/libexec/        the real curl and wget of the server, if it has them <wheels>/wheels/        the
+packages that the script installs <python>/               the Python that the script asks for, or the nearest
+that the server has
 
-Nothing in it takes anything of the image, so that what an agent left there cannot stand in for it. It is
-found because its folder comes first in PATH.
+The kit uses nothing of the image, so that files an agent left there cannot replace its parts. Scripts find
+it because its folder comes first in PATH.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from benchyard.scorers.verifier.script_needs import ScriptNeeds, needs_of
 __all__ = ["USUAL_PATH", "ScriptNeeds", "command", "environment", "facts", "make", "needs_of"]
 
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for in images that do not say."""
+"""Search path of images that do not set one."""
 
 _LAYOUT = 1
 _STAND_INS = {
@@ -33,7 +33,7 @@ _STAND_INS = {
     "install-uv": "install_uv",
     "uvx": "tool",
 }
-"""Name in the kit -> the module that it is a copy of."""
+"""Name in the kit -> module that the program is copied from."""
 _REAL = ("curl", "wget")
 _OTHER_PYTHON = "other_python"
 _LIBRARIES = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
@@ -42,7 +42,7 @@ _MOST_FACT = 4000
 
 
 async def make(needs: ScriptNeeds, kits: Kits) -> tuple[Kit, ...]:
-    """The kits of a script with these needs: tools, wheels, Python. Raises ScorerFailed with what to do."""
+    """Make the kits for a script's needs: tools, wheels, Python; raises ScorerFailed with what to do."""
     python = await (pythons.nearest(needs.python) if needs.python else pythons.choose(None))
     base = await python_kit.make(python, kits)
     tools = await _tools(needs, python, base, kits)
@@ -51,7 +51,7 @@ async def make(needs: ScriptNeeds, kits: Kits) -> tuple[Kit, ...]:
 
 
 def environment(made: Sequence[Kit], path: str = USUAL_PATH) -> dict[str, str]:
-    """The variables that the script gets; `path` is where the image has its programs."""
+    """Return the variables for the script; `path` is the image's own PATH."""
     tools, wheels, _ = made
     folder = f"{wheels.target}/{wheel_kit.FOLDER}"
     uv = {
@@ -67,7 +67,7 @@ def environment(made: Sequence[Kit], path: str = USUAL_PATH) -> dict[str, str]:
         "UV_NO_PROGRESS": "1",
     }
     pip = {
-        # An index, so that one that the tests name themselves, such as a server of the task, takes its place.
+        # Set as the index, not as a further one, so that an index that the tests name replaces it.
         "PIP_INDEX_URL": f"file://{wheels.target}/{wheel_kit.INDEX}",
         "PIP_FIND_LINKS": folder,
         "PIP_RETRIES": "0",
@@ -80,21 +80,21 @@ def environment(made: Sequence[Kit], path: str = USUAL_PATH) -> dict[str, str]:
 
 
 def command(made: Sequence[Kit], script: str) -> tuple[str, ...]:
-    """How a script of the room is run: by the kit's shell, with the kit before the PATH that the room has."""
+    """Return the command that runs a script by the kit's shell, with the kit first in the room's PATH."""
     folder = f"{made[0].target}/bin"
     shell = (f"{folder}/bash", "--noprofile", "--norc")
     return (*shell, "-c", _PATH_FIRST, folder, *shell, script)
 
 
 def facts(made: Sequence[Kit]) -> dict[str, str]:
-    """What is worth recording: which Python, instead of which, and which packages."""
+    """Return facts to keep with the result: the Python, the one asked for if it differs, and the packages."""
     tools, wheels, _ = made
     told = dict(line.split("=", 1) for line in (tools.source / "facts").read_text().splitlines())
     return {**told, "packages": wheel_kit.resolved_versions(wheels)[:_MOST_FACT]}
 
 
 async def _tools(needs: ScriptNeeds, python: Python, base: Kit, kits: Kits) -> Kit:
-    """Everything but packages; `base` is the kit of the Python that they are run by."""
+    """Make the kit of tools, without packages; `base` is the kit of the Python that runs them."""
     uv, bash = await asyncio.to_thread(programs.find, "uv"), _program("bash")
     real = {name: Path(path).resolve() for name in _REAL if (path := shutil.which(name))}
     is_exact = needs.python is None or python.version.startswith(f"{needs.python}.")
@@ -114,7 +114,7 @@ async def _tools(needs: ScriptNeeds, python: Python, base: Kit, kits: Kits) -> K
         minor = python.version.rpartition(".")[0]
         for name in (f"python{minor}", "python-of-kit"):
             (folder / "bin" / name).symlink_to(python_kit.program(base.target))
-        # Environments that are made of it look for its modules beside the folder of its program.
+        # Environments made with this Python look for its modules beside the folder of its program.
         for name in {python.folder, "include"}:
             (folder / name).symlink_to(f"{base.target}/{name}")
         (folder / "bin/sh").symlink_to("bash")

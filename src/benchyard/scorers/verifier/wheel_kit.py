@@ -1,4 +1,4 @@
-"""Wheels for what a test script installs, as a kit: resolved by `uv`, fetched once, checked by digest."""
+"""Wheels that a test script installs, as a kit: resolved by `uv`, fetched once, checked by digest."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ MOST_PAGE_BYTES = 64 * 1024**2
 MOST_FILE_BYTES = 4 * 1024**2
 _INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _BUILD = ("setuptools", "wheel")
-"""What builds a source that does not say."""
+"""Requirements for building a source that names none."""
 _LINK = re.compile(r"<a\s[^<>]*?href=\"([^\"]{1,2000})\"")
 _DIGEST = re.compile(r"sha256=([0-9a-f]{64})")
 _MEMBER = re.compile(r"[^/]+/(PKG-INFO|pyproject\.toml)")
@@ -47,7 +47,7 @@ class SourceArchive:
 
 
 async def find_source(wanted: str, client: httpx.AsyncClient) -> SourceArchive | None:
-    """The source of a requirement such as `chess==1.11.2`; None if there is none, or no version is named."""
+    """Find the source of a requirement such as `chess==1.11.2`; None without source or version."""
     requirement = Requirement(wanted)
     pinned = [each.version for each in requirement.specifier if each.operator == "=="]
     if not pinned:
@@ -74,7 +74,7 @@ def _is_version(name: str, version: str) -> bool:
 
 
 async def needs_of_source(archive: Path) -> tuple[str, ...]:
-    """What a source needs to be built, and to run, as far as it says so."""
+    """Return the requirements that a source declares for building and running it."""
     texts = await asyncio.to_thread(_texts, archive)
     told = HeaderParser().parsestr(texts.get("PKG-INFO", "")).get_all("Requires-Dist") or []
     try:
@@ -85,7 +85,7 @@ async def needs_of_source(archive: Path) -> tuple[str, ...]:
 
 
 def _plain(text: object) -> str:
-    """A requirement that holds without extras; nothing for others."""
+    """Return a requirement that applies without extras; empty for others."""
     try:
         found = Requirement(str(text))
     except InvalidRequirement:
@@ -94,7 +94,7 @@ def _plain(text: object) -> str:
 
 
 def _texts(archive: Path) -> dict[str, str]:
-    """The files of a source that say what it needs (blocks)."""
+    """Return the files of a source that declare its requirements (blocks)."""
     found: dict[str, str] = {}
     try:
         with tarfile.open(archive, "r|gz") as tar:
@@ -111,17 +111,17 @@ def _texts(archive: Path) -> dict[str, str]:
 FOLDER = "wheels"
 INDEX = "simple"
 MOST_BYTES = 8 * 1024**3
-"""Of all wheels of one kit."""
+"""Most bytes of all wheels of one kit."""
 FETCH_SECONDS = 1800.0
 PIP_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-"""Those that an image's own may be."""
+"""Python versions that an image may bring."""
 
 _RESOLVED = "resolved"
 _LAYOUT = 3
 _AT_ONCE = 4
 _PIECE = 1024**2
 _ELSEWHERE = f"{platform.machine()}-manylinux_2_28"
-"""The systems that an image's own Python runs on."""
+"""Platform of the systems that an image's own Python runs on."""
 _UV_OPTIONS = (
     *("--only-binary", ":all:", "--format", "pylock.toml", "--quiet", "--color", "never"),
     *("--no-python-downloads", "--no-sources", "--no-header"),
@@ -133,24 +133,24 @@ _SOURCE = ".tar.gz"
 
 @dataclass(frozen=True)
 class _Wheel:
-    """One wheel, and where it is to be had."""
+    """A wheel, and the place to fetch it from."""
 
     name: str
     source: str
-    """An address, or a path of this machine that the server's own settings lead to."""
+    """Address, or path on this machine, from the index that the server's settings name."""
     digest: str | None
 
 
 @dataclass(frozen=True)
 class _Question:
-    """What `uv` is asked: for which Python, and for which systems."""
+    """Python version and options of one resolution by `uv`."""
 
     python: str
     options: tuple[str, ...] = ()
 
 
 async def make(needs: ScriptNeeds, python: str, kits: Kits) -> Kit:
-    """The kit of these needs, for this version of the kit's own Python; raises ScorerFailed."""
+    """Make the kit of these needs, for this version of the kit's own Python; raises ScorerFailed."""
     own, pip = sorted({*needs.requirements}), sorted({*needs.pip_requirements})
     key = f"wheels {_LAYOUT} {platform.machine()} {python} {own!r} {pip!r} {needs.has_project}"
 
@@ -169,7 +169,7 @@ async def make(needs: ScriptNeeds, python: str, kits: Kits) -> Kit:
 
 
 def _write_index(folder: Path, wheels: Iterable[_Wheel]) -> None:
-    """Write the pages that pip reads."""
+    """Write the index pages that pip reads."""
     folder.mkdir()
     for wheel in wheels:
         page = folder / canonicalize_name(_version(wheel).partition("==")[0]) / "index.html"
@@ -179,7 +179,7 @@ def _write_index(folder: Path, wheels: Iterable[_Wheel]) -> None:
 
 
 def resolved_versions(kit: Kit) -> str:
-    """Which packages a kit has: `name==version`, by name."""
+    """Return the packages of a kit: `name==version`, by name."""
     return " ".join(dict.fromkeys((kit.source / _RESOLVED).read_text().split()))
 
 
@@ -192,7 +192,7 @@ def _version(wheel: _Wheel) -> str:
 
 
 async def _resolved(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]:
-    """The wheels that are needed, each once."""
+    """Return the wheels that are needed, without repetition."""
     own = tuple(each for each in needs.requirements if each not in needs.pip_requirements)
     found: dict[str, _Wheel] = {}
     if own:
@@ -205,7 +205,7 @@ async def _resolved(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]
 
 
 async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str, _Wheel]:
-    """For every Python that an image may have, and for the kit's own: for those that they are made for."""
+    """Resolve for the kit's own Python and every version an image may have; skip versions that fail."""
     questions = [_Question(each, ("--python-platform", _ELSEWHERE)) for each in PIP_PYTHONS]
     turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -224,7 +224,7 @@ async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str,
 
 
 async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
-    """Resolve requirements: together, or one by one where they contradict each other, or come as source."""
+    """Resolve requirements together; one by one if they contradict each other or one has only a source."""
     try:
         return await _compiled(wanted, question, kits)
     except ScorerFailed as error:
@@ -237,7 +237,7 @@ async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> di
 
 
 async def _as_source(wanted: str, question: _Question, kits: Kits, reason: ScorerFailed) -> dict[str, _Wheel]:
-    """The source of a requirement that has no wheel, and the wheels that it needs."""
+    """Return the source of a requirement that has no wheel, and the wheels that it needs."""
     async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
         try:
             found = await find_source(wanted, client)
@@ -251,7 +251,7 @@ async def _as_source(wanted: str, question: _Question, kits: Kits, reason: Score
 
 
 async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
-    """What `uv` says is needed: by the names of the wheels. What it fetched before does without a network."""
+    """Resolve requirements by `uv`; return the wheels by name. Without a network, uv's own cache is used."""
     uv = await asyncio.to_thread(programs.find, "uv")
     with TemporaryDirectory() as folder:
         place = Path(folder)
@@ -271,7 +271,7 @@ async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) ->
 
 
 def _wheels(package: Mapping[str, Any], folder: Path) -> list[_Wheel]:
-    """The wheels of a package that may be of use here; where none is, the first, which says what it needs."""
+    """Return the usable wheels of a package; else the first one, whose metadata names requirements."""
     found = []
     for wheel in package.get("wheels", []):
         source = wheel.get("url") or str((folder / wheel.get("path", "")).resolve())
@@ -294,7 +294,7 @@ def _is_of_use(name: str) -> bool:
 
 
 async def _fetch(wheels: Iterable[_Wheel], kept: Path, into: Path) -> None:
-    """Put wheels into a folder: from those kept, else from where they come from."""
+    """Copy wheels into a folder, from the store or else from their sources."""
     left = MOST_BYTES
     async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
         for wheel in wheels:
@@ -306,7 +306,7 @@ async def _fetch(wheels: Iterable[_Wheel], kept: Path, into: Path) -> None:
 
 
 async def _kept(wheel: _Wheel, client: httpx.AsyncClient, folder: Path) -> Path:
-    """Where a wheel is kept; fetched if it is not there yet."""
+    """Return the path of a wheel in the store; fetch it if it is missing."""
     place = folder / f"{wheel.digest}-{wheel.name}"
     if wheel.digest is None or not place.exists():
         partial = folder / f"{wheel.name}.{os.getpid()}.partial"
@@ -319,7 +319,7 @@ async def _kept(wheel: _Wheel, client: httpx.AsyncClient, folder: Path) -> Path:
 
 
 async def _get(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
-    """Get one wheel, whole and with the content that the index promised."""
+    """Fetch one wheel, complete and with the digest that the index promised."""
     try:
         if wheel.source.startswith(("http://", "https://")):
             await _download(wheel, client, place)

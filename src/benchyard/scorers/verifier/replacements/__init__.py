@@ -1,4 +1,4 @@
-"""Programs of the verifier kit, in the place of those that would need a network; each stands by itself.
+"""Programs of the verifier kit that replace programs needing a network; each is self-contained.
 
-They are copied into the kit and run there by its Python, so they import nothing of ours.
+They are copied into the kit and run there by its Python, so they import no module of Benchyard.
 """

@@ -1,4 +1,4 @@
-"""In the place of `apt-get` and `apt`: what is there is there; for the rest the real program is asked."""
+"""Stands in for `apt-get` and `apt`: accepts installed packages, and runs the real program for others."""
 
 import os
 import re
@@ -11,11 +11,11 @@ _STATUS = Path("/var/lib/dpkg/status")
 _TAKING_VALUES = ("-o", "--option", "-c", "--config-file", "-t", "--target-release")
 _FAILED = 100
 _KIT = {"curl", "wget", "bash", "ca-certificates"}
-"""What the kit has, or what is of no use without a network."""
+"""Packages that the kit has, or that are of no use without a network."""
 
 
 def main(argv: list[str]) -> int:
-    """Succeed at once where nothing is to be done; else let the real program try."""
+    """Succeed at once if nothing is to be installed; else let the real program try."""
     own = Path(argv[0]).absolute().parent
     name = Path(argv[0]).name
     verb, packages = _read(argv[1:])
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 
 def _read(words: list[str]) -> tuple[str, list[str]]:
-    """The verb, and the names after it."""
+    """Return the verb, and the names after it."""
     others: list[str] = []
     is_value = False
     for word in words:

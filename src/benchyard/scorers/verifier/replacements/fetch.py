@@ -1,4 +1,4 @@
-"""In the place of `curl` and `wget`: the installer of `uv` comes from the kit; for all else they are run."""
+"""Stands in for `curl` and `wget`: gives the kit's installer of `uv`; runs the real program for all else."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _OF_ITS_NAME = {"curl": ("-O", "--remote-name"), "wget": ()}
 
 
 def main(argv: list[str]) -> int:
-    """Print or write the installer where an argument names it; else become the real program."""
+    """Print or write the installer if an argument names it; else become the real program."""
     here = Path(argv[0]).absolute().parent.parent
     name = Path(argv[0]).name
     url = next((word for word in argv[1:] if _INSTALLER.fullmatch(word)), None)
@@ -32,14 +32,14 @@ def main(argv: list[str]) -> int:
 
 
 def _place(name: str, words: list[str], url: str) -> str | None:
-    """The file that is asked for; None is the output."""
+    """Return the file to write to; None is standard output."""
     for at, word in enumerate(words):
         for option in _TO_FILE[name]:
             if word == option and at + 1 < len(words):
                 return words[at + 1]
             if option.startswith("--") and word.startswith(f"{option}="):
                 return word.partition("=")[2]
-        # Short options in one word: their last may take the next word, or what is left of this one.
+        # Combined short options: the value of the last is the rest of this word, or else the next word.
         if found := re.fullmatch(rf"-[A-Za-z]*?{_TO_FILE[name][0][1]}(.*)", word):
             return found[1] or (words[at + 1] if at + 1 < len(words) else None)
     is_named = any(word in _OF_ITS_NAME[name] for word in words) or name == "wget"

@@ -1,4 +1,4 @@
-"""In the place of the installer of `uv`: makes the kit's be found where the installer would put it."""
+"""Stands in for the installer of `uv`: links the kit's programs into the installer's target folder."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ _NAMES = ("uv", "uvx")
 
 
 def main(argv: list[str]) -> int:
-    """Write `env` and links into the folder for programs of whoever calls."""
+    """Write `env` and links into the caller's folder for programs."""
     own = Path(argv[0]).absolute().parent
     home = Path(os.environ.get("HOME") or "/root")
     folder = Path(os.environ.get("UV_INSTALL_DIR") or os.environ.get("XDG_BIN_HOME") or home / ".local/bin")
@@ -18,14 +18,14 @@ def main(argv: list[str]) -> int:
         _remove(folder / name)
     for name in _NAMES:
         (folder / name).symlink_to(own / name)
-    # The kit's folder comes first again, whatever was put before it meanwhile.
+    # Puts the kit's folder first again, in case the script put another before it.
     (folder / "env").write_text(f'export PATH="{own}:{folder}:$PATH"\n')
     sys.stderr.write(f"uv: {own} of the verifier kit is used\n")
     return 0
 
 
 def _clear_way(folder: Path) -> None:
-    """Make a folder, in the place of whatever is in the way to it and is none."""
+    """Make a folder, removing files that block its path."""
     for part in (*reversed(folder.parents), folder):
         if part.exists() and not part.is_dir():
             _remove(part)

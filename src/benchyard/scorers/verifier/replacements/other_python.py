@@ -1,4 +1,4 @@
-"""In the place of `uv`, where the server lacks the Python that is asked for: names the nearest."""
+"""Stands in for `uv` if the server lacks the Python asked for: names the nearest one instead."""
 
 import os
 import re
@@ -9,7 +9,7 @@ _NAMED = re.compile(r"(--python=|-p)?((?:cpython-?)?3\.\d+(?:\.\d+)?)")
 
 
 def main(argv: list[str]) -> int:
-    """Become the real program, with the kit's Python in the place of every version that is asked for."""
+    """Become the real program, with the kit's Python in place of every requested version."""
     here = Path(argv[0]).absolute().parent.parent
     python = f"{here}/bin/python-of-kit"
     words = list(argv[1:])

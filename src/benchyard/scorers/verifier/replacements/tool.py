@@ -1,6 +1,6 @@
-"""In the place of `uvx`: the tool in an environment whose programs name their Python, not the image's shell.
+"""Stands in for `uvx`: runs the tool in an environment whose programs start by their Python, not by a shell.
 
-The real one makes environments that can be moved, and their programs are begun by `/bin/sh`.
+The real `uvx` makes relocatable environments, whose programs are started by `/bin/sh`.
 """
 
 import os
@@ -15,7 +15,7 @@ _FLAGS = ("-q", "--quiet", "-v", "--verbose", "--isolated", "--no-cache", "-n", 
 
 
 def main(argv: list[str]) -> int:
-    """Make the environment and become the tool; what is asked for in another way is the real one's."""
+    """Make the environment and become the tool; leave unknown options to the real program."""
     here = Path(argv[0]).absolute().parent.parent
     uv = str(here / "bin/uv")
     read = _read(argv[1:])
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     for step in steps:
         if status := subprocess.run(step, check=False).returncode:
             return status
-    # What the tool fetches itself may be on this machine, such as a server that the task is about.
+    # The tool itself may fetch from servers on this machine, such as one that the task is about.
     for name_of in ("UV_OFFLINE", "UV_NO_INDEX"):
         os.environ.pop(name_of, None)
     os.environ["PATH"] = f"{folder}/env/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def _read(words: list[str]) -> tuple[dict[str, list[str]], str, list[str]] | None:
-    """Options by what they say, the tool, its arguments; None where something else is asked for."""
+    """Return the options by meaning, the tool, and its arguments; None if an option is unknown."""
     given: dict[str, list[str]] = {"python": [], "with": [], "from": []}
     left = list(words)
     while left and left[0].startswith("-"):
