@@ -11,7 +11,7 @@ import httpx
 
 from benchyard.agents.base import ModelAccess
 from benchyard.models.scenarios import ScenarioView
-from benchyard.testing.model import RunningModel, Script
+from benchyard.scripted_model import RunningModel, Script
 from benchyard.testing.server import RunningServer
 from perf import bare_agent
 from perf.measure import Figure

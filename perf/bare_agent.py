@@ -15,13 +15,13 @@ from pathlib import Path
 
 from benchyard.agents import catalog
 from benchyard.agents.base import Launch, ModelAccess, Task, contract_env
-from benchyard.agents.public import PublishedAgent
-from benchyard.agents.registered import Installed
-from benchyard.devboxes.parts import cgroups
+from benchyard.agents.own_agent import InstalledAgent
+from benchyard.agents.public_agent import PublicAgent
+from benchyard.devboxes.shared import cgroups
 from benchyard.engine.agents import public
-from benchyard.engine.agents.installing import FOLDER
+from benchyard.engine.agents.installer import AGENTS_FOLDER
 from benchyard.engine.agents.runtimes import runtime_of
-from benchyard.engine.sizes import SIZES
+from benchyard.engine.devboxes.sizes import SIZES
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.models.base import Model
 from benchyard.models.launch import Size
@@ -34,9 +34,9 @@ _END_SECONDS = 120.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def installed(name: str, kits: Path) -> PublishedAgent[Model]:
+def installed(name: str, kits: Path) -> PublicAgent[Model]:
     """The agent in the version that was installed into these kits by a job."""
-    choice = public.chosen(name, None, {})
+    choice = public.choose(name, None, {})
     record = public.record(choice)
     if record is None or record.source is None:
         raise RuntimeError(f"agent {name} is none that is installed")
@@ -44,14 +44,14 @@ def installed(name: str, kits: Path) -> PublishedAgent[Model]:
     folder = next(each.parent for each in kits.glob(f"*/{public.NOTE}") if each.read_text() == noted)
     runtime = asyncio.run(runtime_of(record.source.type, KitFolders(kits)))
     agent = catalog.make(name, {})
-    assert isinstance(agent, PublishedAgent)
-    agent.installed = Installed((Kit(folder, f"{FOLDER}/{record.id}"), *runtime.kits))
+    assert isinstance(agent, PublicAgent)
+    agent.installed = InstalledAgent((Kit(folder, f"{AGENTS_FOLDER}/{record.id}"), *runtime.kits))
     return agent
 
 
 @contextmanager
 def started(
-    agent: PublishedAgent[Model], access: ModelAccess, scenario: ScenarioView, place: Path
+    agent: PublicAgent[Model], access: ModelAccess, scenario: ScenarioView, place: Path
 ) -> Iterator[float]:
     """Start it with everything in a new folder; the moment at which its command began."""
     for name in ("work", "logs", "home", "files", "state"):
@@ -104,7 +104,7 @@ def _grouped() -> Iterator[Callable[[], None]]:
         own.remove("bare")
 
 
-def _view(agent: PublishedAgent[Model], launch: Launch, place: Path) -> list[str]:
+def _view(agent: PublicAgent[Model], launch: Launch, place: Path) -> list[str]:
     """A view of the host's files in which the agent and its own files lie where a devbox has them."""
     command = ["bwrap", "--die-with-parent", "--bind", "/", "/", "--dev", "/dev"]
     command += ["--tmpfs", "/opt", "--tmpfs", "/run"]

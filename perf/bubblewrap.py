@@ -5,10 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchyard.devboxes.base import Limits, Rootfs
-from benchyard.devboxes.box import syscalls
-from benchyard.devboxes.box.trees import remove_tree
-from benchyard.devboxes.parts import cgroups
+from benchyard.devboxes.base import DevboxLimits, Rootfs
+from benchyard.devboxes.guest import syscalls
+from benchyard.devboxes.layers.trees import remove_tree
+from benchyard.devboxes.shared import cgroups
 
 _BIND = ["--dev", "/dev", "--proc", "/proc"]
 _WALLS = ["--unshare-all", "--die-with-parent", "--hostname", "devbox", "--chdir", "/", "--clearenv"]
@@ -32,7 +32,7 @@ class Bubblewrap:
                 (box / name / part).mkdir(parents=True)
         root = box / "root" / "root"
         layers = [str(layer) for layer in self._rootfs.layers]
-        groups = self._cgroups.create("bwrap", Limits())
+        groups = self._cgroups.create("bwrap", DevboxLimits())
         mounted = []
         try:
             syscalls.mount_overlay(layers, str(box / "root/upper"), str(box / "root/work"), str(root))

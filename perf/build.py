@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchyard.devboxes.trees import LocalTrees
-from benchyard.hosts.builds import BuildGroups
-from benchyard.images.build import Builder, Recipe
-from benchyard.images.builders.choose import open_builder
-from benchyard.images.builders.storage import Storage
+from benchyard.devboxes.local_trees import LocalTrees
+from benchyard.hosts.build_cgroups import BuildCgroups
+from benchyard.images.builders.base import Builder, BuildRecipe
+from benchyard.images.builders.choice import open_builder
+from benchyard.images.builders.engine_storage import EngineStorage
 from benchyard.images.store import ImageStore, Label
 from perf.measure import interleave
 from perf.options import Options
@@ -59,7 +59,7 @@ class _Plain:
         self._context = context
         self._numbers = itertools.count()
         (folder / "containers.conf").write_text(f'{_CONFIGURATION}cgroup_manager = "cgroupfs"\n')
-        base = Storage(theirs)
+        base = EngineStorage(theirs)
         (name,) = (name for name in base.names() if name.startswith("localhost/benchyard/"))
         # By a short name: buildah makes the image's out of it, and not every folder's can be one.
         self._call("push", name, "oci:base", root=theirs)
@@ -93,7 +93,7 @@ class _Ours:
 
     def build(self) -> None:
         text = _DOCKERFILE.format(base=_BASE, number=next(self._numbers))
-        recipe = Recipe(text, context=self._context)
+        recipe = BuildRecipe(text, context=self._context)
         lines: list[str] = []
         self._runner.run(self._builder.build(recipe, Label("measured"), lines.append))
 
@@ -101,7 +101,7 @@ class _Ours:
         store = ImageStore(folder, LocalTrees())
         await store.open()
         await store.import_archive(root, _BASE)
-        return await open_builder(store, folder, LocalTrees(), BuildGroups(folder))
+        return await open_builder(store, folder, LocalTrees(), BuildCgroups(folder))
 
 
 def _root(root: Path) -> Path:

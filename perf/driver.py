@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchyard.devboxes.base import Command, DevboxSpec, ExecutionEnded, Rootfs
-from benchyard.devboxes.native import NativeDriver
+from benchyard.devboxes.native.driver import NativeDriver
 from benchyard.images.store import ImageStore
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ import resource
 import time
 from pathlib import Path
 
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.models.trials import TrialState
 from benchyard.testing.server import RunningServer
 from perf.options import Options
@@ -39,10 +39,10 @@ def _import(server: RunningServer, folder: Path) -> list[tuple[str, str]]:
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with Client(Server(server.url, server.key)) as client:
         begin = time.perf_counter()
-        importing.imported(client, Wish("aime", local=data))
+        benchmark_import.import_benchmark(client, BenchmarkImport("aime", local=data))
         first = time.perf_counter() - begin
         begin = time.perf_counter()
-        importing.imported(client, Wish("aime", local=data))
+        benchmark_import.import_benchmark(client, BenchmarkImport("aime", local=data))
         again = time.perf_counter() - begin
     memory = _resident(server)
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MB
@@ -104,7 +104,7 @@ def _builds(server: RunningServer, folder: Path) -> list[tuple[str, str]]:
     for at in range(_BUILDS):
         writer.write(f"task-{at}", Task(dockerfile=f"{shared}RUN echo {at} > /own\n"))
     with Client(Server(server.url, server.key)) as client:
-        made = importing.imported(client, Wish(str(writer.folder)))
+        made = benchmark_import.import_benchmark(client, BenchmarkImport(str(writer.folder)))
         spec = {
             "type": "benchmark",
             "benchmark_id": made.benchmark.id,

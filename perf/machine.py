@@ -4,8 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from benchyard.devboxes.box import processes
-from benchyard.devboxes.parts import cgroups
+from benchyard.devboxes.guest import processes
+from benchyard.devboxes.shared import cgroups
 
 MB = 1e6
 _GROUP_MEMORY = ("memory.current", "memory.usage_in_bytes")
@@ -69,7 +69,9 @@ def mounts() -> int:
 
 def groups(driver: Path) -> list[Path]:
     """The control groups of a driver's devboxes, in all hierarchies."""
-    return [path for own in cgroups.owned(cgroups.owner(driver)) for path in own.iterdir() if path.is_dir()]
+    return [
+        path for own in cgroups.find_groups(cgroups.owner(driver)) for path in own.iterdir() if path.is_dir()
+    ]
 
 
 def group_memory(driver: Path) -> int:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchyard.devboxes.base import Limits
+from benchyard.devboxes.base import DevboxLimits
 from benchyard.testing.server import RunningServer
 from perf import machine
 from perf.api import Api
@@ -16,7 +16,7 @@ from perf.options import Options
 from perf.page import heading, table
 
 _MIB = 1024**2
-_KEPT = Limits().output_bytes // _MIB
+_KEPT = DevboxLimits().output_bytes // _MIB
 _DEVBOXES = 20
 _LONG = "exec sleep 3600"
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import httpx
 
-from benchyard.testing.server import Process, RunningServer
+from benchyard.testing.server import RunningServer, ServerProcess
 from perf.api import Api
 from perf.measure import interleave
 from perf.options import Options
@@ -71,7 +71,7 @@ class _Other(RunningServer):
         self._checkout = checkout
         self._start = self._execute
 
-    def _execute(self, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
+    def _execute(self, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> ServerProcess:
         return subprocess.Popen(
             [str(self._checkout / ".venv/bin/python"), "-m", "benchyard.cli.main", *arguments],
             stdin=subprocess.DEVNULL,

@@ -52,7 +52,7 @@ print("  (the devbox itself took", times["running"] - times["provisioning"], "ms
 
 first_word() { cut -d ' ' -f 1; }
 
-say "1. A devbox. No server is configured, so the command line starts one for itself."
+say "1. A devbox. No server is configured, so the command line starts its own."
 clock
 show benchyard devbox create --name original
 echo "  ($((($(date +%s%N) - started) / 1000000)) ms, with the start of the server)"
@@ -97,7 +97,8 @@ done
 [ "$(text_of left)" != "$(text_of right)" ] || { echo "demo: the branches are alike" >&2; exit 1; }
 say "The branches differ, and the original is as it was."
 
-say "6. A job runs agents on scenarios, in a devbox each, and scores what they leave. One solves everything, the other does nothing."
+say "6. A job runs agents on scenarios, in a devbox each, and scores what they
+   leave. One solves everything, the other does nothing."
 clock
 show benchyard job run --benchmark quickstart --agent oracle --agent nop --job-name demo --watch
 echo "  ($((($(date +%s%N) - started) / 1000000)) ms for 24 trials)"
@@ -113,4 +114,5 @@ took
 show benchyard snapshot delete "$snapshot"
 show benchyard server stop
 
-say "That was all of it, and nothing is left behind. Next: README.md, docs/guides/getting-started.md"
+say "That was all of it, and nothing is left behind.
+Next: README.md, docs/guides/getting-started.md"

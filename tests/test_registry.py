@@ -24,7 +24,7 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
         registry.load("devboxes", "firecracker")
 
 
-@pytest.mark.parametrize("name", ["base", "trees", "box", "../native", "native.py", ""])
+@pytest.mark.parametrize("name", ["base", "local_trees", "guest", "../native", "native.py", ""])
 def test_what_is_no_driver_cannot_be_loaded(name: str) -> None:
     with pytest.raises(NotFound):
         registry.load("devboxes", name)

@@ -2,8 +2,8 @@
 
 The official client is tried whole as the blocking one, and as the asynchronous one where the two differ:
 streams, long polls, pages, errors, context managers. The drivers' contract is tried whole with the native
-driver's default mode, and in part with the others. Of real agents, languages and kills `make test` has some of
-each kind; `make agents`, `make parity`, `make contracts` and `make faults` have all.
+driver's default mode, and in part with the others. Of real agents, languages and kills `make test` has some
+of each kind; `make agents`, `make parity`, `make contracts` and `make faults` have all.
 """
 
 import re

@@ -19,13 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from benchyard.testing.server import Process
+from benchyard.testing.server import ServerProcess
 
 _FORK_SERVER = Path(__file__).with_name("fork_server.py")
 _END_SECONDS = 10.0
 
 
-def spawn(arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
+def spawn(arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> ServerProcess:
     """Start a server as a copy of the process that is ready."""
     return _Copy(_original().asking, arguments, environment, log)
 

@@ -32,6 +32,7 @@ of this tree, never to anything a server names.
 """
 
 import errno
+import os
 from typing import Any, ClassVar, Literal
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -258,6 +259,11 @@ class ServerUnreachable(BenchyardError):
 def is_disk_full(error: BaseException) -> bool:
     """Whether this is the operating system saying that there is no space left."""
     return isinstance(error, OSError) and error.errno in _FULL
+
+
+def refused(error: OSError) -> str:
+    """Why the operating system refused, in its own words: Python adds others for some calls."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 def from_os(error: OSError) -> BenchyardError:

@@ -1,7 +1,8 @@
 """Extensions by name: the folder is the list, entry points serve outsiders.
 
-A room's extension is a module that defines the class named after it: `native` defines `NativeDriver`. Modules
-that do not are the room's own business. Outsiders register the class under the entry point group
+A room's extension is a module that defines the class named after it: `fake` defines `FakeDriver`. It may be a
+folder with a module of its kind in it: `native/driver` defines `NativeDriver`. Modules that do not are the
+room's own business. Outsiders register the class under the entry point group
 `benchyard.<room>`, with the name they want it to have.
 """
 
@@ -9,11 +10,12 @@ import difflib
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import pkgutil
 import re
 import sys
 from collections.abc import Iterable
-from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 from benchyard.errors import NotFound, NotSupported
@@ -43,7 +45,7 @@ def _load_from(room: str, name: str, path: tuple[str, ...]) -> type[Any]:
         for entry in _entry_points(room):
             if entry.name == name:
                 return _checked(entry.load(), name)
-        module = importlib.import_module(f"benchyard.{room}.{name.replace('-', '_')}")
+        module = importlib.import_module(_module_of(room, name.replace("-", "_")))
     except ImportError as error:
         raise NotSupported(
             f"{name!r} cannot be loaded: {error}; install what it needs, or choose another of: "
@@ -65,7 +67,7 @@ def _own(room: str) -> frozenset[str]:
     return frozenset(
         _shown(module.name)
         for module in pkgutil.iter_modules(package.__path__)
-        if not module.ispkg and _defines(room, module)
+        if _defines(room, module.name)
     )
 
 
@@ -104,9 +106,20 @@ def _class_name(room: str, name: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in words) + _KINDS[room]
 
 
-def _defines(room: str, module: pkgutil.ModuleInfo) -> bool:
-    spec = module.module_finder.find_spec(module.name, None)
-    if not isinstance(spec, ModuleSpec) or spec.loader is None:
+def _module_of(room: str, name: str) -> str:
+    """The module of an extension: one of that name, or the one of its kind in the folder of that name."""
+    module = f"benchyard.{room}.{name}"
+    spec = importlib.util.find_spec(module)
+    is_folder = spec is not None and spec.submodule_search_locations is not None
+    return f"{module}.{_KINDS[room].lower()}" if is_folder else module
+
+
+def _defines(room: str, name: str) -> bool:
+    try:
+        spec = importlib.util.find_spec(_module_of(room, name))
+    except ModuleNotFoundError:
         return False
-    source = getattr(spec.loader, "get_source", lambda _name: None)(module.name)
-    return bool(source and re.search(rf"^class {_class_name(room, module.name)}\b", source, re.MULTILINE))
+    if spec is None or spec.origin is None:
+        return False
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    return bool(re.search(rf"^class {_class_name(room, name)}\b", source, re.MULTILINE))

@@ -6,7 +6,7 @@ import pytest
 
 from benchyard.agents import catalog
 from benchyard.errors import UsageError
-from benchyard.testing.agent_contract import task
+from benchyard.testing.contracts.agent import task
 
 
 def refused(name: str, **kwargs: str) -> str:

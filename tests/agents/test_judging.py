@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.agents import catalog
-from benchyard.agents.base import Ended
+from benchyard.agents.base import AgentEnd
 from tests.agents.test_streams import JSON
 
 PUBLIC = [name for name in catalog.names() if catalog.keys_of(name)]
@@ -27,7 +27,7 @@ KEYS = (
 def judged(name: str, *events: Any, **ended: Any) -> str | None:
     text = "".join(json.dumps(event) + "\n" for event in events)
     fields = {"exit_status": 0, "calls": 2, "stdout_tail": text, **ended}
-    return catalog.make(name, {}).judge(Ended(**fields))
+    return catalog.make(name, {}).judge(AgentEnd(**fields))
 
 
 def message(*content: Any, **metadata: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_results_of_gemini_cli_are_found_by_id_and_by_name() -> None:
 def test_no_output_upsets_a_judge(name: str, events: list[Any], text: str, status: int, calls: int) -> None:
     agent = catalog.make(name, {})
     tail = "\n".join([text, *map(json.dumps, events)])
-    reason = agent.judge(Ended(status, stdout_tail=tail, stderr_tail=text, calls=calls))
+    reason = agent.judge(AgentEnd(status, stdout_tail=tail, stderr_tail=text, calls=calls))
     assert reason is None or 0 < len(reason) < 2000
     if calls == 0:
         assert reason is not None

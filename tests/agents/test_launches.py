@@ -5,19 +5,17 @@ import pytest
 from benchyard.agents import catalog, placeholders
 from benchyard.agents.base import MOST_PROMPT_BYTES, contract_env
 from benchyard.errors import ScenarioError
-from benchyard.testing.agent_contract import scenario, task
+from benchyard.testing.contracts.agent import scenario, task
 
 DIFF = "--- a/answer.txt\n+++ b/answer.txt\n@@ -1 +1 @@\n-not yet\n+done\n"
 
 
 def test_only_what_is_known_is_filled_in() -> None:
     values = {"prompt_file": "/p", "model": "a b'c"}
-    assert placeholders.filled("x {prompt_file} {model}", values) == "x /p 'a b'\"'\"'c'"
+    assert placeholders.fill("x {prompt_file} {model}", values) == "x /p 'a b'\"'\"'c'"
     for literal in ("{unknown}", "${prompt_file}", "{ prompt_file }", "{}", "{a,b}", "awk '{print $1}'"):
-        assert placeholders.filled(literal, values) == literal
-    assert (
-        placeholders.filled("{model}", {"model": "{prompt_file}", "prompt_file": "/p"}) == "'{prompt_file}'"
-    )
+        assert placeholders.fill(literal, values) == literal
+    assert placeholders.fill("{model}", {"model": "{prompt_file}", "prompt_file": "/p"}) == "'{prompt_file}'"
 
 
 def test_the_contract_is_told_in_the_environment() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from benchyard.agents import catalog, providers
 from benchyard.agents.base import ModelChoice
-from benchyard.agents.providers import STANDARD, choose, missing, told_by_name, variable
+from benchyard.agents.providers import STANDARD, choice_by_name, choose, key_variable, missing_keys
 from benchyard.errors import UsageError
 
 
@@ -86,10 +86,10 @@ def test_any_text_is_a_choice_or_is_refused(model: str, upstreams: list[str]) ->
 
 def test_the_first_variable_with_a_key_is_used() -> None:
     names = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    assert variable("gemini-cli", names, {"GOOGLE_API_KEY", "OTHER"}) == "GOOGLE_API_KEY"
-    assert variable("gemini-cli", names, {"GOOGLE_API_KEY", "GEMINI_API_KEY"}) == "GEMINI_API_KEY"
+    assert key_variable("gemini-cli", names, {"GOOGLE_API_KEY", "OTHER"}) == "GOOGLE_API_KEY"
+    assert key_variable("gemini-cli", names, {"GOOGLE_API_KEY", "GEMINI_API_KEY"}) == "GEMINI_API_KEY"
     with pytest.raises(UsageError) as caught:
-        variable("gemini-cli", names, {"OTHER"})
+        key_variable("gemini-cli", names, {"OTHER"})
     said = caught.value.message
     assert "GEMINI_API_KEY or GOOGLE_API_KEY" in said
     assert "benchyard secret set GEMINI_API_KEY" in said
@@ -97,11 +97,11 @@ def test_the_first_variable_with_a_key_is_used() -> None:
 
 def test_a_key_is_there_as_a_secret_or_as_a_variable() -> None:
     keys = {"anthropic": ["A", "B"], "openai": ["C"]}
-    assert missing(keys, set(), set()) == keys
-    assert missing(keys, {"B"}, {"C"}) == {}
-    assert missing({**keys, "openai": []}, set(), set()) == {"anthropic": ["A", "B"]}
-    assert missing(keys, {f"{providers.STORED_PREFIX}A"}, set()) == {"openai": ["C"]}
-    assert missing(keys, {"C"}, {f"{providers.STORED_PREFIX}A"}) == {"anthropic": ["A", "B"]}
+    assert missing_keys(keys, set(), set()) == keys
+    assert missing_keys(keys, {"B"}, {"C"}) == {}
+    assert missing_keys({**keys, "openai": []}, set(), set()) == {"anthropic": ["A", "B"]}
+    assert missing_keys(keys, {f"{providers.STORED_PREFIX}A"}, set()) == {"openai": ["C"]}
+    assert missing_keys(keys, {"C"}, {f"{providers.STORED_PREFIX}A"}) == {"anthropic": ["A", "B"]}
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_key_is_there_as_a_secret_or_as_a_variable() -> None:
     ],
 )
 def test_some_models_tell_by_themselves_who_is_asked(model: str, provider: str, name: str) -> None:
-    assert told_by_name(model, ["house"]) == ModelChoice(provider, name)
+    assert choice_by_name(model, ["house"]) == ModelChoice(provider, name)
 
 
 @pytest.mark.parametrize("model", ["llama-9", "meta/llama-9", "house/", "/", ""])
 def test_others_do_not(model: str) -> None:
-    assert told_by_name(model, ["house"]) is None
+    assert choice_by_name(model, ["house"]) is None

@@ -10,11 +10,11 @@ import pytest
 
 from benchyard.agents import catalog
 from benchyard.agents.base import Launch
-from benchyard.agents.public import PublishedAgent, check_version
-from benchyard.agents.registered import Installed
+from benchyard.agents.own_agent import InstalledAgent
+from benchyard.agents.public_agent import PublicAgent, check_version
 from benchyard.errors import NotSupported, UsageError
 from benchyard.hosts.kits import Kit
-from benchyard.testing.agent_contract import access, task
+from benchyard.testing.contracts.agent import access, task
 
 PUBLIC = [name for name in catalog.names() if catalog.keys_of(name)]
 LONG = "é" * 250_000
@@ -22,10 +22,10 @@ URL = "http://127.0.0.1:9/p"
 TOKEN = access().token
 
 
-def made(name: str, **kwargs: str) -> PublishedAgent[Any]:
+def made(name: str, **kwargs: str) -> PublicAgent[Any]:
     agent = catalog.make(name, kwargs)
-    assert isinstance(agent, PublishedAgent)
-    agent.installed = Installed((Kit(Path("/kits/x"), "/opt/benchyard/agents/x"),))
+    assert isinstance(agent, PublicAgent)
+    agent.installed = InstalledAgent((Kit(Path("/kits/x"), "/opt/benchyard/agents/x"),))
     return agent
 
 

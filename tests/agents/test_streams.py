@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchyard.agents import streams
+from benchyard.agents import output_events
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10),
@@ -17,40 +17,40 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 def test_only_whole_objects_are_events() -> None:
     text = '"half": 1}\n{"type": "a"}\n[1]\nplain\n{"type": "b"}\r\n{"cut": '
-    assert [event["type"] for event in streams.events(text)] == ["a", "b"]
-    assert streams.events("[" * 100_000) == []
-    assert streams.events('{"a":' * 100_000) == []
-    assert streams.events('{"a": ' + "9" * 10_000 + "}") == []
+    assert [event["type"] for event in output_events.events(text)] == ["a", "b"]
+    assert output_events.events("[" * 100_000) == []
+    assert output_events.events('{"a":' * 100_000) == []
+    assert output_events.events('{"a": ' + "9" * 10_000 + "}") == []
 
 
 def test_the_last_of_a_type_is_found() -> None:
-    found = streams.events('{"type": "a", "n": 1}\n{"type": "b"}\n{"type": "a", "n": 2}\n{"type": []}')
-    assert streams.last(found, "a") == {"type": "a", "n": 2}
-    assert streams.last(found, "a", "b") == {"type": "a", "n": 2}
-    assert streams.last(found, "c") is None
+    found = output_events.events('{"type": "a", "n": 1}\n{"type": "b"}\n{"type": "a", "n": 2}\n{"type": []}')
+    assert output_events.last(found, "a") == {"type": "a", "n": 2}
+    assert output_events.last(found, "a", "b") == {"type": "a", "n": 2}
+    assert output_events.last(found, "c") is None
 
 
 def test_an_error_is_told_in_one_line() -> None:
-    assert streams.said("a\n b") == "a b"
-    assert streams.said({"message": "no such model"}) == "no such model"
-    assert streams.said({"data": {"message": "no such model"}}) == "no such model"
-    assert streams.said('{"error": {"message": "no such model", "code": 400}}') == "no such model"
-    assert streams.said("{broken") == "{broken"
-    assert len(streams.said("x" * 10_000)) == 500
+    assert output_events.error_line("a\n b") == "a b"
+    assert output_events.error_line({"message": "no such model"}) == "no such model"
+    assert output_events.error_line({"data": {"message": "no such model"}}) == "no such model"
+    assert output_events.error_line('{"error": {"message": "no such model", "code": 400}}') == "no such model"
+    assert output_events.error_line("{broken") == "{broken"
+    assert len(output_events.error_line("x" * 10_000)) == 500
     deep = json.loads('{"message": ' * 900 + '"a"' + "}" * 900)
-    assert streams.said(deep) == ""
-    assert streams.said({"a": 1}) == streams.said(None) == ""
+    assert output_events.error_line(deep) == ""
+    assert output_events.error_line({"a": 1}) == output_events.error_line(None) == ""
 
 
 def test_results_of_tools_are_texts_or_parts() -> None:
-    assert streams.text_of("a") == "a"
-    assert streams.text_of([{"text": "a"}, {"image": 1}, 5, {"text": 6}, {"text": "b"}]) == "a\nb"
-    assert streams.text_of({"text": "a"}) == streams.text_of(None) == ""
+    assert output_events.text_of("a") == "a"
+    assert output_events.text_of([{"text": "a"}, {"image": 1}, 5, {"text": 6}, {"text": "b"}]) == "a\nb"
+    assert output_events.text_of({"text": "a"}) == output_events.text_of(None) == ""
 
 
 @given(JSON, st.lists(st.text(max_size=8), max_size=3))
 def test_anything_can_be_looked_into(value: Any, path: list[str]) -> None:
-    streams.dig(value, *path)
-    assert all(isinstance(each, dict) for each in streams.parts(value, *path))
-    assert isinstance(streams.said(value), str)
-    assert isinstance(streams.text_of(value), str)
+    output_events.dig(value, *path)
+    assert all(isinstance(each, dict) for each in output_events.parts(value, *path))
+    assert isinstance(output_events.error_line(value), str)
+    assert isinstance(output_events.text_of(value), str)

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from benchyard.cli.job_gate import below
-from benchyard.cli.job_summary import summarize
+from benchyard.cli.job.gates import means_below
+from benchyard.cli.job.summary import summarize
 from benchyard.hosts import leaks
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.testing.server import RunningServer
@@ -320,7 +320,7 @@ def test_a_loop_pulls_the_mean_of_a_job_down(http: httpx.Client, capfd: pytest.C
     assert len(failures) == 1
     assert "took longer" in failures[0]
     view = BenchmarkJobView.model_validate(job.get())
-    assert below(view, 0.9) == ["command: the mean 0.500 is below 0.9"]
+    assert means_below(view, 0.9) == ["command: the mean 0.500 is below 0.9"]
     summarize(view, extended=True)
     assert "answer: scorer 'scorer': the scorer took longer" in " ".join(capfd.readouterr().out.split())
 

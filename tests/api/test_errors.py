@@ -12,9 +12,9 @@ from fastapi import FastAPI, Request
 from starlette.middleware import Middleware
 
 from benchyard.api.errors import add_error_handlers, error_response
-from benchyard.api.limits import RequestLimits
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.log import RequestLog
-from benchyard.api.routing import LateRoute
+from benchyard.api.middleware.limits import RequestLimits
 from benchyard.errors import (
     Conflict,
     DevboxGone,
@@ -38,7 +38,7 @@ def small_app(client_seconds: float) -> FastAPI:
     app = FastAPI(middleware=[Middleware(RequestLog), Middleware(RequestLimits, settings=settings)])
     add_error_handlers(app)
 
-    app.router.route_class = LateRoute
+    app.router.route_class = LazyRoute
 
     @app.post("/fail")
     async def fail(request: Request) -> None:

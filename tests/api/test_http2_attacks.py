@@ -13,7 +13,7 @@ import httpx
 import pytest
 from h2.errors import ErrorCodes
 
-from benchyard.api.http2.frames import MAX_FRAME_BYTES, Frames, Meter
+from benchyard.api.http2.frames import MAX_FRAME_BYTES, FrameMeter, FrameReader
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import create, eventually
 from tests.api.framed import EMPTY_SETTINGS, PREFACE, Framed, Rude, frame
@@ -93,7 +93,7 @@ def test_what_is_not_http2_ends_the_connection(
 
 
 def test_a_frame_that_is_announced_as_too_large_is_not_waited_for() -> None:
-    frames = Frames(Meter())
+    frames = FrameReader(FrameMeter())
     assert [each.raw for each in frames.feed(PREFACE + EMPTY_SETTINGS)] == [PREFACE, EMPTY_SETTINGS]
     whole = frame(DATA, 0, 1, b"x" * MAX_FRAME_BYTES)
     assert list(frames.feed(whole[:-1])) == []
@@ -104,7 +104,7 @@ def test_a_frame_that_is_announced_as_too_large_is_not_waited_for() -> None:
 
 def test_patience_comes_back_with_time() -> None:
     now = 0.0
-    meter = Meter(lambda: now)
+    meter = FrameMeter(lambda: now)
     for _ in range(5000):
         meter.frame(PING, 0, 8)
     with pytest.raises(h2.exceptions.DenialOfServiceError):

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from benchyard.client import Client
-from benchyard.client.core import Server
+from benchyard.client.operations import Server
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import eventually, good, refusal
 

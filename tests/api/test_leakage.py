@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchyard.api.leakage import Leakage
+from benchyard.api.metrics import LeakCounts
 from benchyard.hosts.leaks import KINDS, Leak
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import create
@@ -51,7 +51,7 @@ def test_many_who_ask_at_once_cost_one_look() -> None:
     machine.leaks = [Leak("folder", "a", ""), Leak("folder", "b", ""), Leak("mount", "c", "")]
 
     async def main() -> None:
-        leakage = Leakage(machine.find, 60, lambda: machine.now)
+        leakage = LeakCounts(machine.find, 60, lambda: machine.now)
         answers = await asyncio.gather(*(leakage.counts() for _ in range(50)))
         assert answers == [{**NOTHING, "folder": 2, "mount": 1}] * 50
 
@@ -63,7 +63,7 @@ def test_an_old_count_is_shown_until_the_next_look_is_done() -> None:
     machine = Machine()
 
     async def main() -> None:
-        leakage = Leakage(machine.find, 60, lambda: machine.now)
+        leakage = LeakCounts(machine.find, 60, lambda: machine.now)
         assert await leakage.counts() == NOTHING
         machine.leaks = [Leak("folder", "a", "")]
         machine.now += 59
@@ -92,7 +92,7 @@ def test_a_look_that_fails_is_made_again() -> None:
         return []
 
     async def main() -> None:
-        leakage = Leakage(find, 60, lambda: machine.now)
+        leakage = LeakCounts(find, 60, lambda: machine.now)
         assert await leakage.counts() == {}
         assert await leakage.counts() == NOTHING
 

@@ -8,9 +8,8 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from benchyard.api.exposition import Family, Histogram, Sample, written
-from benchyard.api.metrics import Metrics
-from benchyard.engine.states import Move, moved
+from benchyard.api.metrics import Histogram, MetricFamily, MetricSample, ServerMetrics, metrics_text
+from benchyard.engine.devboxes.states import Move, record_after_move
 from benchyard.models.devboxes import Devbox, DevboxStatus, StateTransition
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import DevboxOverHttp, create, eventually
@@ -143,7 +142,7 @@ def test_a_key_is_asked_for_unless_the_page_was_opened(own_server: RunningServer
 
 
 def test_a_resume_is_a_start_of_its_own() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     first = StateTransition(status=S.PROVISIONING, transition_time_ms=1000)
     devbox = Devbox(id="dbx_1", create_time_ms=1000, image="host", state_transitions=[first])
     steps = [
@@ -156,7 +155,7 @@ def test_a_resume_is_a_start_of_its_own() -> None:
         (S.RUNNING, 9200),
     ]
     for status, at in steps:
-        devbox = moved(devbox, Move(status), at)
+        devbox = record_after_move(devbox, Move(status), at)
         metrics.saw(devbox)
     starts = next(each for each in metrics._of_devboxes([]) if each.kind == "histogram")
     sums = {each.labels["kind"]: each.value for each in starts.samples if each.suffix == "_sum"}
@@ -178,5 +177,5 @@ def test_a_histogram_counts_upwards() -> None:
 
 
 def test_labels_are_escaped() -> None:
-    family = Family("a", "gauge", "A.", [Sample(1, {"b": 'one"two\\three\nfour'})])
-    assert written([family]).splitlines()[-1] == r'a{b="one\"two\\three\nfour"} 1'
+    family = MetricFamily("a", "gauge", "A.", [MetricSample(1, {"b": 'one"two\\three\nfour'})])
+    assert metrics_text([family]).splitlines()[-1] == r'a{b="one\"two\\three\nfour"} 1'

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from benchyard.devboxes.parts import roll
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.shared import devbox_index
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import ServerUnreachable
 from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
@@ -50,8 +50,8 @@ def client_of(server: RunningServer) -> httpx.Client:
     return httpx.Client(base_url=server.url, headers=headers, timeout=40)
 
 
-def held(server: RunningServer, devbox: DevboxOverHttp) -> Held:
-    found = Held.load(server.data / "host" / "devboxes" / devbox.id)
+def held(server: RunningServer, devbox: DevboxOverHttp) -> FirstProcess:
+    found = FirstProcess.load(server.data / "host" / "devboxes" / devbox.id)
     assert found is not None
     return found
 
@@ -130,7 +130,7 @@ def test_a_devbox_whose_first_process_is_killed_has_failed(
     if not is_served:
         lasting.kill()
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: not roll.lives(first), "its end")
+    eventually(lambda: not devbox_index.is_alive(first), "its end")
     if not is_served:
         lasting.start()
     failed = devbox.reaches("failure")
@@ -170,7 +170,7 @@ def test_devboxes_end_when_the_server_never_comes_back(tmp_path: Path) -> None:
         eventually(lambda: printed(server, devbox, running) == "begun\n", "the output")
         first = held(server, devbox)
         server.kill()
-        eventually(lambda: not roll.lives(first), "the end of the lease")
+        eventually(lambda: not devbox_index.is_alive(first), "the end of the lease")
         kinds = {leak.kind for leak in leaks.find(server.data)}
         assert kinds.isdisjoint({"process", "mount", "cgroup", "namespace"})
         server.start()

@@ -10,10 +10,10 @@ from runloop_api_client import Runloop
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from benchyard.api.rates import Buckets
+from benchyard.api.middleware.rates import Buckets
 from benchyard.client import Client
-from benchyard.client.core import Server
-from benchyard.models.keys import ApiKeyRequest
+from benchyard.client.operations import Server
+from benchyard.models.account import ApiKeyRequest
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import create
 

@@ -9,24 +9,24 @@ from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from benchyard.api.app import all_routes
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.models.jobs import Job, JobEvent
 
 
-def served() -> tuple[FastAPI, list[LateRoute]]:
+def served() -> tuple[FastAPI, list[LazyRoute]]:
     async def doubled(number: int) -> dict[str, int]:
         return {"doubled": number * 2}
 
     async def other() -> str:
         raise AssertionError("nobody asks for it")
 
-    routes = [LateRoute("/twice/{number}", doubled), LateRoute("/other", other, methods=["POST"])]
+    routes = [LazyRoute("/twice/{number}", doubled), LazyRoute("/other", other, methods=["POST"])]
     app = FastAPI()
     app.router.routes.extend(routes)
     return app, routes
 
 
-def is_looked_at(route: LateRoute) -> bool:
+def is_looked_at(route: LazyRoute) -> bool:
     return "dependant" in vars(route)
 
 
@@ -48,14 +48,14 @@ def test_the_schema_tells_of_all_of_them() -> None:
 
 
 def test_all_our_routes_are_such() -> None:
-    assert all(isinstance(route, LateRoute) for route in all_routes() if isinstance(route, APIRoute))
+    assert all(isinstance(route, LazyRoute) for route in all_routes() if isinstance(route, APIRoute))
 
 
 def test_their_models_are_whole_when_they_are_looked_at() -> None:
     async def known(body: Job) -> JobEvent:
         raise AssertionError("nobody asks for it")
 
-    route = LateRoute("/known", known, methods=["POST"])
+    route = LazyRoute("/known", known, methods=["POST"])
     assert route.response_field is not None
     assert Job.__pydantic_complete__
     assert JobEvent.__pydantic_complete__

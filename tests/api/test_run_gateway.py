@@ -16,16 +16,16 @@ import pytest
 
 from benchyard import AsyncBenchyard, Benchyard
 from benchyard.gateway.client import Gateway
+from benchyard.gateway.trajectory.atif import Trajectory
 from benchyard.hosts import leaks
-from benchyard.models.trajectories import Trajectory
-from benchyard.testing.model import RunningModel, Script, Step
+from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good, refusal
 from tests.api.scenarios import Run, bash, function, results, scenario, start
 
 KEY = "sk-of-the-provider-and-nobody-else"
 MODEL = "claude-sonnet-4-5"
-SAYS = Script(steps=(Step(text="Forty-two."),), without_tools=True)
+SAYS = Script(steps=(ScriptStep(text="Forty-two."),), without_tools=True)
 OPTIONS = ("anthropic", "openai", "google", "house")
 
 

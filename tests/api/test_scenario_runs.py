@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import DevboxOverHttp, eventually, good
@@ -326,7 +326,7 @@ def test_a_killed_server_goes_on_with_what_it_was_scoring(tmp_path: Path) -> Non
         assert waiting.view()["state"] == "running"
         # A devbox that ended while nobody looked ends its run.
         server.kill()
-        held = Held.load(server.data / "host/devboxes" / waiting.devbox.id)
+        held = FirstProcess.load(server.data / "host/devboxes" / waiting.devbox.id)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         server.start()

@@ -26,9 +26,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchyard.api.ssh.opening import is_for_ssh
-from benchyard.api.ssh.serving.files import Files
-from benchyard.api.ssh.serving.listing import entries
+from benchyard.api.ssh.sftp import SftpFiles, entries_from_stat
+from benchyard.api.ssh.transport import is_for_ssh
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import DevboxOverHttp, create, eventually, good, refusal
 from tests.api.tunnelled import listening
@@ -341,7 +340,7 @@ class TestFiles:
     def test_no_verb_is_left_that_works_on_this_machines_files(self) -> None:
         kept = {"connection", "channel", "env", "logger", "convert_attrs", "format_longname"}
         verbs = {name for name in vars(asyncssh.SFTPServer) if not name.startswith("_")}
-        assert verbs - kept - set(vars(Files)) == set()
+        assert verbs - kept - set(vars(SftpFiles)) == set()
 
     @given(
         st.lists(
@@ -352,7 +351,7 @@ class TestFiles:
     )
     def test_a_listing_tells_any_names_apart(self, names: list[bytes]) -> None:
         told = b"".join(b"/81a4 %d 1000 1000 5 6 ./%b\n" % (size, name) for size, name in enumerate(names))
-        found = [(entry.filename, entry.attrs.size) for entry in entries(told)]
+        found = [(entry.filename, entry.attrs.size) for entry in entries_from_stat(told)]
         assert found == [(name, size) for size, name in enumerate(names)]
 
 

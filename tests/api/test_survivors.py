@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from benchyard.hosts import leaks
-from benchyard.testing import kill_tricks
+from benchyard.testing.contracts import kill_tricks
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import eventually
 from tests.api.scenarios import Run, bash, function, results, scenario, start

@@ -16,12 +16,11 @@ import pytest
 from cryptography import x509
 from runloop_api_client import AsyncRunloop, DefaultAsyncHttpxClient, DefaultHttpxClient, Runloop, RunloopSDK
 
-from benchyard.api.certificates import GivenCertificate, OwnCertificate, now
-from benchyard.api.tls import open_tls
+from benchyard.api.tls import GivenCertificate, OwnCertificate, certificate_now, open_tls
 from benchyard.client import AsyncClient, Client
-from benchyard.client.core import Server
-from benchyard.client.locate import running_server
-from benchyard.client.terminal import open_terminal
+from benchyard.client.operations import Server
+from benchyard.client.servers import running_server
+from benchyard.client.sockets import open_terminal
 from benchyard.errors import ServerUnreachable, UsageError
 from benchyard.settings import Settings
 from benchyard.testing.server import RunningServer
@@ -244,7 +243,7 @@ def test_beyond_this_machine_tls_silences_the_warning(tmp_path: Path) -> None:
 
 def test_a_certificate_is_renewed_before_it_ends_by_the_same_authority(tmp_path: Path) -> None:
     own = OwnCertificate(tmp_path / "tls", DOMAIN)
-    start = now()
+    start = certificate_now()
     assert own.refresh(start)
     authority, first = own.trusted.read_bytes(), own.chain.read_bytes()
     assert not own.refresh(start + timedelta(days=360))
@@ -257,22 +256,22 @@ def test_a_certificate_is_renewed_before_it_ends_by_the_same_authority(tmp_path:
 
 def test_another_domain_and_damaged_files_get_a_new_certificate(tmp_path: Path) -> None:
     folder = tmp_path / "tls"
-    OwnCertificate(folder, DOMAIN).refresh(now())
+    OwnCertificate(folder, DOMAIN).refresh(certificate_now())
     other = OwnCertificate(folder, "api.other.test")
-    assert other.refresh(now())
+    assert other.refresh(certificate_now())
     for file in (other.chain, other.trusted, folder / "ca-key.pem"):
         file.write_text("damaged")
-        assert other.refresh(now()), file
-        assert not other.refresh(now()), file
+        assert other.refresh(certificate_now()), file
+        assert not other.refresh(certificate_now()), file
 
 
 def test_the_authority_can_sign_for_its_own_names_only(tmp_path: Path) -> None:
     own, other = OwnCertificate(tmp_path / "own", DOMAIN), OwnCertificate(tmp_path / "other", "bank.test")
-    own.refresh(now())
-    kept = own._kept_authority(now())
+    own.refresh(certificate_now())
+    kept = own._kept_authority(certificate_now())
     assert kept
     other.chain.parent.mkdir()
-    other._sign(*kept, now())
+    other._sign(*kept, certificate_now())
     assert b"permitted subtree violation" in verified(own.trusted, other.chain)
     assert b": OK" in verified(own.trusted, own.chain)
 
@@ -318,10 +317,10 @@ def test_a_pair_that_does_not_fit_leaves_the_old_one_in_place(tmp_path: Path) ->
     other, _ = made_elsewhere(tmp_path / "second")
     shown, context = chain.read_bytes(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     good = GivenCertificate(chain, key, tmp_path / "tls" / "given.pem")
-    good.refresh(now())
+    good.refresh(certificate_now())
     good.load(context)
     other.rename(chain)
-    assert good.refresh(now())
+    assert good.refresh(certificate_now())
     with pytest.raises(UsageError, match="not a certificate and its key"):
         good.load(context)
     assert good.trusted.read_bytes() == shown

@@ -5,17 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchyard.api.tunnels.addresses import Address, address_of
-from benchyard.api.tunnels.heads import Asked, answer_headers, request_head, switch_head
+from benchyard.api.tunnels.addresses import TunnelAddress, address_of
+from benchyard.api.tunnels.exchange import InboundRequest, answer_headers, request_head, switch_head
 
 KEY = "0123456789abcdef" * 2
-BY_PATH = Address(KEY, 80, b"/a", b"/tunnel/k/80")
-BY_NAME = Address(KEY, 80, b"/a")
+BY_PATH = TunnelAddress(KEY, 80, b"/a", b"/tunnel/k/80")
+BY_NAME = TunnelAddress(KEY, 80, b"/a")
 
 
-def asked(headers: list[tuple[bytes, bytes]], address: Address = BY_NAME, method: str = "GET") -> Asked:
+def asked(
+    headers: list[tuple[bytes, bytes]], address: TunnelAddress = BY_NAME, method: str = "GET"
+) -> InboundRequest:
     scope = {"headers": headers, "method": method, "query_string": b"", "scheme": "http", "client": None}
-    return Asked(scope, address)
+    return InboundRequest(scope, address)
 
 
 def never(secret: str) -> bool:
@@ -31,15 +33,15 @@ def never(secret: str) -> bool:
         (b"api.tunnel.x", b"/v1", None),
         (b"80-k.tunnels.x", b"/v1", None),
         (b"x80-k.tunnel.x", b"/v1", None),
-        (b"80-K.Tunnel.x:443", b"/v1", Address("k", 80, b"/v1")),
-        (b"80-k.tunnel.x", b"/tunnel/o/81/b", Address("k", 80, b"/tunnel/o/81/b")),
-        (b"99999-k.tunnel.x", b"", Address("k", 0, b"/")),
-        (b"x", b"/tunnel/k/80/a//b", Address("k", 80, b"/a//b", b"/tunnel/k/80")),
-        (b"x", b"/tunnel/k/80", Address("k", 80, b"/", b"/tunnel/k/80")),
-        (b"x", b"/tunnel/k/080/", Address("k", 0, b"/", b"/tunnel/k/080")),
+        (b"80-K.Tunnel.x:443", b"/v1", TunnelAddress("k", 80, b"/v1")),
+        (b"80-k.tunnel.x", b"/tunnel/o/81/b", TunnelAddress("k", 80, b"/tunnel/o/81/b")),
+        (b"99999-k.tunnel.x", b"", TunnelAddress("k", 0, b"/")),
+        (b"x", b"/tunnel/k/80/a//b", TunnelAddress("k", 80, b"/a//b", b"/tunnel/k/80")),
+        (b"x", b"/tunnel/k/80", TunnelAddress("k", 80, b"/", b"/tunnel/k/80")),
+        (b"x", b"/tunnel/k/080/", TunnelAddress("k", 0, b"/", b"/tunnel/k/080")),
     ],
 )
-def test_addresses(host: bytes, path: bytes, found: Address | None) -> None:
+def test_addresses(host: bytes, path: bytes, found: TunnelAddress | None) -> None:
     assert address_of(path, [(b"host", host)]) == found
 
 

@@ -3,9 +3,9 @@
 import logging
 from pathlib import Path
 
-from benchyard.cli import exporting, importing
-from benchyard.cli.importing import Imported, Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import, task_export
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport, ImportResult
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.testing.server import RunningServer
 
@@ -24,7 +24,7 @@ def executed(
 
 
 def both(
-    client: Client, made: Imported, seconds: float = _PATIENCE_SECONDS, at_once: int = _CONCURRENT
+    client: Client, made: ImportResult, seconds: float = _PATIENCE_SECONDS, at_once: int = _CONCURRENT
 ) -> tuple[Scores, Scores]:
     """The scores of the oracle and of nop on what was imported, by the names of the scenarios."""
     oracle, nop = _run(client, made.benchmark.id or "", seconds, at_once).benchmark_outcomes or []
@@ -40,19 +40,19 @@ def both(
     )
 
 
-def exported_again(client: Client, benchmark_id: str, folder: Path) -> Imported:
+def exported_again(client: Client, benchmark_id: str, folder: Path) -> ImportResult:
     """Export a benchmark whole, and import what was written under a name of its own."""
     view = client.benchmarks.get(benchmark_id)
-    done = exporting.export_benchmark(client, view, folder, private=True)
+    done = task_export.export_benchmark(client, view, folder, private=True)
     assert done.refused == []
-    made = importing.imported(client, Wish(str(folder), name=f"{view.name}-again"))
+    made = benchmark_import.import_benchmark(client, BenchmarkImport(str(folder), name=f"{view.name}-again"))
     assert made.broken == []
     return made
 
 
-def brought(client: Client, name: str, data: Path, variant: str | None = None) -> Imported:
+def brought(client: Client, name: str, data: Path, variant: str | None = None) -> ImportResult:
     """Import a benchmark, in which nothing may be broken."""
-    made = importing.imported(client, Wish(name, local=data, variant=variant))
+    made = benchmark_import.import_benchmark(client, BenchmarkImport(name, local=data, variant=variant))
     assert made.broken == []
     return made
 

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchyard.benchmarks import harbor_tasks
-from benchyard.benchmarks.harbor_images import Image, Tree, tree_of
-from benchyard.benchmarks.harbor_parts import Parts
-from benchyard.benchmarks.harbor_tasks import HarborOptions
-from benchyard.benchmarks.scenario_folder import Draft, Origin
-from benchyard.cli.context import packed_context
-from benchyard.models.attachments import PackedFile, unpacked
+from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, ScenarioDraft
+from benchyard.benchmarks.harbor import task_folders
+from benchyard.benchmarks.harbor.environments import FileTree, ImageParts, tree_of
+from benchyard.benchmarks.harbor.export import ExportParts
+from benchyard.benchmarks.harbor.task_folders import HarborOptions
+from benchyard.client.build_context import context_archive
 from benchyard.models.scenarios import ScenarioRequest, ScenarioView
+from benchyard.models.scoring.attachments import PackedFile, unpack_files
 
 
-def read(path: Path, work: Path) -> Draft:
+def read(path: Path, work: Path) -> ScenarioDraft:
     """A task folder as it is imported."""
-    return harbor_tasks.read(path, f"set/{path.name}", HarborOptions(work))
+    return task_folders.read_task(path, f"set/{path.name}", HarborOptions(work))
 
 
 def view_of(request: ScenarioRequest) -> ScenarioView:
@@ -31,27 +31,27 @@ def view_of(request: ScenarioRequest) -> ScenarioView:
     )
 
 
-def parts_of(draft: Draft) -> Parts:
+def parts_of(draft: ScenarioDraft) -> ExportParts:
     """What a draft has beside its request, as an export gets it."""
-    return Parts(
+    return ExportParts(
         image=_image(draft, draft.origin),
         scoring_image=_image(draft, draft.scoring_origin) if draft.scoring_origin else None,
         phases=draft.phases,
-        attachments={name: dict(unpacked(each)) for name, each in draft.attachments.items()},
-        step_files={name: dict(unpacked(each)) for name, each in draft.step_files.items()},
+        attachments={name: dict(unpack_files(each)) for name, each in draft.attachments.items()},
+        step_files={name: dict(unpack_files(each)) for name, each in draft.step_files.items()},
     )
 
 
-def _image(draft: Draft, origin: Origin) -> Image:
+def _image(draft: ScenarioDraft, origin: EnvironmentOrigin) -> ImageParts:
     if origin.kind == "image-reference":
-        return Image(f"FROM {origin.name}\n")
+        return ImageParts(f"FROM {origin.name}\n")
     path = draft.folder.inside(origin.name)
-    with packed_context(path.parent, path) as archive:
+    with context_archive(path.parent, path) as archive:
         context = tree_of(archive.read_bytes())
-    return Image(draft.folder.text(origin.name), context, origin.prebuilt)
+    return ImageParts(draft.folder.text(origin.name), context, origin.prebuilt)
 
 
-def written(tree: Tree, folder: Path) -> Path:
+def written(tree: FileTree, folder: Path) -> Path:
     """A tree on disk."""
     for name, file in tree.files.items():
         target = folder / name

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.benchmarks import catalog as benchmarks
-from benchyard.benchmarks.base import ITEM_KEY, PUBLIC_KEY, Broken, Options
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.base import ITEM_KEY, PUBLIC_KEY, BrokenItem, ImportOptions
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.models.scenarios import ScenarioRequest
 from benchyard.scorers import catalog as scorers
-from benchyard.scorers.base import Context
+from benchyard.scorers.base import ScoringContext
 
 WORK = Path(__file__).parent
 """A folder that is there; nothing is written to it."""
@@ -16,20 +16,20 @@ WORK = Path(__file__).parent
 
 def drafts(name: str, data: Path, **options: Any) -> list[ScenarioRequest]:
     """The scenarios of data in which nothing is broken, each checked."""
-    read = list(benchmarks.load(name).scenarios(data, Options(WORK, **options)))
-    requests = [each.request for each in read if isinstance(each, Draft)]
-    assert [each for each in read if isinstance(each, Broken)] == []
+    read = list(benchmarks.load(name).scenarios(data, ImportOptions(WORK, **options)))
+    requests = [each.request for each in read if isinstance(each, ScenarioDraft)]
+    assert [each for each in read if isinstance(each, BrokenItem)] == []
     for request in requests:
         check(name, request)
     assert len({request.name for request in requests}) == len(requests)
     return requests
 
 
-def read_all(name: str, data: Path, **options: Any) -> tuple[list[str], list[Broken]]:
+def read_all(name: str, data: Path, **options: Any) -> tuple[list[str], list[BrokenItem]]:
     """The names of the scenarios, and what is broken."""
-    read = list(benchmarks.load(name).scenarios(data, Options(WORK, **options)))
-    found = [each.request.name for each in read if isinstance(each, Draft)]
-    return found, [each for each in read if isinstance(each, Broken)]
+    read = list(benchmarks.load(name).scenarios(data, ImportOptions(WORK, **options)))
+    found = [each.request.name for each in read if isinstance(each, ScenarioDraft)]
+    return found, [each for each in read if isinstance(each, BrokenItem)]
 
 
 def check(name: str, request: ScenarioRequest) -> None:
@@ -45,7 +45,7 @@ def check(name: str, request: ScenarioRequest) -> None:
     (path,) = request.answer_paths or []
     assert f"`{environment.working_directory}/{path}`" in request.input_context.problem_statement
     (function,) = request.scoring_contract.scoring_function_parameters
-    scorer = scorers.parse(function.scorer["type"], function.scorer, Context())
+    scorer = scorers.parse(function.scorer["type"], function.scorer, ScoringContext())
     grader = scorer.config.grader
     assert scorer.config.path == path
     right = grader.grade(request.reference_output or "", scorer.config.expected)

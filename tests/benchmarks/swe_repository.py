@@ -9,7 +9,7 @@ from typing import Any
 
 from benchyard.client.client import Client
 from benchyard.models.runs import ScorerResult
-from benchyard.testing.small_system import write_system
+from benchyard.testing.contracts.driver_fixture import write_system
 
 REPO = "tiny/words"
 VERSION = "1.0"

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks import catalog
-from benchyard.benchmarks.base import Broken, Options
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.benchmarks.starting_files import parsed
+from benchyard.benchmarks.base import BrokenItem, ImportOptions
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft, starting_file_of
 from benchyard.client import Client, Server
 from benchyard.errors import UsageError
-from benchyard.models.attachments import unpacked
 from benchyard.models.jobs import AttemptOutcome
+from benchyard.models.scoring.attachments import unpack_files
 from benchyard.testing.server import RunningServer
 from tests import parity
 from tests.benchmarks import exercises
@@ -32,23 +31,23 @@ REAL = {
 _PATIENCE_SECONDS = 3600.0 if parity.IS_WHOLE else 1800.0
 
 
-def read(data: Path, work: Path, variant: str | None = None) -> list[Draft | Broken]:
+def read(data: Path, work: Path, variant: str | None = None) -> list[ScenarioDraft | BrokenItem]:
     work.mkdir(exist_ok=True)
-    return list(catalog.load(NAME).scenarios(data, Options(work, variant)))
+    return list(catalog.load(NAME).scenarios(data, ImportOptions(work, variant)))
 
 
-def one(data: Path, work: Path, variant: str | None = None) -> Draft:
+def one(data: Path, work: Path, variant: str | None = None) -> ScenarioDraft:
     (found,) = read(data, work, variant)
-    assert isinstance(found, Draft), found
+    assert isinstance(found, ScenarioDraft), found
     return found
 
 
-def shown(draft: Draft) -> list[str]:
+def shown(draft: ScenarioDraft) -> list[str]:
     environment = draft.request.environment_parameters
     assert environment is not None
     assert environment.launch_parameters is not None
     commands = environment.launch_parameters.launch_commands or []
-    files = [parsed(each, environment.working_directory) for each in commands]
+    files = [starting_file_of(each, environment.working_directory) for each in commands]
     return [file.path for file in files if file]
 
 
@@ -76,7 +75,7 @@ def test_tests_and_examples_are_not_in_the_devbox(tmp_path: Path) -> None:
         ["Cargo.toml", "src/lib.rs"],
         ["CMakeLists.txt", "double_it.cpp", "double_it.h"],
     ]
-    kept = [sorted(path for path, _ in unpacked(each.attachments["exercise"])) for each in drafts]
+    kept = [sorted(path for path, _ in unpack_files(each.attachments["exercise"])) for each in drafts]
     assert kept[0] == ["double.py", "double_test.py"]
     assert "test/catch.hpp" in kept[2]
     assert [each.request.answer_paths for each in drafts] == [
@@ -109,11 +108,11 @@ def test_an_image_for_each_language_or_the_servers_own_tools(tmp_path: Path) -> 
     exercises.python(tmp_path)
     exercises.python(tmp_path, "twice")
     exercises.rust(tmp_path)
-    images = [each for each in read(tmp_path, tmp_path / "work") if isinstance(each, Draft)]
+    images = [each for each in read(tmp_path, tmp_path / "work") if isinstance(each, ScenarioDraft)]
     assert [each.origin.kind for each in images] == ["dockerfile"] * 3
     assert len({each.folder.path for each in images}) == 2
     assert images[0].folder.text("Dockerfile").startswith("FROM python:3.11")
-    hosts = [each for each in read(tmp_path, tmp_path / "work", "host") if isinstance(each, Draft)]
+    hosts = [each for each in read(tmp_path, tmp_path / "work", "host") if isinstance(each, ScenarioDraft)]
     assert [each.origin.kind for each in hosts] == [None] * 3
     assert all("own tools" in (each.request.metadata or {})["substitutes"] for each in hosts)
 
@@ -127,8 +126,8 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     )
     (exercises.python(tmp_path, "silent") / ".docs/instructions.md").unlink()
     found = read(tmp_path, tmp_path / "work")
-    broken = {each.name: each.reason for each in found if isinstance(each, Broken)}
-    assert [each.request.name for each in found if isinstance(each, Draft)] == [
+    broken = {each.name: each.reason for each in found if isinstance(each, BrokenItem)}
+    assert [each.request.name for each in found if isinstance(each, ScenarioDraft)] == [
         "aider-polyglot/python-double"
     ]
     assert "gone_test.py" in broken["python/gone"]
@@ -156,7 +155,7 @@ def test_exercises_that_doing_nothing_passes_say_so(tmp_path: Path) -> None:
         each
         for data in (tmp_path, real(tmp_path / "all"))
         for each in read(data, tmp_path / "work")
-        if isinstance(each, Draft)
+        if isinstance(each, ScenarioDraft)
     ]
     declared = {each.request.name: each.request.nop_score for each in drafts if each.request.nop_score}
     names = (
@@ -223,7 +222,9 @@ def test_all_real_exercises_are_solved_by_the_oracle_only(
     data = real(tmp_path / "all")
     for other in set(REAL) - {language}:
         shutil.rmtree(data / other)
-    found = [each.request for each in read(data, tmp_path / "work", "host") if isinstance(each, Draft)]
+    found = [
+        each.request for each in read(data, tmp_path / "work", "host") if isinstance(each, ScenarioDraft)
+    ]
     left = {}
     for each in found:
         labels = each.metadata or {}

@@ -123,7 +123,7 @@ def test_our_sample_and_what_is_said_of_it() -> None:
     assert isinstance(benchmark.source, HubDatasets)
     assert len(benchmark.source.parts) == 3
     assert benchmark.about.size == 90
-    assert catalog.canonical("AIME") == "aime"
+    assert catalog.canonical_name("AIME") == "aime"
 
 
 def test_the_real_sample_is_whole() -> None:

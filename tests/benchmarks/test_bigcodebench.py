@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from benchyard.benchmarks import catalog
-from benchyard.benchmarks.base import Broken, Options
-from benchyard.benchmarks.bigcodebench_items import modules
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.base import BrokenItem, ImportOptions
+from benchyard.benchmarks.bigcodebench import imported_modules
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.client import Client, Server
 from benchyard.models.scenarios import ScenarioRequest
 from benchyard.scorers import catalog as scorers
-from benchyard.scorers.base import Context
+from benchyard.scorers.base import ScoringContext
 from benchyard.testing.server import RunningServer
 from tests import parity
 from tests.benchmarks.executing import both, brought, executed
@@ -49,14 +49,14 @@ def written(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def read(name: str, data: Path, variant: str | None = None) -> list[ScenarioRequest]:
-    found = list(catalog.load(name).scenarios(data, Options(Path(__file__).parent, variant)))
-    assert [each for each in found if isinstance(each, Broken)] == []
-    return [each.request for each in found if isinstance(each, Draft)]
+    found = list(catalog.load(name).scenarios(data, ImportOptions(Path(__file__).parent, variant)))
+    assert [each for each in found if isinstance(each, BrokenItem)] == []
+    return [each.request for each in found if isinstance(each, ScenarioDraft)]
 
 
 def scorer(request: ScenarioRequest) -> dict[str, Any]:
     (function,) = request.scoring_contract.scoring_function_parameters
-    scorers.parse(function.scorer["type"], function.scorer, Context())
+    scorers.parse(function.scorer["type"], function.scorer, ScoringContext())
     return function.scorer
 
 
@@ -106,7 +106,7 @@ def test_the_whole_environment_unless_small(tmp_path: Path) -> None:
     assert "modules" not in scorer(whole)
     assert scorer(small)["modules"] == ["os", "pandas", "unittest"]
     assert (small.metadata or {})["environment"].startswith("unofficial environment")
-    assert modules("import pandas as pd\npd.read_excel('x.xlsx').plot()") == [
+    assert imported_modules("import pandas as pd\npd.read_excel('x.xlsx').plot()") == [
         "matplotlib",
         "openpyxl",
         "pandas",
@@ -126,9 +126,9 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     rows = [{**ROW, "test": ""}, ROW, {**ROW, "task_id": "seven"}]
     data = written(tmp_path / "rows.jsonl", *rows)
     data.write_text(data.read_text() + '{"task_id": "BigC')
-    found = list(catalog.load("bigcodebench").scenarios(data, Options(tmp_path)))
-    broken = [each for each in found if isinstance(each, Broken)]
-    assert [each.request.name for each in found if isinstance(each, Draft)] == ["bigcodebench/7"]
+    found = list(catalog.load("bigcodebench").scenarios(data, ImportOptions(tmp_path)))
+    broken = [each for each in found if isinstance(each, BrokenItem)]
+    assert [each.request.name for each in found if isinstance(each, ScenarioDraft)] == ["bigcodebench/7"]
     assert [each.name for each in broken] == ["BigCodeBench/7", "seven", "rows.jsonl row 4"]
     assert "`test`" in broken[0].reason
     assert "half-downloaded" in broken[2].reason

@@ -99,7 +99,7 @@ def test_a_file_with_the_official_name_must_be_the_official_one(tmp_path: Path) 
     benchmark = catalog.load("gpqa-diamond")
     assert benchmark.about.not_for_publication
     assert getattr(benchmark.source, "gated", False)
-    assert catalog.canonical("GPQA Diamond") == "gpqa-diamond"
+    assert catalog.canonical_name("GPQA Diamond") == "gpqa-diamond"
 
 
 def test_one_file_is_taken_and_several_are_refused(tmp_path: Path) -> None:

@@ -4,17 +4,20 @@ import re
 
 import pytest
 
-from benchyard.benchmarks import benchmark_folder, scenario_folder, shipped
-from benchyard.benchmarks.scenario_file import TEXTS
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.models import references
+from benchyard.benchmarks import builtin_benchmarks
+from benchyard.benchmarks.files import benchmark_file, scenario_draft
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.files.scenario_file import TEXTS
+from benchyard.models.scoring import references
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context
+from benchyard.scorers.base import ScoringContext
 
 
-def drafts() -> list[Draft]:
-    (folder,) = shipped.folders()
-    return [each for each in benchmark_folder.read(folder).scenarios if isinstance(each, Draft)]
+def drafts() -> list[ScenarioDraft]:
+    (folder,) = builtin_benchmarks.folders()
+    return [
+        each for each in benchmark_file.read_benchmark(folder).scenarios if isinstance(each, ScenarioDraft)
+    ]
 
 
 DRAFTS = drafts()
@@ -30,15 +33,17 @@ def test_there_are_a_dozen_over_all_types_and_modes() -> None:
 
 
 @pytest.mark.parametrize(
-    "draft", [*DRAFTS, scenario_folder.read(shipped.TEMPLATE)], ids=lambda each: each.request.name
+    "draft",
+    [*DRAFTS, scenario_draft.read_scenario(builtin_benchmarks.TEMPLATE)],
+    ids=lambda each: each.request.name,
 )
-def test_each_is_complete(draft: Draft) -> None:
+def test_each_is_complete(draft: ScenarioDraft) -> None:
     request = draft.request
     assert request.reference_output
     assert draft.origin.kind is None
     assert len(request.input_context.problem_statement) > 100
     for function in request.scoring_contract.scoring_function_parameters:
-        catalog.parse(function.scorer["type"], function.scorer, Context())
+        catalog.parse(function.scorer["type"], function.scorer, ScoringContext())
     # A diff that is reversed, and one that is not, are among them; each is taken for what it is.
     is_patch = draft.folder.has("reference.patch")
     assert references.is_diff(request.reference_output) is is_patch
@@ -59,6 +64,6 @@ def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
 
 
 def test_the_digest_tells_folders_apart() -> None:
-    (folder,) = shipped.folders()
-    assert shipped.digest(folder) == shipped.digest(folder)
-    assert shipped.digest(folder) != shipped.digest(folder / "fix-a-bug")
+    (folder,) = builtin_benchmarks.folders()
+    assert builtin_benchmarks.digest(folder) == builtin_benchmarks.digest(folder)
+    assert builtin_benchmarks.digest(folder) != builtin_benchmarks.digest(folder / "fix-a-bug")

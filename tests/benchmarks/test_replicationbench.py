@@ -162,7 +162,7 @@ def test_data_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"papers\.jsonl"):
         read_all("replicationbench", tmp_path)
-    assert catalog.canonical("ReplicationBench") == "replicationbench"
+    assert catalog.canonical_name("ReplicationBench") == "replicationbench"
 
 
 def test_the_real_samples_are_whole() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from benchyard.benchmarks import catalog, swe_pro_images
-from benchyard.benchmarks.base import Broken, Options
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
+from benchyard.benchmarks import catalog, swe_bench_pro
+from benchyard.benchmarks.base import BrokenItem, ImportOptions
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import swe_repository
 from tests.benchmarks.executing import both, exported_again
@@ -83,10 +83,10 @@ def scenario(client: Client, repository: Repository, tmp_path_factory: pytest.Te
     """The scenario of the tiny change, imported as anybody would."""
     root = tmp_path_factory.mktemp("image") / "root"
     name = swe_repository.image(client, root, PLACE, with_solution=True)
-    client.images.set_alias(f"{swe_pro_images.REGISTRY}:tiny.words", name)
+    client.images.set_alias(f"{swe_bench_pro.REGISTRY}:tiny.words", name)
     data = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     data.write_text(json.dumps(row(repository)) + "\n")
-    made = importing.imported(client, Wish(NAME, name="tiny-pro", local=data))
+    made = benchmark_import.import_benchmark(client, BenchmarkImport(NAME, name="tiny-pro", local=data))
     assert made.broken == []
     return made.scenarios[0].id or ""
 
@@ -143,8 +143,8 @@ def test_an_answer_that_prints_results_of_its_own_is_read_as_printed(client: Cli
     assert result.rewards == {"resolved": 0.0, "fail_to_pass": 1.0, "pass_to_pass": 0.0}, result
 
 
-def read(data: Path, work: Path, variant: str | None = None) -> list[Draft | Broken]:
-    return list(catalog.load(NAME).scenarios(data, Options(work, variant)))
+def read(data: Path, work: Path, variant: str | None = None) -> list[ScenarioDraft | BrokenItem]:
+    return list(catalog.load(NAME).scenarios(data, ImportOptions(work, variant)))
 
 
 def test_rows_of_the_hub_take_their_scripts_from_beside_them(repository: Repository, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_rows_of_the_hub_take_their_scripts_from_beside_them(repository: Reposit
     (data / "data").mkdir(parents=True)
     (data / "data/test.jsonl").write_text(json.dumps(hub) + "\n")
     (broken,) = read(data, tmp_path / "one")
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, BrokenItem)
     assert "scaleapi/SWE-bench_Pro-os" in broken.reason
     item = whole["instance_id"]
     for place, name in {
@@ -174,11 +174,11 @@ def test_rows_of_the_hub_take_their_scripts_from_beside_them(repository: Reposit
         (fetched / name).parent.mkdir(exist_ok=True)
         (fetched / name).symlink_to(data)
     (of_both,) = read(fetched, tmp_path / "four")
-    assert isinstance(of_both, Draft)
+    assert isinstance(of_both, ScenarioDraft)
     (tmp_path / "rows.jsonl").write_text(json.dumps(whole) + "\n")
     (of_sample,) = read(tmp_path / "rows.jsonl", tmp_path / "three")
-    assert isinstance(of_hub, Draft)
-    assert isinstance(of_sample, Draft)
+    assert isinstance(of_hub, ScenarioDraft)
+    assert isinstance(of_sample, ScenarioDraft)
     assert of_hub.attachments == of_sample.attachments
     assert of_hub.request == of_sample.request == of_both.request
 
@@ -188,7 +188,7 @@ def test_dockerfiles_are_joined(repository: Repository, tmp_path: Path) -> None:
     base = "FROM 123.dkr.ecr.us-west-2.amazonaws.com/docker-hub/library/python:3.12 \nRUN true"
     data.write_text(json.dumps(row(repository, base_dockerfile=base)) + "\n")
     (draft,) = read(data, tmp_path / "work", "dockerfiles")
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, ScenarioDraft)
     text = draft.folder.text("Dockerfile")
     assert text.startswith("FROM python:3.12 AS benchyard_base\nRUN true\n")
     assert "\nFROM benchyard_base\nENV TASTE very\n" in text
@@ -208,5 +208,5 @@ def test_dockerfiles_are_joined(repository: Repository, tmp_path: Path) -> None:
     ],
 )
 def test_tags_follow_the_published_rule(item: str, repo: str, tag: str) -> None:
-    assert swe_pro_images.tag(item, repo) == tag
-    assert len(swe_pro_images.tag(item + "f" * 200, repo)) == 128
+    assert swe_bench_pro.image_tag(item, repo) == tag
+    assert len(swe_bench_pro.image_tag(item + "f" * 200, repo)) == 128

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks import swe_local
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
+from benchyard.benchmarks.swe_bench import local_images
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.errors import UsageError
 from benchyard.testing.server import RunningServer
 from tests import parity
@@ -40,7 +40,7 @@ def scenario(client: Client, repository: Repository, tmp_path_factory: pytest.Te
     client.images.set_alias(IMAGE, swe_repository.image(client, root, "/testbed"))
     data = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     data.write_text(json.dumps(swe_repository.row(repository)) + "\n")
-    made = importing.imported(client, Wish(NAME, name="tiny-verified", local=data))
+    made = benchmark_import.import_benchmark(client, BenchmarkImport(NAME, name="tiny-verified", local=data))
     assert made.broken == []
     return made.scenarios[0].id or ""
 
@@ -159,7 +159,9 @@ def test_a_test_command_that_is_nowhere_is_the_environments_fault(
     own = swe_repository.row(repository, instance_id="tiny__words-2")
     own["eval_script"] = own["eval_script"].replace("python3 /opt/tiny/run.py", "no-such-runner")
     (tmp_path / "rows.jsonl").write_text(json.dumps(own) + "\n")
-    made = importing.imported(client, Wish(NAME, name="tiny-broken", local=tmp_path / "rows.jsonl"))
+    made = benchmark_import.import_benchmark(
+        client, BenchmarkImport(NAME, name="tiny-broken", local=tmp_path / "rows.jsonl")
+    )
     assert made.broken == []
     result = graded(client, made.scenarios[0].id or "", write("words.py", FIXED), state="error")
     assert (result.state, result.cause, result.score) == ("error", "scorer", 0.0), result
@@ -247,8 +249,13 @@ def test_what_conda_brings_is_taken_from_the_index(tmp_path: Path) -> None:
 dependencies:
   - _openmp_mutex=5.1=1_gnu
   - openssl=3.0.15=h5eee18b_0
-  - importlib_metadata=4.8.1=hd3eb1b0_0
+  - python_abi=3.10=5_cp310
+  - importlib_metadata=4.8.1=py39h06a4308_0
+  - click=8.1.7=unix_pyh707e725_0
+  - h5py=3.11.0=nompi_py310hf054cd7_102
+  - libnetcdf=4.9.2=nompi_h135f659_114
   - iniconfig=1.1.1=pyhd3eb1b0_0
+  - matplotlib-base=3.9.2=py310h68603db_1
   - packaging=24.1=py39h06a4308_0
   - pip=24.2=py39h06a4308_0
   - pluggy=1.0.0=py39h06a4308_1
@@ -258,6 +265,7 @@ dependencies:
   - setuptools=75.1.0=py39h06a4308_0
   - typing_extensions=4.1.1=pyh06a4308_0
   - wheel=0.44.0=py39h06a4308_0
+  - zipp=0.6.0=py_0
   - pip:
       - pluggy==1.5.0
       - typing-extensions==4.12.2
@@ -266,19 +274,23 @@ dependencies:
     (tmp_path / "repositories").mkdir()
     (tmp_path / "repositories/tiny__words.bundle").touch()
     row = {"repo": "tiny/words", "dockerfile": DOCKERFILE, "environment_yml": environment}
-    swe_local.write(row, tmp_path, tmp_path / "build")
-    text = (tmp_path / "build/Dockerfile").read_text()
-    pip = text.partition("<<'BENCHYARD_PINS'\n")[2].partition("BENCHYARD_PINS")[0].split()
-    conda = text.partition("<<'BENCHYARD_CONDA'\n")[2].partition("BENCHYARD_CONDA")[0].split()
-    assert pip == ["pluggy==1.5.0", "typing-extensions==4.12.2"]
-    assert conda == [
+    local_images.write(row, tmp_path, tmp_path / "build")
+    made = tmp_path / "build/testbed"
+    assert (made / "pip.txt").read_text().split() == ["pluggy==1.5.0", "typing-extensions==4.12.2"]
+    assert (made / "conda.txt").read_text().split() == [
+        "importlib_metadata==4.8.1",
+        "click==8.1.7",
+        "h5py==3.11.0",
         "iniconfig==1.1.1",
+        "matplotlib==3.9.2",
         "packaging==24.1",
+        "pip==24.2",
         "pytest==7.4.4",
         "setuptools==75.1.0",
         "wheel==0.44.0",
+        "zipp==0.6.0",
     ]
-    assert "command -v python3.9" in text
+    assert "/make.sh 3.9 " in (tmp_path / "build/Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("repo", ["psf/requests", "matplotlib/matplotlib", "scikit-learn/scikit-learn"])
@@ -292,9 +304,14 @@ def test_real_environments_have_what_runs_their_tests(repo: str, tmp_path: Path)
     (tmp_path / "repositories").mkdir()
     (tmp_path / f"repositories/{repo.replace('/', '__')}.bundle").touch()
     for row in rows:
-        swe_local.write(row, tmp_path, tmp_path / row["instance_id"])
-        text = (tmp_path / row["instance_id"] / "Dockerfile").read_text()
-        assert "\npytest==" in text, row["instance_id"]
+        local_images.write(row, tmp_path, tmp_path / row["instance_id"])
+        made = tmp_path / row["instance_id"]
+        pins = (made / "testbed/conda.txt").read_text() + (made / "testbed/pip.txt").read_text()
+        assert "\npytest==" in pins, row["instance_id"]
+        installs = [line for line in (made / "Dockerfile").read_text().splitlines() if "apt-get" in line]
+        for line in installs:
+            # Official lines that only install packages of the system end no build.
+            assert line.startswith("( apt-get ") or line.endswith(("|| true", "|| true )")), line
 
 
 def test_a_test_command_that_is_not_found_is_no_plain_zero(
@@ -309,7 +326,9 @@ def test_a_test_command_that_is_not_found_is_no_plain_zero(
         data = tmp_path / str(at)
         data.mkdir()
         (data / "rows.jsonl").write_text(json.dumps({**row, "image": IMAGE}) + "\n")
-        (made,) = importing.imported(client, Wish(NAME, name=f"tiny-{at}", local=data)).scenarios
+        (made,) = benchmark_import.import_benchmark(
+            client, BenchmarkImport(NAME, name=f"tiny-{at}", local=data)
+        ).scenarios
         with swe_repository.working(client, made.id or "") as (run_id, devbox_id):
             client.executions.run(devbox_id, f"cd /testbed\n{write('words.py', FIXED)}")
             scored = client.scenarios.runs.score_and_await(run_id, timeout=300)
@@ -332,13 +351,13 @@ def test_an_environment_with_stand_ins_is_built_and_marked(
     data = tmp_path / "data"
     data.mkdir()
     (data / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    wish = Wish(NAME, name="tiny-local", local=data, variant="local")
+    wish = BenchmarkImport(NAME, name="tiny-local", local=data, variant="local")
     with pytest.raises(UsageError, match=r"bundle create tiny__words\.bundle"):
-        importing.imported(client, wish)
+        benchmark_import.import_benchmark(client, wish)
     (data / "repositories").mkdir()
     bundle = ["git", "bundle", "create", str(data / "repositories/tiny__words.bundle"), "--all"]
     subprocess.run(bundle, cwd=tmp_path / "root/somewhere-else", capture_output=True, check=True)
-    (made,) = importing.imported(client, wish).scenarios
+    (made,) = benchmark_import.import_benchmark(client, wish).scenarios
     view = client.scenarios.retrieve(made.id or "")
     assert view.metadata["environment"].startswith("unofficial environment")
     gone = f"! git cat-file -e {repository.solution} && test ! -e /tmp/repository.bundle"

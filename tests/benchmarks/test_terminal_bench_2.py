@@ -12,10 +12,10 @@ import pytest
 from pip._internal.models.index import PyPI
 
 from benchyard.benchmarks import catalog
-from benchyard.benchmarks.base import Options
-from benchyard.benchmarks.scenario_folder import Draft
-from benchyard.cli.phases import OPEN
+from benchyard.benchmarks.base import ImportOptions
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files.environments import OPEN_POLICY
 from benchyard.hosts import leaks
 from benchyard.testing.server import RunningServer
 from tests import parity
@@ -105,7 +105,7 @@ def prepare(client: Client) -> None:
         (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
         for other in OTHER_BASES:
             client.images.set_alias(other, alias.image)
-    (policy,) = [each for each in client.network_policies.list(name=OPEN) if each.name == OPEN]
+    (policy,) = [each for each in client.network_policies.list(name=OPEN_POLICY) if each.name == OPEN_POLICY]
     blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
     client.network_policies.update(
         policy.id, allow_all=False, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks
@@ -114,7 +114,7 @@ def prepare(client: Client) -> None:
 
 def opened(client: Client) -> None:
     """Let the policy be again what an import expects."""
-    for each in client.network_policies.list(name=OPEN):
+    for each in client.network_policies.list(name=OPEN_POLICY):
         client.network_policies.update(each.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[])
 
 
@@ -163,8 +163,8 @@ def test_a_longer_real_task_is_solved_by_the_oracle_only(
 
 
 def test_every_real_task_is_read(tasks: Path, tmp_path: Path) -> None:
-    found = list(catalog.load(NAME).scenarios(tasks, Options(tmp_path / "work")))
-    drafts = {each.request.name: each for each in found if isinstance(each, Draft)}
+    found = list(catalog.load(NAME).scenarios(tasks, ImportOptions(tmp_path / "work")))
+    drafts = {each.request.name: each for each in found if isinstance(each, ScenarioDraft)}
     assert len(drafts) == len(found) == LISTED
     assert sorted(drafts) == sorted(f"{NAME}/{name}" for name in (*FEW, *MORE, *ELSEWHERE))
     live = {name for name, each in drafts.items() if each.request.scoring_isolation == "live"}
@@ -184,8 +184,8 @@ def test_known_tasks_are_graded_live(tmp_path: Path) -> None:
     writer = TaskWriter(tmp_path / "tasks", "example.test/base")
     writer.write("pypi-server", Task())
     writer.write("plain", Task())
-    found = catalog.load(NAME).scenarios(writer.folder, Options(tmp_path / "work"))
+    found = catalog.load(NAME).scenarios(writer.folder, ImportOptions(tmp_path / "work"))
     isolation = {
-        each.request.name: each.request.scoring_isolation for each in found if isinstance(each, Draft)
+        each.request.name: each.request.scoring_isolation for each in found if isinstance(each, ScenarioDraft)
     }
     assert isolation == {f"{NAME}/plain": "clean", f"{NAME}/pypi-server": "live"}

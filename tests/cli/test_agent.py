@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from benchyard.cli.agent_list import listed, told
+from benchyard.cli.agent import COLUMNS, keys_line, list_agents
 from benchyard.client import Client, Server
 from benchyard.models.devboxes import DevboxRequest
-from benchyard.models.mounts import AgentMount
+from benchyard.models.launch import AgentMount
 from benchyard.testing.server import RunningServer
 from tests.cli.conftest import CommandLine
 
@@ -113,10 +113,16 @@ def test_a_key_that_the_server_needs_not_is_not_missing(
         RunningServer(tmp_path / "data", options) as server,
         Client(Server(server.url, server.key)) as client,
     ):
-        found = {each.name: each for each in listed(client, None, own=False)}
+        found = {each.name: each for each in list_agents(client, None, own=False)}
     assert found["codex"].missing_keys == {}
-    assert told(found["codex"].keys) == "openai: none needed"
+    assert keys_line(found["codex"].keys) == "openai: none needed"
     assert list(found["goose"].missing_keys or {}) == ["anthropic", "google"]
+    shown = COLUMNS["MISSING KEY"]
+    assert shown(found["goose"]) == "", "one key is enough"
+    assert shown(found["claude-code"]) == "anthropic"
+    assert shown(found["goose"].model_copy(update={"missing_keys": found["goose"].keys})) == (
+        "anthropic or openai or google"
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_own_and_public_scenarios_are_pushed_changed_and_pulled(
     benchyard: CommandLine, client: Client, name: str
 ) -> None:
     would = benchyard.ok("benchmark", "push", name, "--dry-run")
-    assert would.count("created") == 2
+    assert would.count("would be created") == 2
     assert client.benchmarks.list(name=name).items == []
     first = json.loads(benchyard.ok("benchmark", "push", name, "-o", "json"))
     view = client.benchmarks.retrieve(first["id"])

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchyard.benchmarks.harbor_images import BASE
+from benchyard.benchmarks.harbor.environments import BASE
 from benchyard.client import Client, Server
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.exports import contents

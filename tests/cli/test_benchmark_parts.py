@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchyard.cli import importing
-from benchyard.cli.importing import Imported, Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport, ImportResult
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.samples.finding import OWN
 from tests.benchmarks.tasks import Task, TaskWriter, small_base
@@ -119,7 +119,7 @@ def test_two_imports_at_the_same_moment_end_with_the_same(server: RunningServer,
             assert set(names.values()) == {1}
 
 
-def at_once(server: RunningServer, folder: Path) -> list[Imported]:
+def at_once(server: RunningServer, folder: Path) -> list[ImportResult]:
     """What two imports of a folder came to that began together."""
     ready, ended = threading.Barrier(2), []
 
@@ -127,7 +127,7 @@ def at_once(server: RunningServer, folder: Path) -> list[Imported]:
         with Client(Server(server.url, server.key)) as client:
             client.benchmarks.list(limit=1)
             ready.wait()
-            ended.append(importing.imported(client, Wish(str(folder))))
+            ended.append(benchmark_import.import_benchmark(client, BenchmarkImport(str(folder))))
 
     both = [threading.Thread(target=work) for _ in range(2)]
     for each in both:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.cli import importing
-from benchyard.cli.importing import Wish
 from benchyard.client import Client, Server
+from benchyard.client.benchmark_files import benchmark_import
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
 from benchyard.errors import NotFound, UsageError
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.tasks import Task, TaskWriter
@@ -36,11 +36,15 @@ def test_a_dataset_of_a_registry(fake_server: RunningServer, tmp_path: Path) -> 
     path.write_text(json.dumps(listed))
     with Client(Server(fake_server.url, fake_server.key)) as client:
         with pytest.raises(UsageError, match="--name"):
-            importing.imported(client, Wish(str(path)))
+            benchmark_import.import_benchmark(client, BenchmarkImport(str(path)))
         with pytest.raises(NotFound, match="no version"):
-            importing.imported(client, Wish(str(path), name="sums@3.0"))
-        done = importing.imported(client, Wish(str(path), name="sums@2.0", dry_run=True))
-        newest = importing.imported(client, Wish(str(path), name="sums", dry_run=True))
+            benchmark_import.import_benchmark(client, BenchmarkImport(str(path), name="sums@3.0"))
+        done = benchmark_import.import_benchmark(
+            client, BenchmarkImport(str(path), name="sums@2.0", dry_run=True)
+        )
+        newest = benchmark_import.import_benchmark(
+            client, BenchmarkImport(str(path), name="sums", dry_run=True)
+        )
     assert [each.name.rpartition("/")[2] for each in done.scenarios] == ["two", "one"]
     assert [each.name.rpartition("/")[2] for each in newest.scenarios] == ["three"]
 
@@ -51,7 +55,9 @@ def test_a_folder_with_a_manifest_has_its_name(fake_server: RunningServer, tmp_p
         '[dataset]\nname = "example/sums"\nversion = "1.2"\ndescription = "Sums"\n'
     )
     with Client(Server(fake_server.url, fake_server.key)) as client:
-        done = importing.imported(client, Wish(str(tmp_path / "folder"), dry_run=True))
+        done = benchmark_import.import_benchmark(
+            client, BenchmarkImport(str(tmp_path / "folder"), dry_run=True)
+        )
     assert done.benchmark.name == "example-sums"
     assert len(done.scenarios) == 3
 
@@ -62,5 +68,5 @@ def test_a_folder_may_be_called_as_a_public_benchmark(
     written(tmp_path / "aime")
     monkeypatch.chdir(tmp_path)
     with Client(Server(fake_server.url, fake_server.key)) as client:
-        done = importing.imported(client, Wish("./aime", dry_run=True))
+        done = benchmark_import.import_benchmark(client, BenchmarkImport("./aime", dry_run=True))
     assert len(done.scenarios) == 3

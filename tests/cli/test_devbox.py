@@ -2,14 +2,17 @@
 
 import json
 import secrets
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from benchyard.cli.devbox_copy import Remote, parsed, quoted
+from benchyard.cli.devbox.commands import print_lines
+from benchyard.cli.devbox.copy import Remote, quote_path, remote_from_text
 from benchyard.client import Client
 from benchyard.errors import UsageError
+from benchyard.models.executions import LogLine
 from tests.cli.conftest import CommandLine
 
 
@@ -143,6 +146,26 @@ def test_the_log_tells_what_was_run(benchyard: CommandLine, box: str) -> None:
     assert benchyard("devbox", "logs", box, "-f", "-o", "json").status == 2
 
 
+def test_a_hint_in_a_log_follows_the_exit_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = "A program in this devbox looked a name up, and this devbox has no network."
+    lines = [
+        LogLine(source="exec", timestamp_ms=0, cmd="true"),
+        LogLine(source="exec", timestamp_ms=0, message=hint, exit_code=0),
+        LogLine(source="exec", timestamp_ms=0, exit_code=4),
+    ]
+    print_lines(lines)
+    at = "1970-01-01 00:00:00 UTC exec:"
+    assert capsys.readouterr().out.splitlines() == [f"{at} $ true", f"{at} exit 0: {hint}", f"{at} exit 4"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    print_lines(lines)
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert hint in " ".join(narrow.split())
+
+
 def test_a_snapshot_carries_the_disk_to_a_new_devbox(benchyard: CommandLine, box: str, name: str) -> None:
     benchyard.ok("devbox", "exec", box, "--", "echo kept > file")
     kept = json.loads(benchyard.ok("devbox", "snapshot", box, "--name", "ready", "-o", "json"))
@@ -220,11 +243,11 @@ def test_a_file_that_is_not_there_leaves_none_here(benchyard: CommandLine, box: 
 
 
 def test_places_are_told_apart() -> None:
-    assert parsed("box:/a:b") == Remote("box", "/a:b")
-    assert parsed("./a:b") == "./a:b"
-    assert parsed("-") == "-"
-    assert parsed("plain") == "plain"
+    assert remote_from_text("box:/a:b") == Remote("box", "/a:b")
+    assert remote_from_text("./a:b") == "./a:b"
+    assert remote_from_text("-") == "-"
+    assert remote_from_text("plain") == "plain"
     with pytest.raises(UsageError):
-        parsed("box:")
-    assert quoted("~/a b") == "'./a b'"
-    assert quoted("$x") == "'$x'"
+        remote_from_text("box:")
+    assert quote_path("~/a b") == "'./a b'"
+    assert quote_path("$x") == "'$x'"

@@ -87,7 +87,7 @@ def test_two_agents_side_by_side(benchyard: CommandLine, client: Client) -> None
 
     fetched = benchyard("job", "logs", name, "--output-dir", "logs", "--scenario", FIX)
     assert fetched.status == 0, fetched.err
-    assert fetched.out == "logs  2 of 2 trials\n"
+    assert fetched.out == "logs  2 of 2 trials, each with its logs and results.json in a folder of its own\n"
     folder = Path("logs/oracle/quickstart_fix-a-bug")
     results = json.loads((folder / "results.json").read_text())
     assert (results["score"], results["scenario_name"]) == (1.0, FIX)
@@ -245,14 +245,14 @@ def test_an_install_is_told_and_counted_apart(benchyard: CommandLine, client: Cl
     benchyard.ok(*register, "sh {agent_dir}/run.sh {effort}")
     assert "kwargs:  effort" in benchyard.ok("agent", "show", name)
     words = ("--agent", name, "--agent-kwargs", "effort=low", "--scenarios", ANSWER)
-    assert f"{name}@1 has to be installed first, from object" in benchyard.ok(
+    assert f"{name}@1 has to be installed first, from an uploaded object" in benchyard.ok(
         "job", "run", *words, "--dry-run"
     )
     ended = benchyard("job", "run", *words, "-n", name, "--watch")
     assert ended.status == 0, ended.err
-    assert f"benchyard: {name}@1 has to be installed first, from object" in ended.err
+    assert f"benchyard: {name}@1 has to be installed first, from an uploaded object" in ended.err
     assert "benchyard: 1 scenario x 1 agent x 1 attempt = 1 trial" in ended.err
-    lines = [line for line in ended.out.splitlines() if f"{name}@1 from object" in line]
+    lines = [line for line in ended.out.splitlines() if f"{name}@1 from an uploaded object" in line]
     assert [line.split(" ", 1)[1].partition(f" {name}")[0] for line in lines] == ["installing", "installed"]
     assert all(line[:4].isdigit() and line.split()[0].endswith("Z") for line in lines)
     view = json.loads(benchyard.ok("job", "summary", name, "-o", "json"))

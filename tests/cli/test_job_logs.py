@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from benchyard.cli import job_logs
-from benchyard.cli.job_logs import placed, segment, unpack
+from benchyard.cli.job import logs
+from benchyard.cli.job.logs import path_segment, trial_folders, unpack_logs
 from benchyard.errors import TooLarge
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
@@ -19,11 +19,11 @@ from tests.client.test_jobs import job, trial
 
 @given(some.text())
 def test_any_name_is_one_safe_part_of_a_path(name: str) -> None:
-    found = segment(name)
+    found = path_segment(name)
     assert found
     assert Path("a", found).parts == ("a", found)
     assert not found.startswith(".")
-    assert len(found) <= job_logs.LONGEST_NAME
+    assert len(found) <= logs.LONGEST_NAME
     assert found.isascii()
     assert found.isprintable()
 
@@ -50,7 +50,7 @@ def test_an_archive_says_nothing_about_where_files_go(tmp_path: Path) -> None:
         ("B.log", b"6"),
         ("...", b"7"),
     )
-    unpack(lying, folder)
+    unpack_logs(lying, folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         "outside.log": "1",
         "passwd": "2",
@@ -64,13 +64,13 @@ def test_an_archive_says_nothing_about_where_files_go(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_grows_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "MOST_BYTES", 1024)
+    monkeypatch.setattr(logs, "MOST_BYTES", 1024)
     with pytest.raises(TooLarge, match="when unpacked"):
-        unpack(packed(("zeros", bytes(10_000_000))), tmp_path)
+        unpack_logs(packed(("zeros", bytes(10_000_000))), tmp_path)
     assert (tmp_path / "zeros").stat().st_size == 0
-    monkeypatch.setattr(job_logs, "MOST_FILES", 2)
+    monkeypatch.setattr(logs, "MOST_FILES", 2)
     with pytest.raises(TooLarge, match="3 files"):
-        unpack(packed(("a", b""), ("b", b""), ("c", b"")), tmp_path)
+        unpack_logs(packed(("a", b""), ("b", b""), ("c", b"")), tmp_path)
 
 
 def view(**fields: Any) -> TrialView:
@@ -92,7 +92,7 @@ def test_every_trial_has_a_place_of_its_own() -> None:
         view(agent=1, scenario_name="x/y"),
         view(agent=1, scenario_name="x/y", is_superseded=True),
     ]
-    places = [str(each.folder) for each in placed(seen, trials, trials, Path("d"))]
+    places = [str(each.folder) for each in trial_folders(seen, trials, trials, Path("d"))]
     assert places == [
         "d/a_m_1/x_y",
         "d/a_m_1/x_y-2",
@@ -100,5 +100,5 @@ def test_every_trial_has_a_place_of_its_own() -> None:
         "d/a_m_1-2/x_y/superseded/attempt-1-try-1",
     ]
     second = view(agent=0, scenario_name="x/y", attempt=2)
-    (place,) = placed(seen, [*trials, second], [second], Path("d"))
+    (place,) = trial_folders(seen, [*trials, second], [second], Path("d"))
     assert place.folder == Path("d/a_m_1/x_y/attempt-2")

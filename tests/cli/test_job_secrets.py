@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchyard.cli.job_secrets import with_known_keys
+from benchyard.cli.notices import tell
 from benchyard.client import Client
+from benchyard.client.provider_keys import with_known_keys
 
 
 def body(*agents: dict[str, Any]) -> dict[str, Any]:
@@ -31,18 +32,18 @@ def test_a_key_becomes_a_secret_and_a_changed_one_changes_it(
 ) -> None:
     environ["ANTHROPIC_API_KEY"] = "sk-first-value"
     asked = body({"name": "claude-code"}, {"name": "goose"}, {"name": "codex"}, {"name": "oracle"})
-    made = with_known_keys(client, asked, environ)
+    made = with_known_keys(client, asked, environ, tell)
     named = {"ANTHROPIC_API_KEY": "BMJ_ANTHROPIC_API_KEY"}
     assert secrets_of(made) == [named, named, None, None]
     said = capfd.readouterr().err
     assert "made the secret BMJ_ANTHROPIC_API_KEY" in said
 
-    with_known_keys(client, body({"name": "claude-code"}), environ)
+    with_known_keys(client, body({"name": "claude-code"}), environ, tell)
     assert capfd.readouterr().err == "", "the same key is not told again"
 
     before = client.secrets.get("BMJ_ANTHROPIC_API_KEY")
     environ["ANTHROPIC_API_KEY"] = "sk-second-value"
-    with_known_keys(client, body({"name": "claude-code"}), environ)
+    with_known_keys(client, body({"name": "claude-code"}), environ, tell)
     changed = capfd.readouterr().err
     assert "changed the secret BMJ_ANTHROPIC_API_KEY" in changed
     assert client.secrets.get("BMJ_ANTHROPIC_API_KEY").update_time_ms > before.update_time_ms
@@ -57,10 +58,10 @@ def test_a_secret_that_somebody_else_changed_is_set_again(
     client: Client, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     environ["OPENAI_API_KEY"] = "mine"
-    with_known_keys(client, body({"name": "codex"}), environ)
+    with_known_keys(client, body({"name": "codex"}), environ, tell)
     client.secrets.update("BMJ_OPENAI_API_KEY", "theirs")
     capfd.readouterr()
-    with_known_keys(client, body({"name": "codex"}), environ)
+    with_known_keys(client, body({"name": "codex"}), environ, tell)
     assert "changed the secret" in capfd.readouterr().err
 
 
@@ -68,21 +69,21 @@ def test_a_secret_of_the_server_is_used_where_the_caller_has_no_key(
     client: Client, environ: dict[str, str]
 ) -> None:
     client.secrets.create("BMJ_GEMINI_API_KEY", "there")
-    made = with_known_keys(client, body({"name": "gemini-cli"}), environ)
+    made = with_known_keys(client, body({"name": "gemini-cli"}), environ, tell)
     assert secrets_of(made) == [{"GEMINI_API_KEY": "BMJ_GEMINI_API_KEY"}]
 
 
 def test_what_was_given_is_left_alone(client: Client, environ: dict[str, str]) -> None:
     environ["OPENAI_API_KEY"] = "mine"
     given = {"name": "codex", "agent_environment": {"environment_variables": {"OPENAI_API_KEY": "x"}}}
-    assert with_known_keys(client, body(given), environ) == body(given)
+    assert with_known_keys(client, body(given), environ, tell) == body(given)
     assert [each.name for each in client.secrets.list() if each.name.startswith("BMJ_")] == []
 
 
 def test_what_we_gave_another_job_is_looked_at_again(client: Client, environ: dict[str, str]) -> None:
     environ["OPENAI_API_KEY"] = "mine"
     before = {"name": "codex", "agent_environment": {"secrets": {"OPENAI_API_KEY": "BMJ_OPENAI_API_KEY"}}}
-    assert with_known_keys(client, body(before), environ) == body(before)
+    assert with_known_keys(client, body(before), environ, tell) == body(before)
     assert client.secrets.get("BMJ_OPENAI_API_KEY").name == "BMJ_OPENAI_API_KEY"
 
 
@@ -93,9 +94,9 @@ def test_a_spoilt_or_unwritable_memory_only_means_sending_again(
     file = tmp_path / ".config/benchyard/job-keys.json"
     file.parent.mkdir(parents=True)
     file.write_text("[not json")
-    with_known_keys(client, body({"name": "codex"}), environ)
+    with_known_keys(client, body({"name": "codex"}), environ, tell)
     assert len(json.loads(file.read_text())) == 1
     environ["XDG_CONFIG_HOME"] = str(file)
     capfd.readouterr()
-    with_known_keys(client, body({"name": "codex"}), environ)
+    with_known_keys(client, body({"name": "codex"}), environ, tell)
     assert "cannot be written" in capfd.readouterr().err

@@ -6,8 +6,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from benchyard.cli.job_spec import Short, agent_of, applied, finished, of_file, of_job
-from benchyard.cli.several import repeated
+from benchyard.cli.multi_value_options import repeat_flags
+from benchyard.client.job_request import (
+    ShortFlags,
+    agent_from_text,
+    apply_flags,
+    body_of_file,
+    body_of_job,
+    finish_body,
+)
 from benchyard.errors import UsageError
 from benchyard.models.jobs import BenchmarkJobView, BenchmarkSpec, ScenariosSpec, Selection
 from tests.client.test_jobs import job
@@ -26,7 +33,7 @@ from tests.client.test_jobs import job
     ],
 )
 def test_words_after_a_repeatable_flag_are_its_values(given: str, understood: str) -> None:
-    assert " ".join(repeated(given.split(), {"-a"})) == understood
+    assert " ".join(repeat_flags(given.split(), {"-a"})) == understood
 
 
 @pytest.mark.parametrize(
@@ -40,13 +47,13 @@ def test_words_after_a_repeatable_flag_are_its_values(given: str, understood: st
     ],
 )
 def test_an_agent_is_a_name_a_version_and_a_model(given: str, fields: dict[str, str]) -> None:
-    assert agent_of(given) == fields
+    assert agent_from_text(given) == fields
 
 
 @pytest.mark.parametrize("given", ["", ":m", "a:"])
 def test_what_is_no_agent_is_refused(given: str) -> None:
     with pytest.raises(UsageError, match="must look like"):
-        agent_of(given)
+        agent_from_text(given)
 
 
 def file(tmp_path: Path, text: str) -> Path:
@@ -72,8 +79,10 @@ filter: {difficulty: easy}
 metadata: {team: x}
 """,
     )
-    short = Short(env_vars={"B": "3"}, n_attempts=2, sample=2, agent_kwargs={"deep": "yes"}, name="other")
-    request = finished(applied(of_file(path), short))
+    short = ShortFlags(
+        env_vars={"B": "3"}, n_attempts=2, sample=2, agent_kwargs={"deep": "yes"}, name="other"
+    )
+    request = finish_body(apply_flags(body_of_file(path), short))
     assert (request.name, request.metadata) == ("other", {"team": "x"})
     spec = request.spec
     assert isinstance(spec, BenchmarkSpec)
@@ -88,7 +97,7 @@ metadata: {team: x}
     assert config is not None
     assert (config.n_attempts, config.n_concurrent_trials, config.timeout_multiplier) == (2, 10, 1.0)
     assert config.suspect == "zero"
-    told = finished(applied(of_file(path), Short(suspect="fail"))).spec
+    told = finish_body(apply_flags(body_of_file(path), ShortFlags(suspect="fail"))).spec
     assert isinstance(told, BenchmarkSpec)
     assert told.orchestrator_config is not None
     assert told.orchestrator_config.suspect == "fail"
@@ -107,8 +116,8 @@ metadata: {team: x}
     ],
 )
 def test_filters_are_written_in_several_ways(given: Any, selection: Selection) -> None:
-    short = Short(benchmark="b", agents=["a"], filter=given)
-    spec = finished(applied({}, short)).spec
+    short = ShortFlags(benchmark="b", agents=["a"], filter=given)
+    spec = finish_body(apply_flags({}, short)).spec
     assert isinstance(spec, BenchmarkSpec)
     assert spec.selection == selection
 
@@ -116,7 +125,7 @@ def test_filters_are_written_in_several_ways(given: Any, selection: Selection) -
 def test_globs_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("benchmark: b\nagents: [a]\ninclude: [fix-*]\nexclude: ['*bug']\n")
-    spec = finished(of_file(path)).spec
+    spec = finish_body(body_of_file(path)).spec
     assert isinstance(spec, BenchmarkSpec)
     assert spec.selection == Selection(include=["fix-*"], exclude=["*bug"])
 
@@ -132,12 +141,14 @@ spec:
   orchestrator_config: {max_retries: 0, deadline_seconds: 100}
 """,
     )
-    spec = finished(of_file(path)).spec
+    spec = finish_body(body_of_file(path)).spec
     assert isinstance(spec, ScenariosSpec)
     assert spec.agent_configs[0].timeout_seconds == 7200
     assert spec.orchestrator_config is not None
     assert (spec.orchestrator_config.retries, spec.orchestrator_config.attempts) == (0, 1)
-    other = finished(applied(of_file(path), Short(benchmark="quickstart", agents=["oracle:m"]))).spec
+    other = finish_body(
+        apply_flags(body_of_file(path), ShortFlags(benchmark="quickstart", agents=["oracle:m"]))
+    ).spec
     assert isinstance(other, BenchmarkSpec)
     assert [each.label for each in other.agent_configs] == ["oracle:m"]
 
@@ -162,46 +173,49 @@ spec:
 )
 def test_what_is_wrong_in_a_file_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
-        of_file(file(tmp_path, text))
+        body_of_file(file(tmp_path, text))
     assert said in error.value.message
 
 
 def test_a_harbor_job_is_taken_as_it_is(tmp_path: Path) -> None:
     path = file(tmp_path, "name: h\nspec: {type: harbor, inline_yaml: 'agents: []'}")
-    assert finished(of_file(path)).spec.model_dump() == {"type": "harbor", "inline_yaml": "agents: []"}
+    assert finish_body(body_of_file(path)).spec.model_dump() == {
+        "type": "harbor",
+        "inline_yaml": "agents: []",
+    }
 
 
 @pytest.mark.parametrize(
     ("short", "said"),
     [
-        (Short(), "--benchmark"),
-        (Short(benchmark="b"), "--agent"),
-        (Short(benchmark="b", scenarios=["s"], agents=["a"]), "not both"),
-        (Short(benchmark="b", agents=["a"], seed=3), "--sample"),
+        (ShortFlags(), "--benchmark"),
+        (ShortFlags(benchmark="b"), "--agent"),
+        (ShortFlags(benchmark="b", scenarios=["s"], agents=["a"]), "not both"),
+        (ShortFlags(benchmark="b", agents=["a"], seed=3), "--sample"),
     ],
 )
-def test_what_is_missing_is_told(short: Short, said: str) -> None:
+def test_what_is_missing_is_told(short: ShortFlags, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        finished(applied({}, short))
+        finish_body(apply_flags({}, short))
 
 
 def test_what_the_wire_refuses_is_refused_here() -> None:
     with pytest.raises(ValidationError):
-        finished(applied({}, Short(benchmark="b", agents=["a"], n_attempts=-1)))
+        finish_body(apply_flags({}, ShortFlags(benchmark="b", agents=["a"], n_attempts=-1)))
 
 
 def test_the_same_as_another_job() -> None:
     source = {"type": "benchmark", "benchmark_id": "bmd_1"}
     made: dict[str, Any] = job(job_source=source, metadata={"a": "b"})
     view = BenchmarkJobView.model_validate(made)
-    whole = finished(applied(of_job(view, of_benchmark=True), Short(n_attempts=4))).spec
+    whole = finish_body(apply_flags(body_of_job(view, of_benchmark=True), ShortFlags(n_attempts=4))).spec
     assert isinstance(whole, BenchmarkSpec)
     assert whole.orchestrator_config is not None
     assert (whole.benchmark_id, whole.orchestrator_config.n_attempts) == ("bmd_1", 4)
-    some = finished(of_job(view, of_benchmark=True, is_whole=False)).spec
+    some = finish_body(body_of_job(view, of_benchmark=True, is_whole=False)).spec
     assert isinstance(some, BenchmarkSpec)
     assert some.selection == Selection(scenario_ids=["scn_1"])
-    part = finished(of_job(view, of_benchmark=False))
+    part = finish_body(body_of_job(view, of_benchmark=False))
     assert isinstance(part.spec, ScenariosSpec)
     assert (part.spec.scenario_ids, part.name, part.metadata) == (["scn_1"], "test", {"a": "b"})
 
@@ -209,12 +223,14 @@ def test_the_same_as_another_job() -> None:
 def test_kwargs_reach_who_takes_them() -> None:
     kwargs = {"run": "x", "command.extra": "y", "mine.depth": "3"}
     agents = ["oracle", "command", "mine"]
-    body = applied({}, Short.model_validate({"agents": agents, "benchmark": "b", "agent_kwargs": kwargs}))
+    body = apply_flags(
+        {}, ShortFlags.model_validate({"agents": agents, "benchmark": "b", "agent_kwargs": kwargs})
+    )
     assert {each["name"]: each.get("kwargs") for each in body["spec"]["agent_configs"]} == {
         "oracle": None,
         "command": {"run": "x", "extra": "y"},
         "mine": {"run": "x", "depth": "3"},
     }
-    stray = Short.model_validate({"agents": ["mine"], "agent_kwargs": {"mein.depth": "3"}})
+    stray = ShortFlags.model_validate({"agents": ["mine"], "agent_kwargs": {"mein.depth": "3"}})
     with pytest.raises(UsageError, match="mein"):
-        applied({}, stray)
+        apply_flags({}, stray)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchyard.cli.job_gate import STATUSES
+from benchyard.cli.job.gates import STATUSES
 from benchyard.models.jobs import BenchmarkJobView, JobState
 from benchyard.models.trials import Trial
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 from tests.cli.conftest import CommandLine
 from tests.client.stub import Answer, Asked, error, stub
 from tests.reports.scenes import job, trial

@@ -7,12 +7,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchyard.cli.job_gate import BELOW, SUSPECT, UNSCORED, below, require_good, suspect_scores
-from benchyard.cli.job_summary import summarize, summary
-from benchyard.models.jobs import Job, JobState
-from benchyard.models.orchestration import OrchestratorConfig
+from benchyard.cli.job.gates import BELOW, SUSPECT, UNSCORED, means_below, require_good, suspect_scores
+from benchyard.cli.job.summary import summarize, summary
+from benchyard.models.jobs import Job, JobState, OrchestratorConfig
 from benchyard.models.trials import FailureReason, SuspectRule, Trial, TrialRound, TrialState
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 from tests.reports.scenes import job, trial
 
 
@@ -67,7 +66,7 @@ def test_every_reason_for_no_score_is_told_once(capfd: pytest.CaptureFixture[str
     shown = printed(made, trials, capfd, extended=False)
     assert shown.count("2 unscored: scenario: it broke\n") == 1
     assert shown.count("1 unscored: ") == 2
-    assert "... and 1 other reasons; -e shows all" in shown
+    assert "... and 1 other reason; -e shows all" in shown
 
 
 def test_a_terminal_breaks_no_word_of_a_reason(
@@ -83,6 +82,38 @@ def test_a_terminal_breaks_no_word_of_a_reason(
     shown = printed(made, [failed, cheated], capfd, extended=False)
     assert " ".join(shown.split()).count(told) == 2
     assert [line for line in shown.splitlines() if len(line) > 60] == []
+
+
+def test_reasons_that_differ_in_ports_and_ids_are_one(capfd: pytest.CaptureFixture[str]) -> None:
+    def failed(at: int, text: str) -> Trial:
+        reason = FailureReason(exception_type="Oops", exception_message=text, kind="agent")
+        return trial(failure="agent", scenario=at).model_copy(update={"failure": reason})
+
+    told = [f"no answer (127.0.0.1:2{at}048), request req_0000000{at}" for at in range(3)]
+    told += ["the agent ended with exit status 1", "the agent ended with exit status 2"]
+    trials = [failed(at, text) for at, text in enumerate(told)]
+    made = job(scenarios=len(told), state=JobState.COMPLETED)
+    shown = printed(made, trials, capfd, extended=False)
+    assert f"3 crashed: agent: {told[0]}\n" in shown
+    assert shown.count("1 crashed: the agent ended with exit status") == 2
+    assert "other reason" not in shown
+
+
+def test_a_narrow_terminal_shows_tokens_and_cost_too(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = {"total_prompt_tokens": 1_234_567.0, "total_cost_usd": 12.25}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    made = job(agents=2, attempts=2, state=JobState.COMPLETED)
+    trials = [trial(1.0, usage=usage, agent=agent, attempt=at) for agent in (0, 1) for at in (1, 2)]
+    summarize(job_view(made, trials, with_scenarios=True), extended=False)
+    shown = capfd.readouterr()
+    assert "2,469,134" in shown.out
+    assert "$24.5000" in shown.out
+    assert "@1 1.000  @2 1.000" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert "left out" not in shown.err
 
 
 def test_many_rewards_are_not_all_shown(capfd: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +156,7 @@ def test_ten_thousand_trials_are_shown_in_a_moment(capfd: pytest.CaptureFixture[
 
 def test_below_a_threshold_or_without_a_score() -> None:
     def why(made: Job, *trials: Trial) -> list[str]:
-        return below(job_view(made, list(trials), with_scenarios=True), 0.5)
+        return means_below(job_view(made, list(trials), with_scenarios=True), 0.5)
 
     assert why(job(), trial(0.5)) == []
     assert why(job(agents=2), trial(0.5), trial(0.4, agent=1)) == ["agent-1: the mean 0.400 is below 0.5"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchyard.cli.job_board import Board, tally, time_left
+from benchyard.cli.job.board import JobBoard, tally, time_left
 from benchyard.cli.render import duration
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView, JobEvent
@@ -115,12 +115,12 @@ def test_run_and_watch_on_a_terminal(environment: dict[str, str], tmp_path: Path
         assert screen.expect_end() == 0
 
 
-def board(agents: int = 1, scenarios: int = 1) -> Board:
+def board(agents: int = 1, scenarios: int = 1) -> JobBoard:
     spec = {
         "agent_configs": [{"name": f"agent-{number}"} for number in range(agents)],
         "scenario_ids": [f"scn_{number}" for number in range(scenarios)],
     }
-    return Board(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
+    return JobBoard(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
 
 
 def event(seq: int, **fields: Any) -> JobEvent:
@@ -156,9 +156,29 @@ def test_a_board_counts_places_and_knows_old_news() -> None:
     console = Console(width=100, height=20, color_system=None)
     with console.capture() as captured:
         console.print(one)
-    assert "1/3  2 waiting, 1 passed, mean 1.000" in captured.get()
+    assert "1/3  mean 1.000, 1 passed, 2 waiting" in captured.get()
     line = one.line_of(event(6, retry=1, state="completed", score=1.0, ended_by="timeout"))
     assert line == "agent-0  one (try 2)  passed  1  ended by timeout"
+
+
+def test_a_narrow_board_tells_agents_and_attempts_apart() -> None:
+    names = ["claude-sonnet-4-5", "claude-opus-4-5"]
+    agents = [{"name": "claude-code", "version": "2.1.325", "model_name": name} for name in names]
+    spec = {"agent_configs": agents, "scenario_ids": ["scn_1"], "orchestrator_config": {"n_attempts": 3}}
+    one = JobBoard(BenchmarkJobView.model_validate(job("running", job_spec=spec)))
+    scenario = "quickstart/extract-a-function"
+    for agent in (0, 1):
+        for attempt in (1, 2):
+            state = "completed" if attempt == 1 else "running"
+            fields = {"agent": agent, "attempt": attempt, "state": state, "score": 1.0}
+            one.note(event(2 * agent + attempt, scenario_name=scenario, **fields))
+    lines = drawn(one, width=80).splitlines()
+    for model in ("sonnet-4-5", "opus-4-5"):
+        own = [line for line in lines if model in line]
+        assert len(own) == 3, lines
+        assert "1/3  mean 1.000, 1 passed, 1 running" in own[0]
+        assert any(f"{scenario} #2" in line for line in own), own
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_board_marks_what_is_suspect() -> None:
@@ -169,9 +189,9 @@ def test_a_board_marks_what_is_suspect() -> None:
     console = Console(width=100, height=20, color_system=None)
     with console.capture() as captured:
         console.print(one)
-    assert "1/3  2 waiting, 1 passed, 1 suspect, mean 1.000" in captured.get()
+    assert "1/3  mean 1.000, 1 passed, 1 suspect, 2 waiting" in captured.get()
     assert forged.trial is not None
-    assert tally([forged.trial], 3, "zero") == "2 waiting, 1 not passed, 1 suspect, mean 0.000"
+    assert tally([forged.trial], 3, "zero") == "mean 0.000, 1 not passed, 1 suspect, 2 waiting"
 
 
 def test_a_board_uses_the_words_of_the_summary() -> None:
@@ -186,11 +206,11 @@ def test_a_board_uses_the_words_of_the_summary() -> None:
     told = "agent-0  one  unscored  infrastructure: the agent ended with exit status 3"
     assert one.line_of(cut) == told
     assert one.line_of(lower) == "agent-0  one  not passed  0.5"
-    assert "3/5  2 waiting, 1 not passed, 1 crashed, 1 unscored, mean 0.250" in drawn(one)
+    assert "3/5  mean 0.250, 1 not passed, 1 crashed, 1 unscored, 2 waiting" in drawn(one)
 
 
-def drawn(one: Board) -> str:
-    console = Console(width=120, height=20, color_system=None)
+def drawn(one: JobBoard, width: int = 120) -> str:
+    console = Console(width=width, height=20, color_system=None)
     with console.capture() as captured:
         console.print(one)
     return captured.get()
@@ -251,7 +271,15 @@ def test_time_left_is_judged_by_what_has_ended_and_by_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
-    [(None, ""), (0, "0.0s"), (9_900, "9.9s"), (59_999, "59s"), (60_000, "1m00s"), (3_660_000, "1h01m")],
+    [
+        (None, ""),
+        (0, "0.0s"),
+        (9_900, "9.9s"),
+        (9_990, "10s"),
+        (59_999, "59s"),
+        (60_000, "1m00s"),
+        (3_660_000, "1h01m"),
+    ],
 )
 def test_durations_are_short(milliseconds: int | None, text: str) -> None:
     assert duration(milliseconds) == text

@@ -9,7 +9,7 @@ import threading
 import click
 import pytest
 
-from benchyard.cli.lazy import Entry, LazyGroup
+from benchyard.cli.lazy_group import CommandEntry, LazyGroup
 from benchyard.cli.main import COMMANDS, cli, run
 from tests.client.stub import Answer, Asked, error, stub
 
@@ -77,6 +77,18 @@ def test_no_line_of_any_help_is_broken_by_an_ordinary_terminal() -> None:
     assert wide == []
 
 
+def test_the_list_of_verbs_of_a_noun_has_whole_sentences() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        noun = cli.get_command(context, name)
+        if isinstance(noun, click.Group):
+            text = noun.get_help(click.Context(noun, info_name=name, terminal_width=80))
+            listed = text.partition("\nCommands:\n")[2]
+            assert listed, name
+            assert "..." not in listed, listed
+            assert max(map(len, listed.splitlines())) <= 80
+
+
 def test_every_command_that_shows_something_takes_an_output_format() -> None:
     for path, command in commands(cli):
         if path.rpartition(" ")[2] in ("show", "list", "create", "status", "doctor"):
@@ -98,7 +110,7 @@ def test_version_is_the_installed_one() -> None:
 
 
 def test_a_table_that_names_no_command_is_a_mistake() -> None:
-    group = LazyGroup({"odd": Entry("benchyard.cli.main:COMMANDS", "Not a command.")}, name="odd")
+    group = LazyGroup({"odd": CommandEntry("benchyard.cli.main:COMMANDS", "Not a command.")}, name="odd")
     with pytest.raises(TypeError):
         group.get_command(click.Context(group), "odd")
 

@@ -52,17 +52,17 @@ def test_a_terminal_breaks_no_word_and_a_pipe_gets_whole_lines(arguments: list[s
 
 def test_a_command_to_type_is_still_one_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     command = "benchyard job retry bmj_1234567890123456789 --only not-passed --scenario 'a name/with blanks'"
-    assert render.typed(command, "  ") == [f"  {command}"], "a pipe gets one line"
+    assert render.command_text(command, "  ") == [f"  {command}"], "a pipe gets one line"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "50")
-    lines = render.typed(command, "one:  ")
+    lines = render.command_text(command, "one:  ")
     assert len(lines) > 1
     assert all(len(line) <= 50 for line in lines)
     pasted = "printf '%s\\n' " + "\n".join(lines).removeprefix("one:")
     heard = subprocess.run(["sh", "-c", pasted], capture_output=True, text=True, check=True).stdout
     assert heard.splitlines() == shlex.split(command), "a shell hears the same"
     monkeypatch.setenv("COLUMNS", "200")
-    assert render.typed(command, "one:  ") == [f"one:  {command}"]
+    assert render.command_text(command, "one:  ") == [f"one:  {command}"]
 
 
 def test_a_command_in_a_sentence_is_kept_together(

@@ -8,7 +8,7 @@ import pytest
 
 from benchyard.cli.object import content_type
 from benchyard.client import Client
-from benchyard.models.keys import ApiKeyRequest
+from benchyard.models.account import ApiKeyRequest
 from benchyard.testing.server import RunningServer
 from tests.cli.conftest import CommandLine
 

@@ -5,13 +5,13 @@ import time
 import pytest
 
 from benchyard.cli import progress
-from benchyard.cli.progress import Activity, Meter, patience, stamp
+from benchyard.cli.progress import ActivityLine, ByteMeter, patience, stamp
 
 PATIENCE_SECONDS = 30.0
 
 
 def test_a_pipe_gets_lines_with_the_time(capfd: pytest.CaptureFixture[str]) -> None:
-    with Activity("pulling x") as activity:
+    with ActivityLine("pulling x") as activity:
         activity.say("a line")
     first, second = capfd.readouterr().err.splitlines()
     assert first.endswith("Z pulling x...")
@@ -25,7 +25,7 @@ def test_a_pipe_is_told_that_it_goes_on_and_how_long_it_took(
     monkeypatch.setattr(progress, "REMIND_SECONDS", 0.01)
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     said = ""
-    with Activity("pulling x"):
+    with ActivityLine("pulling x"):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while said.count("pulling x") < 3 and time.monotonic() < deadline:
             said += capfd.readouterr().err
@@ -38,7 +38,7 @@ def test_lines_are_never_glued_to_what_a_terminal_draws(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
-    with Activity("validating") as activity:
+    with ActivityLine("validating") as activity:
         activity.say("one: 0 (2.5 s)")
         activity.text = "validating: 1 of about 4 runs"
         activity.say("two: 1 (2.5 s)")
@@ -59,7 +59,7 @@ def test_what_follows_an_upload_is_shown_too(
 ) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.01)
     said = ""
-    with Meter("a file", 10, "the server reads it") as meter:
+    with ByteMeter("a file", 10, "the server reads it") as meter:
         meter.add(4)
         meter.add(6)
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -1,13 +1,16 @@
 """What people and programs get to see."""
 
 import json
+import sys
 import time
 
 import pytest
 import yaml
 
-from benchyard.cli.progress import Meter
-from benchyard.cli.render import age, clean, facts, print_table, show, show_many, size, when
+from benchyard.cli.progress import ByteMeter
+from benchyard.cli.render import age, facts, print_table, show, show_many, size, when
+from benchyard.cli.table import Narrow
+from benchyard.client.plain_text import clean
 from benchyard.models.secrets import SecretView
 
 VIEWS = [
@@ -35,6 +38,29 @@ def test_a_table_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) ->
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "x" * 300 + "  b"
     assert {line.index(mark) for line, mark in zip(lines, ["NAME", "a", "b"], strict=True)} == {302}
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 300])
+def test_what_a_table_has_no_room_for_follows_in_another(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    titles = ["AGENT", "MEAN", "TOKENS", "DURATION", "COST"]
+    row = ["nop", "0.000 (0.000 to 0.561)", "1,194,088,111", "1m07s", "$0.5903"]
+    print_table(titles, [row], Narrow(["AGENT"], ["TOKENS", "DURATION", "COST"], goes_on=True))
+    printed = capsys.readouterr()
+    assert all(each in printed.out for each in [*titles, *row]), printed.out
+    assert "left out" not in printed.err
+
+
+def test_a_column_that_fits_nowhere_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "12")
+    print_table(["A", "B"], [["a", "1" * 20]], Narrow(drop=["B"], goes_on=True))
+    assert "left out, the terminal is too narrow: B" in capsys.readouterr().err
 
 
 def test_very_many_rows_look_like_few(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +109,7 @@ def test_times_are_for_people() -> None:
 
 
 def test_a_meter_is_silent_about_what_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
-    with Meter("file", 100) as meter:
+    with ByteMeter("file", 100) as meter:
         meter.add(100)
     assert capsys.readouterr().err == ""
 
@@ -92,7 +118,7 @@ def test_a_meter_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchyard.cli.progress.QUIET_SECONDS", 0.0)
-    with Meter("file", 4096) as meter:
+    with ByteMeter("file", 4096) as meter:
         meter.add(1024)
         meter.add(1024)
     assert capsys.readouterr().err.startswith("file: 1.0 KiB of 4.0 KiB, ")

@@ -56,7 +56,7 @@ def test_a_new_scenario_is_pushed_changed_pulled_and_archived(
 ) -> None:
     assert f"benchyard scenario validate {name}" in benchyard.ok("scenario", "new", name)
     would = benchyard.ok("scenario", "push", name, "--dry-run")
-    assert would == f"(new)  {name}: created (revision 1)\n"
+    assert would == f"(new)  {name}: would be created (revision 1)\n"
     assert client.scenarios.list(name=name).items == []
     first = pushed(benchyard, name)
     assert (first["action"], first["revision"], first["name"]) == ("created", 1, name)
@@ -204,6 +204,9 @@ def test_a_folder_is_validated_and_leaves_nothing_behind(
     assert "1 of 1 valid" in ended.out
     assert f"{name}: reference in system: 1 (" in ended.err
     assert "validation of" not in ended.err + ended.out
+    runs = benchyard.ok("run", "list", "--all", "--limit", "100")
+    assert f"  validation of {name}  " in runs
+    assert "validation of validation of" not in runs
     assert "`system` was written into" in ended.out
     assert yaml.safe_load(Path(name, "scenario.yaml").read_text())["validated_isolation"] == {
         "isolation": "system"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from benchyard.cli.table import Narrow, Table, shortened, wrapped
+from benchyard.cli.table import Narrow, Table, shorten_name, wrap_words
 
 ID = "bmj_l2Yq4Psg0ud7Zj7DLTBZU"
 AGENT = "claude-code@2.1.325:claude-sonnet-4-5"
@@ -55,7 +55,7 @@ def test_no_number_is_broken_at_any_width(width: int) -> None:
             if title == "WHY":
                 assert set(cell.split()) <= set(text.split())
             elif title == "AGENT":
-                assert cell in text or shortened(cell, 18)[:8] in text
+                assert cell in text or shorten_name(cell, 18)[:8] in text
             elif not made.is_blocks:
                 assert cell in text, (title, cell, text)
     if not made.is_blocks:
@@ -114,7 +114,7 @@ def test_an_id_is_never_broken() -> None:
 
 @given(st.text(alphabet="ab cé界", max_size=60), st.integers(min_value=4, max_value=40))
 def test_words_stay_whole_and_in_order(text: str, width: int) -> None:
-    lines = wrapped(text, width)
+    lines = wrap_words(text, width)
     assert " ".join(lines).split() == text.split()
     longest = max((cell_len(word) for word in text.split(" ")), default=0)
     assert all(cell_len(line.rstrip()) <= max(width, longest) for line in lines)
@@ -122,7 +122,7 @@ def test_words_stay_whole_and_in_order(text: str, width: int) -> None:
 
 @given(st.text(alphabet="ab-@:é界", max_size=60), st.integers(min_value=5, max_value=40))
 def test_a_shortened_name_keeps_its_ends(name: str, width: int) -> None:
-    short = shortened(name, width)
+    short = shorten_name(name, width)
     assert cell_len(short) <= width
     if cell_len(name) > width:
         head, tail = re.split("…", short)
@@ -130,3 +130,22 @@ def test_a_shortened_name_keeps_its_ends(name: str, width: int) -> None:
         assert name.endswith(tail)
     else:
         assert short == name
+
+
+def test_a_brief_name_is_told_before_one_is_shortened() -> None:
+    brief = {AGENT: "claude-code:claude-sonnet-4-5", "nop": "no"}
+    made = Table(
+        ["AGENT", "PASSED"], [[AGENT, "3 (100%)"], ["nop", "0 (0%)"]], Narrow(["AGENT"], brief=brief)
+    )
+    assert made.lines(60)[1].split()[0] == AGENT, "there is room for the whole"
+    assert made.lines(40)[1].split() == ["claude-code:claude-sonnet-4-5", "3", "(100%)"]
+    assert made.lines(35)[1].startswith("claude-code")
+    titles = Table(["SCENARIO", AGENT], [["fix", "1.000"]], Narrow(["SCENARIO", AGENT], brief=brief))
+    assert titles.lines(40)[0].split() == ["SCENARIO", "claude-code:claude-sonnet-4-5"]
+
+
+def test_a_block_has_room_for_whole_names() -> None:
+    narrow = Narrow(["AGENT"], brief={AGENT: "claude"})
+    made = Table(["AGENT", "MEAN"], [[AGENT, "1.000 (0.439 to 1.000)"]], narrow)
+    assert AGENT in made.lines(24)[0]
+    assert made.is_blocks

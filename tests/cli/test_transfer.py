@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.cli.snapshot import branches
+from benchyard.cli.image.snapshot import branches
 from benchyard.client import Client
 from benchyard.models.snapshots import SnapshotView
 from tests.cli.conftest import CommandLine

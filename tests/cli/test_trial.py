@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from benchyard.cli.job_summary import conditions_once
-from benchyard.cli.trajectory import Wanted, lines_of
-from benchyard.cli.trial import trial as trial_command
+from benchyard.cli.job.summary import conditions_once
+from benchyard.cli.run.report import StepSelection, step_lines
+from benchyard.cli.run.trial import trial as trial_command
 from benchyard.client import Client, Server
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.testing.server import RunningServer
@@ -252,6 +252,11 @@ def test_the_machines_load_is_told_once() -> None:
     ],
 )
 def test_odd_trajectories_are_shown_as_far_as_they_go(steps: list[Any]) -> None:
-    for wanted in (Wanted(), Wanted(is_excerpt=True), Wanted(from_end=1), Wanted(5, 9)):
-        text = "\n".join(lines_of({"steps": steps}, wanted))
+    for wanted in (
+        StepSelection(),
+        StepSelection(is_excerpt=True),
+        StepSelection(from_end=1),
+        StepSelection(5, 9),
+    ):
+        text = "\n".join(step_lines({"steps": steps}, wanted))
         assert "\x1b" not in text

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from benchyard.client import AsyncClient, Client
-from benchyard.client.core import Server
+from benchyard.client.operations import Server
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import DevboxOverHttp
 from tests.api.tunnelled import listening

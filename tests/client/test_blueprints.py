@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from benchyard.client import AsyncClient, Client, core
+from benchyard.client import AsyncClient, Client, operations
 from benchyard.errors import BenchyardError, NotFound, ServerUnreachable
 from tests.client.stub import Answer, Asked, error, stub, talking
 
@@ -17,7 +17,7 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(operations, "FIRST_DELAY", 0.001)
 
 
 def frames(lines: list[dict[str, object]], end: str = "") -> bytes:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from benchyard.client import AsyncClient, Client, Server, core
-from benchyard.client.core import at
+from benchyard.client import AsyncClient, Client, Server, operations
+from benchyard.client.operations import at
 from benchyard.errors import (
     BenchyardError,
     Conflict,
@@ -24,7 +24,7 @@ from tests.client.stub import Answer, devbox, error, in_turn, stub, talking
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(operations, "FIRST_DELAY", 0.001)
 
 
 def test_the_key_goes_with_every_request() -> None:
@@ -84,7 +84,7 @@ def test_the_server_can_ask_for_a_retry() -> None:
 def test_retries_come_to_an_end() -> None:
     with talking(lambda asked: error(429, "too_many")) as (client, server), pytest.raises(TooMany):
         client.devboxes.get("dbx_1")
-    assert len(server.asked) == core.RETRIES + 1
+    assert len(server.asked) == operations.RETRIES + 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from benchyard import Benchyard
 from benchyard.client import AsyncClient
-from benchyard.client.job_events import events_in
+from benchyard.client.resources.jobs import events_in
 from benchyard.errors import BenchyardError, NotFound, ServerUnreachable, StillWaiting
 from benchyard.models.jobs import AgentConfig, JobRequest, ScenariosSpec
 from tests.client.stub import Answer, Asked, error, in_turn, stub, talking

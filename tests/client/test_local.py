@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.client import local
-from benchyard.client.locate import recorded_pid, running_server
+from benchyard.client import servers
+from benchyard.client.servers import recorded_pid, running_server
 from benchyard.errors import ServerUnreachable
 
 
@@ -18,7 +18,7 @@ from benchyard.errors import ServerUnreachable
 def data(tmp_path: Path) -> Iterator[Path]:
     """A data folder whose server is stopped in the end."""
     yield tmp_path / "data"
-    local.stop(tmp_path / "data")
+    servers.stop_server(tmp_path / "data")
 
 
 def benchyard(data: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -58,10 +58,10 @@ def test_a_server_that_cannot_start_is_an_error_with_its_log(tmp_path: Path) -> 
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "benchyard.db").write_text("this is no database" * 1000)
     with pytest.raises(ServerUnreachable, match=r"server\.log"):
-        local.start(tmp_path / "data", lambda: None)
+        servers.start_server(tmp_path / "data", lambda: None)
 
 
 def test_a_record_of_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "server.json").write_text(f'{{"url": "http://127.0.0.1:9", "pid": {os.getpid()}}}')
     (tmp_path / "api-key").write_text("key")
-    assert local.stop(tmp_path) is None
+    assert servers.stop_server(tmp_path) is None

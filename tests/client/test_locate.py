@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.client import Client
-from benchyard.client.locate import configured_server, find_server, recorded_pid, running_server
+from benchyard.client.servers import configured_server, find_server, recorded_pid, running_server
 from benchyard.errors import ServerUnreachable, UsageError
 from tests.client.stub import Answer, stub
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.client import AsyncClient, Client, core
+from benchyard.client import AsyncClient, Client, operations
 from benchyard.errors import DevboxError, NotFound, ServerUnreachable, StartFailed
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.executions import ExecuteRequest
@@ -17,7 +17,7 @@ from tests.client.stub import Answer, Asked, devbox, error, execution, in_turn, 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(operations, "FIRST_DELAY", 0.001)
 
 
 def page_of_three(asked: Asked) -> Answer:

@@ -9,24 +9,21 @@ import runloop_api_client.sdk as original
 import typing_extensions
 from runloop_api_client.sdk import _types, async_devbox, devbox
 
-from benchyard.client import request_options
-from benchyard.client.commands import CommandResult, Commands, Execution
-from benchyard.client.devbox import Devbox, Snapshot
-from benchyard.client.devbox_files import DevboxFiles
-from benchyard.client.devbox_network import DevboxNetwork
+from benchyard.client import methods
+from benchyard.client.resources.access import DevboxNetwork
+from benchyard.client.resources.devboxes import Devbox, Snapshot
+from benchyard.client.resources.executions import CommandResult, Commands, Execution
+from benchyard.client.resources.files import DevboxFiles
 from benchyard.client.sdk.agents import Agent, AgentOps
 from benchyard.client.sdk.benchmarks import Benchmark, BenchmarkOps
+from benchyard.client.sdk.benchyard import AsyncBenchyard, Benchyard
 from benchyard.client.sdk.blueprints import Blueprint, BlueprintOps
-from benchyard.client.sdk.devboxes import AsyncDevboxOps, SyncDevboxOps
-from benchyard.client.sdk.gateway_configs import GatewayConfig, GatewayConfigOps
-from benchyard.client.sdk.network_policies import NetworkPolicy, NetworkPolicyOps
+from benchyard.client.sdk.devboxes import AsyncDevboxOps, SnapshotOps, SyncDevboxOps
+from benchyard.client.sdk.network import GatewayConfig, GatewayConfigOps, NetworkPolicy, NetworkPolicyOps
 from benchyard.client.sdk.runs import BenchmarkRun, ScenarioRun
-from benchyard.client.sdk.scenarios import Scenario, ScenarioBuilder, ScenarioOps
-from benchyard.client.sdk.scorers import Scorer, ScorerOps
+from benchyard.client.sdk.scenarios import Scenario, ScenarioBuilder, ScenarioOps, Scorer, ScorerOps
 from benchyard.client.sdk.secrets import Secret, SecretOps
-from benchyard.client.sdk.snapshots import SnapshotOps
 from benchyard.client.sdk.storage_objects import StorageObject, StorageObjectOps
-from benchyard.client.sdk.yard import AsyncBenchyard, Benchyard
 
 EQUALS: dict[str, type] = {
     "Agent": Agent,
@@ -134,7 +131,7 @@ def test_every_method_has_an_equal_with_the_same_parameters(name: str, theirs: t
             continue
         equal = inspect.getattr_static(ours, verb)
         known = getattr(equal, "__signature__", None) or inspect.signature(equal)
-        taken = {*known.parameters, *(request_options.NAMES if hasattr(equal, "steps") else ())}
+        taken = {*known.parameters, *(methods.OPTION_NAMES if hasattr(equal, "steps") else ())}
         missing += [f"{verb}({field}=)" for field in parameters_of(method) if field not in taken]
     assert [each for each in missing if each not in EXCEPTIONS.get(name.removeprefix("Async"), {})] == []
 

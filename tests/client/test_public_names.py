@@ -7,8 +7,8 @@ from typing import assert_type
 
 import benchyard.client
 from benchyard.client import AsyncClient, Client
-from benchyard.client.listing import listing
-from benchyard.client.verbs import call, items
+from benchyard.client.listings import listing
+from benchyard.client.methods import call, items
 from benchyard.models.devboxes import DevboxView
 from tests.client.stub import Answer, devbox, stub
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchyard.client import AsyncClient, Server
-from benchyard.client.validation import Attempt, Options, ScenarioValidation, Validator
+from benchyard.client.validation import ScenarioValidation, ValidationAttempt, ValidationOptions, Validator
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import IsolationChoice, ScenarioView, ValidatedIsolation
 from benchyard.testing.server import RunningServer
@@ -49,9 +49,11 @@ Checked = Callable[..., ScenarioValidation]
 def validated(server: RunningServer) -> Checked:
     """Makes a scenario, validates it, and sees that no devbox of it is left."""
 
-    def check(scorer: dict[str, Any], options: Options | None = None, **fields: Any) -> ScenarioValidation:
+    def check(
+        scorer: dict[str, Any], options: ValidationOptions | None = None, **fields: Any
+    ) -> ScenarioValidation:
         async def live() -> ScenarioValidation:
-            told: list[Attempt] = []
+            told: list[ValidationAttempt] = []
             async with AsyncClient(Server(server.url, server.key)) as client:
                 async with scenario(client, scorer, **fields) as made:
                     validator = Validator(client, options, lambda _name, attempt: told.append(attempt))
@@ -151,7 +153,7 @@ def test_results_that_differ_are_found(validated: Checked) -> None:
 
 
 def test_what_a_run_needs_can_be_given(validated: Checked) -> None:
-    options = Options(RunProfile(env_vars={"WORD": "new"}))
+    options = ValidationOptions(RunProfile(env_vars={"WORD": "new"}))
     result = validated(
         IS_NEW, options, reference_output="echo $WORD > x.txt", required_environment_variables=["WORD"]
     )
@@ -159,7 +161,7 @@ def test_what_a_run_needs_can_be_given(validated: Checked) -> None:
 
 
 def test_an_attempt_that_takes_too_long_is_given_up(validated: Checked) -> None:
-    result = validated(IS_NEW, Options(seconds=4.0), reference_output="sleep 600")
+    result = validated(IS_NEW, ValidationOptions(seconds=4.0), reference_output="sleep 600")
     assert "it was not done after 4 s" in result.problems[0]
 
 

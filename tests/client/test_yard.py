@@ -12,8 +12,8 @@ import pytest
 import benchyard
 from benchyard import AsyncBenchyard, Benchyard
 from benchyard.client import Devbox
-from benchyard.client.listing import AsyncPage, Listing, Page
-from benchyard.client.sdk.yard import server_of
+from benchyard.client.listings import AsyncPage, Listing, Page
+from benchyard.client.sdk.benchyard import server_of
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.errors import NotFound, ServerUnreachable, StartFailed, StillWaiting, UsageError
 from benchyard.models.benchmarks import BenchmarkView

@@ -9,11 +9,11 @@ import pytest
 
 from benchyard.agents import catalog, packages
 from benchyard.agents.base import Agent
-from benchyard.agents.public import PublishedAgent
-from benchyard.agents.registered import Installed, OwnAgent, OwnConfig, check_kwargs
+from benchyard.agents.own_agent import InstalledAgent, OwnAgent, OwnAgentConfig, check_kwargs
+from benchyard.agents.public_agent import PublicAgent
 from benchyard.errors import UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.testing.agent_contract import STATEMENT, AgentContract
+from benchyard.testing.contracts.agent import STATEMENT, AgentContract
 
 ALL_OF_IT = """\
 test "$PWD" = {workdir} && cat > stdin.txt && cat {prompt_file} > file.txt &&
@@ -83,8 +83,8 @@ class TestRegistered(AgentContract):
 
         kit = Kit(await kits.folder("contract", fill), "/opt/benchyard/agents/agt_1")
         run = ALL_OF_IT + 'cal "$BENCHYARD_AGENT_DIR" {effort} > who.txt && test -x {agent_dir}/bin/cal\n'
-        config = OwnConfig(name=self.name, run_command=run, kwargs=self.kwargs)
-        return OwnAgent(config, Installed((kit,), (f"{kit.target}/bin",)))
+        config = OwnAgentConfig(name=self.name, run_command=run, kwargs=self.kwargs)
+        return OwnAgent(config, InstalledAgent((kit,), (f"{kit.target}/bin",)))
 
     def refused(self, kwargs: Mapping[str, str]) -> UsageError:
         with pytest.raises(UsageError) as caught:
@@ -103,7 +103,7 @@ class PublicContract(AgentContract):
 
     async def agent(self, kits: Kits) -> Agent[Any]:
         agent = catalog.make(self.name, self.kwargs)
-        assert isinstance(agent, PublishedAgent)
+        assert isinstance(agent, PublicAgent)
 
         async def fill(folder: Path) -> None:
             place = folder / self.program
@@ -112,7 +112,7 @@ class PublicContract(AgentContract):
             place.chmod(0o755)
 
         kit = Kit(await kits.folder(self.name, fill), f"/opt/benchyard/agents/{self.name}")
-        agent.installed = Installed((kit,))
+        agent.installed = InstalledAgent((kit,))
         return agent
 
     def __init_subclass__(cls) -> None:

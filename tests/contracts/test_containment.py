@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.native import NativeDriver
-from benchyard.testing.containment_contract import ContainmentContract
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.testing.contracts.containment import ContainmentContract
 
 
 @pytest.mark.parametrize("mode", NativeDriver.modes(), ids=lambda mode: f"native-{mode}")

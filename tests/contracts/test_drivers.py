@@ -11,9 +11,9 @@ import pytest
 
 from benchyard import registry
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.parts import connecting
+from benchyard.devboxes.shared import connections
 from benchyard.testing import container_engine
-from benchyard.testing.driver_contract import DriverContract
+from benchyard.testing.contracts.driver import DriverContract
 
 Variant = tuple[str, dict[str, str]]
 CONNECT_SECONDS = 3.0
@@ -53,7 +53,7 @@ class TestDrivers(DriverContract):
     @pytest.fixture(autouse=True)
     def _in_a_hurry(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # Long enough to tell from a refusal, which comes at once.
-        monkeypatch.setattr(connecting, "PATIENCE_SECONDS", CONNECT_SECONDS)
+        monkeypatch.setattr(connections, "PATIENCE_SECONDS", CONNECT_SECONDS)
 
     @pytest.fixture(autouse=True)
     def _chosen(self, variant: Variant, engines: dict[str, container_engine.RunningEngine]) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.native import NativeDriver
-from benchyard.testing.escape_contract import EscapeContract
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.testing.escapes.suite import EscapeContract
 
 
 @pytest.mark.parametrize("mode", NativeDriver.modes(), ids=lambda mode: f"native-{mode}")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.container import ContainerDriver
+from benchyard.devboxes.container.driver import ContainerDriver
 from benchyard.testing.container_engine import RunningEngine, missing
-from benchyard.testing.containment_contract import ContainmentContract
-from benchyard.testing.escape_contract import EscapeContract
+from benchyard.testing.contracts.containment import ContainmentContract
+from benchyard.testing.escapes.suite import EscapeContract
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 
 from benchyard import registry
 from benchyard.devboxes.base import Driver
-from benchyard.devboxes.box import landlock
-from benchyard.devboxes.parts import cgroups
-from benchyard.testing.kill_contract import KillContract
+from benchyard.devboxes.guest import landlock
+from benchyard.devboxes.shared import cgroups
+from benchyard.testing.contracts.kills import KillContract
 
 MEANS = ("version 1", "version 2", "signals")
 

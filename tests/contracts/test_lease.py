@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Capability, Driver
-from benchyard.devboxes.native import NativeDriver
-from benchyard.devboxes.parts.running import Held
-from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
+from benchyard.testing.contracts.driver_fixture import (
+    DriverFixture,
+    DriverSuite,
+    contract,
+    eventually,
+    processes_with,
+)
 
 
-def lives(held: Held) -> bool:
+def lives(held: FirstProcess) -> bool:
     descriptor = held.open()
     if descriptor is None:
         return False
@@ -31,7 +37,7 @@ def _works_in(pid: int, folder: Path) -> bool:
         return False
 
 
-async def gone(yard: Yard, held: Held) -> None:
+async def gone(yard: DriverFixture, held: FirstProcess) -> None:
     """Wait for the end of a devbox and of everything that looked after it."""
     await eventually(lambda: not lives(held), "the devbox's end")
     await eventually(lambda: helpers(yard.folder / "driver") == [], "the warden's end")
@@ -39,7 +45,7 @@ async def gone(yard: Yard, held: Held) -> None:
 
 
 @pytest.mark.parametrize("mode", NativeDriver.modes(), ids=lambda mode: f"native-{mode}")
-class TestFrozenLease(Makes):
+class TestFrozenLease(DriverSuite):
     mode: str
 
     @pytest.fixture(autouse=True)
@@ -49,23 +55,23 @@ class TestFrozenLease(Makes):
     def make_driver(self, folder: Path) -> Driver:
         return NativeDriver(folder, {"mode": self.mode, "lease": "1"})
 
-    async def _frozen(self, yard: Yard) -> Held:
+    async def _frozen(self, yard: DriverFixture) -> FirstProcess:
         devbox = await yard.devbox()
         await yard.begin(devbox, "sleep 600")
         await yard.driver.freeze(devbox)
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         return held
 
     @contract(Capability.FREEZE)
-    async def test_when_the_server_goes(self, yard: Yard) -> None:
+    async def test_when_the_server_goes(self, yard: DriverFixture) -> None:
         held = await self._frozen(yard)
         await yard.driver.__aexit__(None, None, None)
         await gone(yard, held)
         await yard.driver.__aenter__()
 
     @contract(Capability.FREEZE)
-    async def test_when_server_and_zygote_are_killed(self, yard: Yard) -> None:
+    async def test_when_server_and_zygote_are_killed(self, yard: DriverFixture) -> None:
         held = await self._frozen(yard)
         assert isinstance(yard.driver, NativeDriver)
         zygote = yard.driver._zygote._process

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from benchyard import registry
 from benchyard.devboxes.base import Command, DevboxSpec, Driver
-from benchyard.devboxes.parts import cgroups
-from benchyard.testing.yard import Makes
+from benchyard.devboxes.shared import cgroups
+from benchyard.testing.contracts.driver_fixture import DriverSuite
 
 DEVBOX = "dbx_1"
 
@@ -44,7 +44,7 @@ async def spec_in(folder: Path, driver: Driver) -> DevboxSpec:
     """The devbox that is tried."""
     place = folder / "devboxes" / DEVBOX
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return DevboxSpec(DEVBOX, place, await Makes().make_rootfs(driver, folder / "shared"))
+    return DevboxSpec(DEVBOX, place, await DriverSuite().make_rootfs(driver, folder / "shared"))
 
 
 def command_in(spec: DevboxSpec, name: str, script: str) -> Command:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.base import Limits
-from benchyard.devboxes.parts import cgroups
+from benchyard.devboxes.base import DevboxLimits
+from benchyard.devboxes.shared import cgroups
 
 
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[str]:
     name = cgroups.owner(tmp_path)
     yield name
-    for folder in cgroups.owned(name):
+    for folder in cgroups.find_groups(name):
         for inner in folder.iterdir():
             if inner.is_dir():
                 inner.rmdir()
@@ -27,7 +27,7 @@ def test_all_devboxes_together_leave_something_for_the_machine(owner: str) -> No
         pytest.skip("control groups are not writable here")
     # The group around them goes with the last devbox and comes with the next.
     groups.remove_empty()
-    made = groups.create("dbx_1", Limits())
+    made = groups.create("dbx_1", DevboxLimits())
     try:
         found = {
             name: int(path.read_text())
@@ -43,7 +43,7 @@ def test_all_devboxes_together_leave_something_for_the_machine(owner: str) -> No
     finally:
         groups.remove("dbx_1")
         groups.remove_empty()
-    assert cgroups.owned(owner) == []
+    assert cgroups.find_groups(owner) == []
 
 
 def test_version_2_hands_its_controllers_down_to_the_groups_of_devboxes(owner: str) -> None:
@@ -62,7 +62,7 @@ def test_version_2_hands_its_controllers_down_to_the_groups_of_devboxes(owner: s
     cgroups._delegate(hierarchy)
     try:
         groups = cgroups.Cgroups([hierarchy], owner)
-        (made,) = groups.create("dbx_1", Limits())
+        (made,) = groups.create("dbx_1", DevboxLimits())
         assert chosen in (made / "cgroup.controllers").read_text().split()
         groups.remove("dbx_1")
         groups.remove_empty()

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Capability, DevboxEnded, Driver, Rootfs
-from benchyard.devboxes.container import ContainerDriver
-from benchyard.devboxes.parts import container_engine, roll
-from benchyard.devboxes.parts.container_engine import About, ContainerEngine
-from benchyard.devboxes.parts.container_images import LABEL
-from benchyard.devboxes.parts.container_request import DEVBOX
-from benchyard.devboxes.parts.containers import check_runtime
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.container import engine_client
+from benchyard.devboxes.container.containers import DEVBOX_LABEL, check_runtime
+from benchyard.devboxes.container.driver import ContainerDriver
+from benchyard.devboxes.container.engine_client import ContainerEngine, EngineInfo
+from benchyard.devboxes.container.images import LAYERS_LABEL
+from benchyard.devboxes.shared import devbox_index
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import DevboxGone, NotFound, StartFailed, UsageError
 from benchyard.testing.container_engine import RunningEngine
-from benchyard.testing.yard import Makes, Yard, contract, eventually
+from benchyard.testing.contracts.driver_fixture import DriverFixture, DriverSuite, contract, eventually
 
 
-class WithPodman(Makes):
+class WithPodman(DriverSuite):
     """Tests of the driver with an engine of our own."""
 
     engine: RunningEngine
@@ -44,12 +44,12 @@ class WithPodman(Makes):
     def images(self) -> list[str]:
         """The layers of every image of ours."""
         with self.engine.client() as client:
-            return [image["Labels"][LABEL] for image in client.get("/images/json").json()]
+            return [image["Labels"][LAYERS_LABEL] for image in client.get("/images/json").json()]
 
 
 class TestContainerDriver(WithPodman):
     @contract()
-    async def test_says_which_engine_it_found_and_what_is_missing(self, yard: Yard) -> None:
+    async def test_says_which_engine_it_found_and_what_is_missing(self, yard: DriverFixture) -> None:
         report = yard.driver.report()
         assert report.mode.startswith("podman ")
         assert str(self.engine.socket) in report.mode
@@ -57,7 +57,7 @@ class TestContainerDriver(WithPodman):
         assert Capability.HOST_VIEW not in yard.driver.capabilities
 
     @contract()
-    async def test_a_view_of_the_machine_is_refused_with_a_remedy(self, yard: Yard) -> None:
+    async def test_a_view_of_the_machine_is_refused_with_a_remedy(self, yard: DriverFixture) -> None:
         spec = yard.spec(rootfs=Rootfs(yard.rootfs.layers, ("usr",)))
         with pytest.raises(StartFailed, match="--driver-option image="):
             await yard.driver.start(spec)
@@ -65,7 +65,7 @@ class TestContainerDriver(WithPodman):
         assert self.containers() == []
 
     @contract()
-    async def test_an_image_is_loaded_once_and_goes_with_its_layers(self, yard: Yard) -> None:
+    async def test_an_image_is_loaded_once_and_goes_with_its_layers(self, yard: DriverFixture) -> None:
         layer = yard.folder / "layer"
         (layer / "opt").mkdir(parents=True)
         one, other = await asyncio.gather(*(yard.devbox(rootfs=yard.on_top(layer)) for _ in range(2)))
@@ -78,7 +78,9 @@ class TestContainerDriver(WithPodman):
         await eventually(lambda: not any(str(layer) in layers for layers in self.images()), "its removal")
 
     @contract()
-    async def test_an_image_that_an_earlier_server_loaded_goes_with_its_layers(self, yard: Yard) -> None:
+    async def test_an_image_that_an_earlier_server_loaded_goes_with_its_layers(
+        self, yard: DriverFixture
+    ) -> None:
         devbox, layer = await self.layered(yard)
         await yard.renew()
         assert await yard.driver.find(yard.specs[devbox])
@@ -88,7 +90,7 @@ class TestContainerDriver(WithPodman):
         await eventually(lambda: not any(str(layer) in layers for layers in self.images()), "its removal")
 
     @contract()
-    async def test_an_image_that_was_in_use_goes_later(self, yard: Yard) -> None:
+    async def test_an_image_that_was_in_use_goes_later(self, yard: DriverFixture) -> None:
         devbox, layer = await self.layered(yard)
         shutil.rmtree(layer)
         assert isinstance(yard.driver, ContainerDriver)
@@ -98,14 +100,14 @@ class TestContainerDriver(WithPodman):
         await yard.driver.storage.discard(devbox)
         await eventually(lambda: not any(str(layer) in layers for layers in self.images()), "its removal")
 
-    async def layered(self, yard: Yard) -> tuple[str, Path]:
+    async def layered(self, yard: DriverFixture) -> tuple[str, Path]:
         """A devbox, and a layer of its own that its image has."""
         layer = yard.folder / "layer"
         (layer / "opt").mkdir(parents=True)
         return await yard.devbox(rootfs=yard.on_top(layer)), layer
 
     @contract()
-    async def test_layers_hide_and_replace_what_lies_below(self, yard: Yard) -> None:
+    async def test_layers_hide_and_replace_what_lies_below(self, yard: DriverFixture) -> None:
         first = await yard.devbox()
         await yard.text(
             first,
@@ -120,7 +122,7 @@ class TestContainerDriver(WithPodman):
         assert listed == ".\n./a b\\ü\n./d\n./e\n./e/new\n./link\n./linked\n7 8 2751\ngone"
 
     @contract()
-    async def test_a_disk_that_was_removed_from_the_engine_is_missed(self, yard: Yard) -> None:
+    async def test_a_disk_that_was_removed_from_the_engine_is_missed(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         await yard.driver.stop(devbox)
         await yard.driver.storage.discard(devbox)
@@ -128,7 +130,7 @@ class TestContainerDriver(WithPodman):
             await yard.driver.start(yard.specs[devbox])
 
     @contract()
-    async def test_nothing_of_ours_can_be_changed_or_called_from_inside(self, yard: Yard) -> None:
+    async def test_nothing_of_ours_can_be_changed_or_called_from_inside(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         place = "/dev/.benchyard"
         assert await yard.text(devbox, f"ls {place}/meeting") == ""
@@ -146,13 +148,13 @@ class TestContainerDriver(WithPodman):
             assert not (changes / "dev").exists()
 
     @contract()
-    async def test_no_library_of_the_image_gets_into_the_first_process(self, yard: Yard) -> None:
+    async def test_no_library_of_the_image_gets_into_the_first_process(self, yard: DriverFixture) -> None:
         layer = yard.folder / "layer"
         for path in ("etc/ld.so.preload", "etc/ld.so.cache", "evil.so"):
             (layer / path).parent.mkdir(parents=True, exist_ok=True)
             (layer / path).write_text("/evil.so\n")
         devbox = await yard.devbox(rootfs=yard.on_top(layer))
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         maps = Path(f"/proc/{held.pid}/maps").read_text().splitlines()
         files = {line.split(None, 5)[5] for line in maps if "/" in line}
@@ -167,7 +169,7 @@ class TestContainerDriver(WithPodman):
         assert said == b""
 
     @contract()
-    async def test_links_in_place_of_mount_points_are_refused(self, yard: Yard) -> None:
+    async def test_links_in_place_of_mount_points_are_refused(self, yard: DriverFixture) -> None:
         outside = yard.folder / "outside"
         outside.mkdir()
         for name in ("dev", "proc", "sys"):
@@ -179,7 +181,7 @@ class TestContainerDriver(WithPodman):
         assert list(outside.iterdir()) == []
 
     @contract()
-    async def test_ports_inside_are_reached(self, yard: Yard) -> None:
+    async def test_ports_inside_are_reached(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         listen = (
             "import socket; s = socket.create_server(('127.0.0.1', 0)); "
@@ -202,9 +204,9 @@ class TestContainerDriver(WithPodman):
             await yard.driver.connect(devbox, port)
 
     @contract()
-    async def test_the_end_of_the_first_process_is_told(self, yard: Yard) -> None:
+    async def test_the_end_of_the_first_process_is_told(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         event = await asyncio.wait_for(anext(yard.driver.events()), 30)
@@ -214,7 +216,7 @@ class TestContainerDriver(WithPodman):
         assert await yard.text(devbox, "echo again") == "again"
 
     @contract()
-    async def test_what_a_killed_server_left_half_made_is_cleared(self, yard: Yard) -> None:
+    async def test_what_a_killed_server_left_half_made_is_cleared(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         spec = yard.specs[devbox]
         await yard.driver.stop(devbox)
@@ -222,12 +224,12 @@ class TestContainerDriver(WithPodman):
         running = await yard.devbox()
         (yard.specs[running].folder / "box.json").unlink()
         await yard.renew()
-        assert [found["Labels"][DEVBOX] for found in self.containers()] == [running]  # type: ignore[index]
+        assert [found["Labels"][DEVBOX_LABEL] for found in self.containers()] == [running]  # type: ignore[index]
         assert not await yard.driver.find(yard.specs[running])
         assert [found["State"] for found in self.containers()] == ["exited"]
 
     @contract()
-    async def test_an_image_of_the_engine_is_exported(self, yard: Yard) -> None:
+    async def test_an_image_of_the_engine_is_exported(self, yard: DriverFixture) -> None:
         target = yard.folder / "image.tar"
         with pytest.raises(NotFound):
             await yard.driver.storage.export("no-such-image", target)
@@ -244,18 +246,18 @@ class TestLease(WithPodman):
         self.options = {**self.options, "lease": "1"}
 
     @contract()
-    async def test_ends_devboxes_whose_server_is_gone_frozen_or_not(self, yard: Yard) -> None:
+    async def test_ends_devboxes_whose_server_is_gone_frozen_or_not(self, yard: DriverFixture) -> None:
         devboxes = [await yard.devbox() for _ in range(2)]
         await yard.driver.freeze(devboxes[0])
-        notes = [Held.load(yard.specs[devbox].folder) for devbox in devboxes]
+        notes = [FirstProcess.load(yard.specs[devbox].folder) for devbox in devboxes]
         await yard.driver.__aexit__(None, None, None)
-        await eventually(lambda: not any(roll.lives(held) for held in notes if held), "their ends")
+        await eventually(lambda: not any(devbox_index.is_alive(held) for held in notes if held), "their ends")
         await yard.driver.__aenter__()
 
 
-def about(name: str, default: str = "runc") -> About:
+def about(name: str, default: str = "runc") -> EngineInfo:
     known = ("crun", "kata", "runc", "runsc")
-    return About(name, "1", "overlay", False, known, default, {}, True)
+    return EngineInfo(name, "1", "overlay", False, known, default, {}, True)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +272,7 @@ def about(name: str, default: str = "runc") -> About:
     ],
 )
 def test_a_runtime_that_cannot_be_is_an_error_that_says_what_to_do(
-    engine: About, wanted: str | None, told: str
+    engine: EngineInfo, wanted: str | None, told: str
 ) -> None:
     with pytest.raises(StartFailed, match=told):
         check_runtime(engine, wanted)
@@ -315,7 +317,7 @@ def test_what_listens_but_is_no_engine_is_an_error(tmp_path: Path) -> None:
 
 
 def test_sockets_are_looked_for_in_order(tmp_path: Path) -> None:
-    find = container_engine.find_socket
+    find = engine_client.find_socket
     assert find("/a", {"DOCKER_HOST": "unix:///b"}) == Path("/a")
     assert find(None, {"DOCKER_HOST": "unix:///b"}) == Path("/b")
     with pytest.raises(UsageError, match="not on this machine"):
@@ -323,7 +325,7 @@ def test_sockets_are_looked_for_in_order(tmp_path: Path) -> None:
     (tmp_path / "podman").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "podman" / "podman.sock"))
-        usual = container_engine.usual_sockets({"XDG_RUNTIME_DIR": str(tmp_path)})
+        usual = engine_client.usual_sockets({"XDG_RUNTIME_DIR": str(tmp_path)})
         assert tmp_path / "podman" / "podman.sock" in usual
         if not any(path.is_socket() for path in usual[:-1]):
             assert find(None, {"XDG_RUNTIME_DIR": str(tmp_path)}) == usual[-1]

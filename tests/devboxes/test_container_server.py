@@ -7,8 +7,8 @@ import pytest
 
 from benchyard.hosts import leaks
 from benchyard.testing.container_engine import RunningEngine
+from benchyard.testing.contracts.driver_fixture import write_system
 from benchyard.testing.server import RunningServer
-from benchyard.testing.small_system import write_system
 from tests.api.devbox import DevboxOverHttp, create, eventually, good
 from tests.api.jobs import Job, agent, scenarios_spec
 from tests.api.scenarios import command, function, results, scenario, start

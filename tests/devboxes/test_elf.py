@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.parts import elf
+from benchyard.devboxes import elf
 
 PYTHON = Path(sys.executable).resolve()
 

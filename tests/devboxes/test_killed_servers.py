@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import read_status
-from benchyard.devboxes.parts import cgroups
-from benchyard.testing.yard import eventually as soon
-from benchyard.testing.yard import processes_with
+from benchyard.devboxes.shared import cgroups
+from benchyard.testing.contracts.driver_fixture import eventually as soon
+from benchyard.testing.contracts.driver_fixture import processes_with
 from tests.api.devbox import eventually
 from tests.devboxes.killed_server import DEVBOX, command_in, driver_in, spec_in
 from tests.house.tree import ROOT
@@ -37,7 +37,7 @@ _GROUP_FILES = {1: ("freezer.state", "FROZEN"), 2: ("cgroup.events", "frozen 1")
 def tidied(tmp_path: Path) -> Iterator[None]:
     """Ends what a test that fails leaves frozen."""
     yield
-    for top in cgroups.owned(cgroups.owner(tmp_path / "driver")):
+    for top in cgroups.find_groups(cgroups.owner(tmp_path / "driver")):
         groups = cgroups.Cgroups([cgroups.Hierarchy(top.parent, 1, frozenset({"freezer"}))], top.name)
         groups.remove(DEVBOX)
         groups.remove_empty()
@@ -66,7 +66,7 @@ def test_no_devbox_stays_frozen(
     monkeypatch.setattr(cgroups, "detect", cgroups.detect)
     asyncio.run(_take_up(tmp_path, name, version))
     assert processes_with(marker) == []
-    assert cgroups.owned(cgroups.owner(tmp_path / "driver")) == []
+    assert cgroups.find_groups(cgroups.owner(tmp_path / "driver")) == []
 
 
 async def _take_up(folder: Path, name: str, version: int) -> None:
@@ -94,7 +94,9 @@ def _has_groups(version: int) -> bool:
 
 def _is_frozen(folder: Path, version: int) -> bool:
     file, sign = _GROUP_FILES[version]
-    found = [path for top in cgroups.owned(cgroups.owner(folder / "driver")) for path in top.rglob(file)]
+    found = [
+        path for top in cgroups.find_groups(cgroups.owner(folder / "driver")) for path in top.rglob(file)
+    ]
     try:
         return any(sign in path.read_text().splitlines() for path in found)
     except OSError:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchyard.devboxes.box.pack import pack_into
-from benchyard.devboxes.box.trees import OPAQUE
-from benchyard.devboxes.box.unpack import unpack_layer
-from benchyard.devboxes.parts.layer_archive import write_image
+from benchyard.devboxes.container.images import write_image_archive
+from benchyard.devboxes.layers.pack import pack_into
+from benchyard.devboxes.layers.trees import OPAQUE
+from benchyard.devboxes.layers.unpack import unpack_layer
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="whiteouts and owners need root")
 
@@ -106,7 +106,9 @@ def test_an_image_lists_its_layers_bottom_first(tmp_path: Path) -> None:
     for name in ("top", "bottom"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).write_text(name)
-    write_image(tmp_path / "tar", [tmp_path / "top", tmp_path / "bottom"], "localhost/x:y", {"a": "b"})
+    write_image_archive(
+        tmp_path / "tar", [tmp_path / "top", tmp_path / "bottom"], "localhost/x:y", {"a": "b"}
+    )
     with tarfile.open(tmp_path / "tar") as tar:
         names = tar.getnames()
         layer = tar.extractfile("0.tar")

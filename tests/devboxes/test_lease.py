@@ -8,15 +8,21 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import Capability, Driver, Rootfs, Stdin
-from benchyard.devboxes.native import NativeDriver
-from benchyard.devboxes.parts.running import Held
-from benchyard.devboxes.process import ProcessDriver
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.devboxes.process.driver import ProcessDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import UsageError
 from benchyard.images.store import ImageStore
-from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
+from benchyard.testing.contracts.driver_fixture import (
+    DriverFixture,
+    DriverSuite,
+    contract,
+    eventually,
+    processes_with,
+)
 
 
-def lives(held: Held) -> bool:
+def lives(held: FirstProcess) -> bool:
     descriptor = held.open()
     if descriptor is None:
         return False
@@ -24,8 +30,8 @@ def lives(held: Held) -> bool:
     return True
 
 
-def held_in(yard: Yard, devbox: str) -> Held:
-    held = Held.load(yard.specs[devbox].folder)
+def held_in(yard: DriverFixture, devbox: str) -> FirstProcess:
+    held = FirstProcess.load(yard.specs[devbox].folder)
     assert held is not None
     return held
 
@@ -45,7 +51,7 @@ def _works_in(pid: int, folder: Path) -> bool:
         return False
 
 
-class Leased(Makes):
+class Leased(DriverSuite):
     lease = "1"
 
     def make_driver(self, folder: Path) -> Driver:
@@ -59,7 +65,7 @@ class Leased(Makes):
 
 class TestShortLease(Leased):
     @contract()
-    async def test_a_devbox_ends_when_its_server_stays_away(self, yard: Yard) -> None:
+    async def test_a_devbox_ends_when_its_server_stays_away(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         marker = yard.marker()
         await yard.begin(devbox, f"sleep {marker}")
@@ -74,7 +80,7 @@ class TestShortLease(Leased):
         await yard.driver.__aenter__()
 
     @contract()
-    async def test_killed_zygotes_do_not_pile_up_wardens(self, yard: Yard) -> None:
+    async def test_killed_zygotes_do_not_pile_up_wardens(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         folder = yard.folder / "driver"
         assert isinstance(yard.driver, NativeDriver)
@@ -88,7 +94,7 @@ class TestShortLease(Leased):
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract()
-    async def test_a_devbox_with_a_server_outlives_its_lease(self, yard: Yard) -> None:
+    async def test_a_devbox_with_a_server_outlives_its_lease(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         assert await yard.text(devbox, "sleep 2.5; echo alive") == "alive"
 
@@ -97,7 +103,7 @@ class TestLongLease(Leased):
     lease = "3600"
 
     @contract()
-    async def test_the_warden_goes_when_a_server_comes(self, yard: Yard) -> None:
+    async def test_the_warden_goes_when_a_server_comes(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         folder = yard.folder / "driver"
         await yard.driver.__aexit__(None, None, None)
@@ -109,7 +115,7 @@ class TestLongLease(Leased):
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract(Capability.FREEZE)
-    async def test_a_devbox_that_was_frozen_when_the_server_went_goes_on(self, yard: Yard) -> None:
+    async def test_a_devbox_that_was_frozen_when_the_server_went_goes_on(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         command = await yard.begin(devbox, "read line; echo got $line", attach_stdin=True)
         await yard.driver.freeze(devbox)
@@ -119,7 +125,9 @@ class TestLongLease(Leased):
         assert (await yard.finish(command)).stdout == b"got it\n"
 
     @contract()
-    async def test_a_devbox_the_server_had_no_time_to_note_is_ended_by_the_next(self, yard: Yard) -> None:
+    async def test_a_devbox_the_server_had_no_time_to_note_is_ended_by_the_next(
+        self, yard: DriverFixture
+    ) -> None:
         devbox = await yard.devbox()
         held = held_in(yard, devbox)
         folder = yard.specs[devbox].folder
@@ -133,7 +141,9 @@ class TestLongLease(Leased):
         assert [group for group in held.groups if Path(group).exists()] == []
 
     @contract()
-    async def test_what_was_left_of_a_dead_devbox_is_cleared_by_the_next_server(self, yard: Yard) -> None:
+    async def test_what_was_left_of_a_dead_devbox_is_cleared_by_the_next_server(
+        self, yard: DriverFixture
+    ) -> None:
         devbox = await yard.devbox()
         held = held_in(yard, devbox)
         folder = yard.specs[devbox].folder
@@ -150,7 +160,7 @@ class TestProcessLease(Leased):
         return ProcessDriver(folder, {"lease": self.lease})
 
     @contract()
-    async def test_a_keeper_ends_with_all_its_commands(self, yard: Yard) -> None:
+    async def test_a_keeper_ends_with_all_its_commands(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         marker = yard.marker()
         await yard.begin(devbox, f"setsid sleep {marker} & sleep {marker}")

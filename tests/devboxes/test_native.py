@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.base import Capability, DevboxEnded, DevboxSpec, Driver, Limits, Rootfs, Stdin
-from benchyard.devboxes.native import NativeDriver
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.base import Capability, DevboxEnded, DevboxLimits, DevboxSpec, Driver, Rootfs, Stdin
+from benchyard.devboxes.native.driver import NativeDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import StartFailed, UsageError
 from benchyard.images.store import ImageStore
-from benchyard.testing.yard import PATIENCE_SECONDS, Makes, Yard, contract
+from benchyard.testing.contracts.driver_fixture import PATIENCE_SECONDS, DriverFixture, DriverSuite, contract
 
 REFUSED = [
     "mount -t tmpfs none /mnt",
@@ -41,7 +41,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("mode", NativeDriver.modes())
-class TestNative(Makes):
+class TestNative(DriverSuite):
     mode: str
 
     def make_driver(self, folder: Path) -> Driver:
@@ -57,7 +57,7 @@ class TestNative(Makes):
         self.mode = mode
 
     @contract()
-    async def test_a_command_that_has_ended_leaves_no_process_of_ours(self, yard: Yard) -> None:
+    async def test_a_command_that_has_ended_leaves_no_process_of_ours(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         for strict in (False, True):
             for _ in range(3):
@@ -73,7 +73,7 @@ class TestNative(Makes):
             await asyncio.sleep(0.01)
 
     @contract()
-    async def test_the_mounts_of_a_devbox_go_after_it_has_ended(self, yard: Yard) -> None:
+    async def test_the_mounts_of_a_devbox_go_after_it_has_ended(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         driver = yard.driver
         assert isinstance(driver, NativeDriver)
@@ -91,20 +91,20 @@ class TestNative(Makes):
         assert running.mounts() is None
 
     @contract()
-    async def test_root_inside_can_do_nothing_to_the_outside(self, yard: Yard) -> None:
+    async def test_root_inside_can_do_nothing_to_the_outside(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         for attempt in REFUSED:
             result = await yard.run(devbox, attempt, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
             assert result.status.exit_status != 0, attempt
 
     @contract()
-    async def test_the_first_process_cannot_be_killed_from_inside(self, yard: Yard) -> None:
+    async def test_the_first_process_cannot_be_killed_from_inside(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         await yard.run(devbox, "kill -9 1; kill -TERM 1; kill -STOP 1")
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract()
-    async def test_the_first_process_shows_nothing_of_itself(self, yard: Yard) -> None:
+    async def test_the_first_process_shows_nothing_of_itself(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         for attempt in (
             "cat /proc/1/environ",
@@ -116,7 +116,7 @@ class TestNative(Makes):
             assert result.status.exit_status != 0, attempt
 
     @contract()
-    async def test_limits_are_clamped_and_cannot_be_raised(self, yard: Yard) -> None:
+    async def test_limits_are_clamped_and_cannot_be_raised(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         open_files, core = (await yard.text(devbox, "ulimit -Hn; ulimit -Hc")).split()
         assert int(open_files) <= 65536
@@ -125,20 +125,20 @@ class TestNative(Makes):
         assert result.status.exit_status != 0
 
     @contract()
-    async def test_no_program_gains_privileges_unless_sudo_is_served(self, yard: Yard) -> None:
+    async def test_no_program_gains_privileges_unless_sudo_is_served(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         expected = "0" if Capability.SUDO in yard.driver.capabilities else "1"
         status = await yard.text(devbox, "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status")
         assert status.split() == ["NoNewPrivs:", expected, "Seccomp:", "2"]
 
     @contract()
-    async def test_no_socket_reaches_the_machine_below(self, yard: Yard) -> None:
+    async def test_no_socket_reaches_the_machine_below(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         result = await yard.run(devbox, "python3 -c 'import socket; socket.socket(socket.AF_VSOCK)'")
         assert b"not supported by protocol" in result.stderr
 
     @contract()
-    async def test_a_command_whose_keeper_is_killed_ends_with_137(self, yard: Yard) -> None:
+    async def test_a_command_whose_keeper_is_killed_ends_with_137(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         command = await yard.begin(devbox, "kill -9 -1; kill -9 $PPID; sleep 60")
         result = await yard.finish(command)
@@ -146,7 +146,7 @@ class TestNative(Makes):
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract()
-    async def test_nothing_personal_of_the_host_is_inside(self, yard: Yard) -> None:
+    async def test_nothing_personal_of_the_host_is_inside(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         (yard.folder / "secret").write_text("mine")
         shown = await yard.run(
@@ -157,7 +157,7 @@ class TestNative(Makes):
         assert await yard.text(devbox, "ls /home") == "user"
 
     @contract()
-    async def test_watches_of_one_devbox_are_not_those_of_others(self, yard: Yard) -> None:
+    async def test_watches_of_one_devbox_are_not_those_of_others(self, yard: DriverFixture) -> None:
         assert isinstance(yard.driver, NativeDriver)
         if yard.driver.mode != "root-idmap":
             pytest.skip("where ids are not shifted, the kernel counts watches for all devboxes together")
@@ -176,7 +176,7 @@ class TestNative(Makes):
         assert on_the_host.returncode == 0
 
     @contract(Capability.LIMIT_PIDS)
-    async def test_an_idle_devbox_keeps_its_first_process_only(self, yard: Yard) -> None:
+    async def test_an_idle_devbox_keeps_its_first_process_only(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while (await yard.driver.usage(devbox)).processes != 1:
@@ -185,9 +185,9 @@ class TestNative(Makes):
         assert await yard.text(devbox, "echo awake") == "awake"
 
     @contract(Capability.LIMIT_MEMORY)
-    async def test_swap_does_not_add_to_the_memory(self, yard: Yard) -> None:
-        devbox = await yard.devbox(limits=Limits(memory_bytes=96 * 1024**2))
-        held = Held.load(yard.specs[devbox].folder)
+    async def test_swap_does_not_add_to_the_memory(self, yard: DriverFixture) -> None:
+        devbox = await yard.devbox(limits=DevboxLimits(memory_bytes=96 * 1024**2))
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         limits = {"memory.memsw.limit_in_bytes": str(96 * 1024**2), "memory.swap.max": "0"}
         found = {
@@ -201,29 +201,29 @@ class TestNative(Makes):
         assert found.items() <= limits.items()
 
     @contract(Capability.LIMIT_MEMORY)
-    async def test_using_too_much_memory_kills_the_command_and_is_counted(self, yard: Yard) -> None:
-        devbox = await yard.devbox(limits=Limits(memory_bytes=96 * 1024**2))
+    async def test_using_too_much_memory_kills_the_command_and_is_counted(self, yard: DriverFixture) -> None:
+        devbox = await yard.devbox(limits=DevboxLimits(memory_bytes=96 * 1024**2))
         result = await yard.run(devbox, "head -c 300000000 /dev/zero | tail -c 299999999 > /dev/null")
         assert result.status.exit_status != 0
         assert (await yard.driver.usage(devbox)).out_of_memory_kills > 0
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract(Capability.LIMIT_PIDS)
-    async def test_a_fork_bomb_stays_inside_its_limit(self, yard: Yard) -> None:
-        devbox = await yard.devbox(limits=Limits(pids=64))
+    async def test_a_fork_bomb_stays_inside_its_limit(self, yard: DriverFixture) -> None:
+        devbox = await yard.devbox(limits=DevboxLimits(pids=64))
         await yard.run(devbox, "bomb() { bomb | bomb & }; bomb; sleep 1", timeout_seconds=3)
         usage = await yard.driver.usage(devbox)
         assert usage.processes is not None
         assert usage.processes <= 64
 
     @contract()
-    async def test_one_file_cannot_outgrow_the_disk(self, yard: Yard) -> None:
-        devbox = await yard.devbox(limits=Limits(disk_bytes=8 * 1024**2))
+    async def test_one_file_cannot_outgrow_the_disk(self, yard: DriverFixture) -> None:
+        devbox = await yard.devbox(limits=DevboxLimits(disk_bytes=8 * 1024**2))
         result = await yard.run(devbox, "head -c 20000000 /dev/zero > big; stat -c %s big")
         assert int(result.stdout) <= 8 * 1024**2
 
     @contract()
-    async def test_a_killed_zygote_costs_nothing(self, yard: Yard) -> None:
+    async def test_a_killed_zygote_costs_nothing(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         running = await yard.begin(devbox, "read line; echo got $line; exit 4", attach_stdin=True)
         assert isinstance(yard.driver, NativeDriver)
@@ -238,7 +238,7 @@ class TestNative(Makes):
         assert (result.stdout, result.status.exit_status) == (b"got hello\n", 4)
 
     @contract()
-    async def test_a_stopped_zygote_is_replaced(self, yard: Yard) -> None:
+    async def test_a_stopped_zygote_is_replaced(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         assert isinstance(yard.driver, NativeDriver)
         zygote = yard.driver._zygote._process
@@ -253,9 +253,9 @@ class TestNative(Makes):
         zygote.send_signal(signal.SIGSTOP)
 
     @contract()
-    async def test_a_devbox_that_loses_its_first_process_is_reported(self, yard: Yard) -> None:
+    async def test_a_devbox_that_loses_its_first_process_is_reported(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         async with asyncio.timeout(30):
@@ -264,7 +264,7 @@ class TestNative(Makes):
                 break
 
     @contract()
-    async def test_sixty_layers_mount(self, yard: Yard) -> None:
+    async def test_sixty_layers_mount(self, yard: DriverFixture) -> None:
         layers = []
         for number in range(60):
             layer = yard.folder / f"a-layer-with-a-rather-long-name-to-fill-the-page-of-options-{number:02}"
@@ -275,7 +275,9 @@ class TestNative(Makes):
         assert await yard.text(devbox, "ls /file* | wc -l") == "60"
 
     @contract()
-    async def test_two_devboxes_share_no_ids_where_there_is_a_range_for_each(self, yard: Yard) -> None:
+    async def test_two_devboxes_share_no_ids_where_there_is_a_range_for_each(
+        self, yard: DriverFixture
+    ) -> None:
         first, second = await yard.devbox(), await yard.devbox()
         maps = [await yard.text(devbox, "cat /proc/self/uid_map") for devbox in (first, second)]
         if self.mode == "root-idmap":
@@ -283,13 +285,13 @@ class TestNative(Makes):
             assert all(int(text.split()[1]) >= 1_000_000 for text in maps)
 
     @contract(Capability.SUDO)
-    async def test_sudo_makes_a_user_root(self, yard: Yard) -> None:
+    async def test_sudo_makes_a_user_root(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         assert await yard.text(devbox, "id -u", user="user") == "1000"
         assert await yard.text(devbox, "sudo -n id -u", user="user") == "0"
 
     @contract()
-    async def test_command_lines_of_the_machinery_show_no_paths(self, yard: Yard) -> None:
+    async def test_command_lines_of_the_machinery_show_no_paths(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         assert await yard.text(devbox, "tr '\\0' ' ' < /proc/1/cmdline") == "benchyard"
 

@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 
 from benchyard.devboxes.base import DevboxEnded, Driver, Rootfs
-from benchyard.devboxes.box import landlock
-from benchyard.devboxes.parts.running import Held
-from benchyard.devboxes.process import ProcessDriver
+from benchyard.devboxes.guest import landlock
+from benchyard.devboxes.process.driver import ProcessDriver
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.errors import NotFound, StartFailed
-from benchyard.testing.yard import Makes, Yard, contract, eventually, processes_with
+from benchyard.testing.contracts.driver_fixture import (
+    DriverFixture,
+    DriverSuite,
+    contract,
+    eventually,
+    processes_with,
+)
 
 
-class TestProcessDriver(Makes):
+class TestProcessDriver(DriverSuite):
     def make_driver(self, folder: Path) -> Driver:
         return ProcessDriver(folder, {})
 
@@ -24,7 +30,7 @@ class TestProcessDriver(Makes):
         return Rootfs((), ("usr",))
 
     @contract()
-    async def test_files_outside_the_folder_cannot_be_changed_or_read(self, yard: Yard) -> None:
+    async def test_files_outside_the_folder_cannot_be_changed_or_read(self, yard: DriverFixture) -> None:
         if not landlock.version():
             pytest.skip("this kernel has no Landlock")
         devbox = await yard.devbox()
@@ -46,7 +52,7 @@ class TestProcessDriver(Makes):
         assert await yard.text(devbox, "mktemp | xargs dirname") == f"{yard.specs[devbox].changes}/tmp"
 
     @contract()
-    async def test_output_files_cannot_be_reached_through_who_holds_them(self, yard: Yard) -> None:
+    async def test_output_files_cannot_be_reached_through_who_holds_them(self, yard: DriverFixture) -> None:
         if not landlock.version():
             pytest.skip("this kernel has no Landlock")
         devbox = await yard.devbox()
@@ -54,7 +60,7 @@ class TestProcessDriver(Makes):
         assert (await yard.run(devbox, script)).stdout == b"one\n"
 
     @contract()
-    async def test_paths_lie_in_the_folder_and_the_system_below_it(self, yard: Yard) -> None:
+    async def test_paths_lie_in_the_folder_and_the_system_below_it(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         changes = yard.specs[devbox].changes
         await yard.write(devbox, "/srv/data/file", b"x")
@@ -69,7 +75,7 @@ class TestProcessDriver(Makes):
         assert await yard.text(devbox, "echo $HOME", user="user") == f"{changes}/home/user"
 
     @contract()
-    async def test_other_images_are_refused_with_a_way_out(self, yard: Yard) -> None:
+    async def test_other_images_are_refused_with_a_way_out(self, yard: DriverFixture) -> None:
         layers = (yard.folder / "one", yard.folder / "two")
         for rootfs in (Rootfs(layers[:1]), Rootfs(layers, ("usr",))):
             spec = yard.spec(rootfs=rootfs)
@@ -78,12 +84,12 @@ class TestProcessDriver(Makes):
             assert not list(spec.folder.iterdir())
 
     @contract()
-    async def test_a_killed_keeper_is_told_and_its_processes_are_ended(self, yard: Yard) -> None:
+    async def test_a_killed_keeper_is_told_and_its_processes_are_ended(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         marker = yard.marker()
         await yard.begin(devbox, f"setsid sleep {marker}")
         await eventually(lambda: bool(processes_with(marker)), "its start")
-        held = Held.load(yard.specs[devbox].folder)
+        held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         async for event in yard.driver.events():
@@ -96,7 +102,7 @@ class TestProcessDriver(Makes):
         assert await yard.text(devbox, "echo again") == "again"
 
     @contract()
-    async def test_a_supervisor_that_is_killed_leaves_a_status(self, yard: Yard) -> None:
+    async def test_a_supervisor_that_is_killed_leaves_a_status(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         result = await yard.run(devbox, "kill -9 $PPID; sleep 60")
         assert result.status.exit_status == 137

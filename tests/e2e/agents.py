@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import httpx
 
-from benchyard.testing.model import RunningModel, Script, solving
+from benchyard.scripted_model import RunningModel, Script, solving
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good
 from tests.api.jobs import Job

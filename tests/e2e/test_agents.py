@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from benchyard.gateway.calls import Usage
-from benchyard.models.trajectories import Trajectory
-from benchyard.testing.model import RunningModel, failing
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.trajectory.atif import Trajectory
+from benchyard.scripted_model import RunningModel, failing
 from tests.api.devbox import good
 from tests.e2e.agents import ALL, FULL, KEY, AgentYard, Named
 
@@ -29,8 +29,8 @@ def test_an_agent_solves_scenarios_and_every_token_is_accounted_for(yard: AgentY
     spent = yard.model.ledger.total()
     assert spent.total_tokens > 0
     usage = found["usage"]
-    told = Usage(int(usage["input_tokens"]), int(usage["output_tokens"]), int(usage["cached_tokens"]))
-    assert told == Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
+    told = TokenUsage(int(usage["input_tokens"]), int(usage["output_tokens"]), int(usage["cached_tokens"]))
+    assert told == TokenUsage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
     assert usage["model_calls"] == len(yard.model.ledger.calls(titles=True))
     assert usage["cost_usd"] > 0
     assert yard.model.ledger.keys() == {KEY}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchyard.testing.model import RunningModel, Script, Step
+from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from tests.api import scenarios
 from tests.api.devbox import good
 from tests.api.jobs import scenarios_spec
@@ -26,7 +26,9 @@ _MAKE_SECONDS = 900.0
 def model() -> Iterator[RunningModel]:
     """Has the agent write its user's number into a file."""
     steps = [{"shell": "id -u > /tmp/found"}, {"text": "Done."}]
-    with RunningModel([Script(steps=tuple(Step.model_validate(each) for each in steps))], key=KEY) as made:
+    with RunningModel(
+        [Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))], key=KEY
+    ) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.testing.model import RunningModel, Script, Step
+from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from tests.api.devbox import good
 from tests.e2e.agents import ALL, CODEX, FULL, KEY, PATIENCE_SECONDS, AgentYard, Named
 
@@ -29,7 +29,7 @@ echo "files: $(grep -rsl --exclude-dir=proc --exclude-dir=sys -- "$a$b" / 2>/dev
 
 def hunting() -> RunningModel:
     steps = [{"shell": "true"}, {"text": "Done.", "latency": PATIENCE_SECONDS}]
-    return RunningModel([Script(steps=tuple(Step.model_validate(each) for each in steps))], key=KEY)
+    return RunningModel([Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))], key=KEY)
 
 
 @pytest.mark.parametrize("named", ALL if FULL else (CODEX,), ids=str)
@@ -58,7 +58,7 @@ def test_who_looks_everywhere_finds_no_key_while_an_agent_works(yard: AgentYard,
 
 def test_a_trial_that_is_cancelled_keeps_what_was_said_and_not_its_token(yard: AgentYard) -> None:
     steps = [{"shell": "env | grep OPENAI_API_KEY"}, {"text": "Done.", "latency": PATIENCE_SECONDS}]
-    script = Script(steps=tuple(Step.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
     with RunningModel([script], key=KEY) as model:
         job = yard.job(CODEX.config(base_url=model.url), names=("fix-a-bug",))
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -128,13 +128,13 @@ def holds_key(path: Path) -> bool:
 
 def test_a_token_is_worth_nothing_after_its_trial_nor_elsewhere(yard: AgentYard) -> None:
     steps = [{"shell": "env | grep OPENAI_API_KEY; env | grep -i GW_KEY; true"}, {"text": "Done."}]
-    script = Script(steps=tuple(Step.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
     with RunningModel([script], key=KEY) as model:
         yard.job(CODEX.config(base_url=model.url), names=("fix-a-bug",)).completed()
         seen = json.dumps(model.ledger.calls()[-1].body)
     token = seen[seen.index("gws_") :].split('"')[0].split("\\")[0]
     script = Script(
-        steps=tuple(Step.model_validate(each) for each in [{"shell": spending(token)}, {"text": "."}])
+        steps=tuple(ScriptStep.model_validate(each) for each in [{"shell": spending(token)}, {"text": "."}])
     )
     with RunningModel([script], key=KEY) as model:
         yard.job(CODEX.config(base_url=model.url), names=("fix-a-bug",)).completed()

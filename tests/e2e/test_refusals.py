@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchyard.testing.model import RunningModel, Script, Step
+from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from tests.api.devbox import refusal
 from tests.e2e.agents import CLAUDE, CODEX, GOOSE, KEY, AgentYard, Named
 
@@ -85,7 +85,7 @@ def test_a_wrong_key_is_the_agents_failure_and_says_so(yard: AgentYard) -> None:
 def test_a_model_that_its_provider_does_not_know_is_the_agents_failure_and_costs_nothing(
     yard: AgentYard,
 ) -> None:
-    script = Script(steps=(Step(status=404, times=100),))
+    script = Script(steps=(ScriptStep(status=404, times=100),))
     with RunningModel([script], key=KEY) as model:
         job = yard.job(CODEX.config(base_url=model.url, model_name="gpt-of-nobody"), names=SOLVED)
         row = job.row()
@@ -98,7 +98,7 @@ def test_a_model_that_its_provider_does_not_know_is_the_agents_failure_and_costs
 
 def test_a_provider_that_says_to_come_back_later_is_waited_for(yard: AgentYard) -> None:
     steps = [{"status": 429, "retry_after": 1, "times": 2}, {"shell": "true"}, {"text": "Done."}]
-    script = Script(steps=tuple(Step.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
     with RunningModel([script], key=KEY) as model:
         job = yard.job(CODEX.config(base_url=model.url), names=SOLVED)
         row = job.row()

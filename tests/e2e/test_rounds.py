@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchyard.hosts import leaks
-from benchyard.testing.model import Script
+from benchyard.scripted_model import Script
 from tests.api.scenarios import bash, function, scenario
 from tests.e2e.agents import CLAUDE, CODEX, FULL, GEMINI, GOOSE, MINI, OPENCODE, AgentJob, AgentYard, Named
 

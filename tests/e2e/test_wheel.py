@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.hosts import leaks
-from benchyard.testing.model import RunningModel, solving
+from benchyard.scripted_model import RunningModel, solving
 from tests.e2e import wheels
 from tests.e2e.wheels import Installed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.testing.yard import holders
+from benchyard.testing.contracts.driver_fixture import holders
 
 
 @pytest.fixture(autouse=True)
@@ -17,5 +17,5 @@ def _ended_keepers(tmp_path: Path) -> Iterator[None]:
     if any(tmp_path.glob("host")) or any(tmp_path.glob("*/host")):
         for pid in holders(tmp_path):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if b"keeper.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"guest.main_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)

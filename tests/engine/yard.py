@@ -8,28 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from benchyard import registry
-from benchyard.engine.doors import GatewayDoors, NoDoors
-from benchyard.engine.egress_gate import EgressGate
+from benchyard.engine.background import BackgroundTasks
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.live import LiveDevboxes
+from benchyard.engine.devboxes.log_file import DevboxLog
 from benchyard.engine.engine import Engine, open_engine
-from benchyard.engine.grants import Grants
-from benchyard.engine.journal import Journal
+from benchyard.engine.network.gateway_access import Grants
+from benchyard.engine.network.gateway_doors import EgressGate, GatewayDoors, NoDoors
 from benchyard.engine.objects import Objects
-from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import Work
 from benchyard.hosts.host import Host
-from benchyard.images.build import Builder
-from benchyard.images.builders.choose import NoBuilder
+from benchyard.images.builders.base import Builder
+from benchyard.images.builders.choice import NoBuilder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings
-from benchyard.store.contents import Contents
+from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 from benchyard.store.vault import Vault
 from benchyard.workers.workers import Workers
 
-Scenario = Callable[[Engine, Tools], Awaitable[None]]
+Scenario = Callable[[Engine, EngineContext], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -40,11 +39,11 @@ async def opened(
     doors: GatewayDoors | None = None,
     egress: EgressGate | None = None,
     **settings: Any,
-) -> AsyncIterator[tuple[Engine, Tools]]:
+) -> AsyncIterator[tuple[Engine, EngineContext]]:
     """The engine of a data folder, which may be one of an earlier engine."""
     vault = Vault(data / "key")
     held = registry.load("devboxes", driver)(data / "driver", {})
-    contents = Contents(data / "objects")
+    contents = ObjectContents(data / "objects")
     async with Store(f"sqlite:///{data / 'db'}") as store, held:
         images = ImageStore(data / "images", held.trees)
         await images.open()
@@ -53,16 +52,16 @@ async def opened(
             Objects(store, contents, 10_000_000) as objects,
             Workers() as workers,
         ):
-            tools = Tools(
+            tools = EngineContext(
                 settings=replace(
                     Settings(data=data, driver=driver, import_folders=(data.parent,)), **settings
                 ),
                 host=host,
                 images=images,
                 builder=builder(images) if builder else NoBuilder(),
-                roster=Roster(store.collection("devboxes", Devbox)),
-                work=Work(),
-                journal=Journal(data / "logs"),
+                live_devboxes=LiveDevboxes(store.collection("devboxes", Devbox)),
+                work=BackgroundTasks(),
+                journal=DevboxLog(data / "logs"),
                 vault=vault,
                 secrets=Secrets(store, vault),
                 objects=objects,

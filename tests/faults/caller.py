@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
+from benchyard.testing.contracts.driver_fixture import holders
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import holders
 
 PATIENCE_SECONDS = 90.0
 ANSWER_SECONDS = 40.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.testing.yard import PATIENCE_SECONDS, holders
+from benchyard.testing.contracts.driver_fixture import PATIENCE_SECONDS, holders
 
 _MIB = 1024**2
 _EXT4_IOC_SHUTDOWN = 0x8004587D

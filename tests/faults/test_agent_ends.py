@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from benchyard.devboxes.parts.running import Held
+from benchyard.devboxes.shared.running_devbox import FirstProcess
 from benchyard.gateway.client import Gateway
 from benchyard.gateway.protocol import RECORDS
 from benchyard.hosts import leaks
-from benchyard.testing.model import Script, Step
+from benchyard.scripted_model import Script, ScriptStep
 from tests.e2e.agents import CODEX, PATIENCE_SECONDS, AgentYard
 from tests.e2e.test_keys import gateways
 
 SLOW = Script(
     steps=(
-        Step.model_validate({"shell": "true"}),
-        Step.model_validate({"text": "Done.", "latency": PATIENCE_SECONDS}),
+        ScriptStep.model_validate({"shell": "true"}),
+        ScriptStep.model_validate({"text": "Done.", "latency": PATIENCE_SECONDS}),
     )
 )
 
@@ -71,7 +71,7 @@ def test_what_an_agent_spent_is_known_though_its_devbox_ended_while_no_server_wa
         wait_until(lambda: is_at_work(yard), "the agent to be at work")
         yard.server.kill()
         for folder in (yard.server.data / "host" / "devboxes").iterdir():
-            held = Held.load(folder)
+            held = FirstProcess.load(folder)
             assert held is not None
             os.kill(held.pid, signal.SIGKILL)
         for pid in gateways(yard.server.data) if with_gateway else ():

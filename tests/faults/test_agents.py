@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.hosts import leaks
-from benchyard.testing.model import Script, solving
+from benchyard.scripted_model import Script, solving
 from tests.e2e.agents import ALL, CLAUDE, PATIENCE_SECONDS, AgentYard, Named
 from tests.e2e.test_keys import gateways
 from tests.faults.seeds import SEEDS

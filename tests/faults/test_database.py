@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from benchyard.testing.contracts.driver_fixture import holders
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import holders
 from tests.faults.caller import Caller, several_callers
 from tests.faults.seeds import SEEDS, seconds, seeds
 from tests.faults.workload import Check, Worker, surprises

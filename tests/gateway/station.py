@@ -17,15 +17,15 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from benchyard.gateway import protocol
+from benchyard.gateway.accounts import TokenAccounts
 from benchyard.gateway.calls import Call
 from benchyard.gateway.doors import ModelDoor
-from benchyard.gateway.grants import Grant, Spent, Upstream
-from benchyard.gateway.ledger import Ledger
-from benchyard.gateway.protocol import Options
-from benchyard.gateway.proxy import Proxy
-from benchyard.gateway.reading import read_calls
-from benchyard.gateway.recording import Recorder
-from benchyard.gateway.upstreams import Upstreams
+from benchyard.gateway.grants import Grant, GrantUsage, Upstream
+from benchyard.gateway.protocol import GatewayOptions
+from benchyard.gateway.proxy.server import ModelProxy
+from benchyard.gateway.proxy.upstreams import UpstreamClient
+from benchyard.gateway.records.reader import read_calls
+from benchyard.gateway.records.writer import Recorder
 
 TOKEN = "trial-token-0123456789"
 KEY = "real-key-9876543210"
@@ -150,13 +150,13 @@ class Replied:
 class Station:
     """Everything between an agent and a model."""
 
-    def __init__(self, folder: Path, options: Options | None = None) -> None:
+    def __init__(self, folder: Path, options: GatewayOptions | None = None) -> None:
         self.folder = folder
         self.behind = Behind()
         self.recorder = Recorder(folder)
-        self.ledger = Ledger(self.recorder)
-        self.upstreams = Upstreams(options or Options())
-        self.proxy = Proxy(self.ledger, self.upstreams, self.recorder)
+        self.ledger = TokenAccounts(self.recorder)
+        self.upstreams = UpstreamClient(options or GatewayOptions())
+        self.proxy = ModelProxy(self.ledger, self.upstreams, self.recorder)
         self.address = ("", 0)
         self._doors: list[ModelDoor] = []
         self.agent = aiohttp.ClientSession(auto_decompress=False)
@@ -196,7 +196,7 @@ class Station:
         expires_ms = round(time.time() * 1000) + 3_600_000
         return replace(Grant("trial", TOKEN, "box", upstreams, expires_ms), **changes)
 
-    async def grant(self, **changes: Any) -> Spent:
+    async def grant(self, **changes: Any) -> GrantUsage:
         return await self.ledger.grant(self.a_grant(**changes))
 
     def url(self, path: str) -> URL:
@@ -227,7 +227,7 @@ class Station:
         finally:
             writer.close()
 
-    async def spent(self, grant_id: str = "trial") -> Spent:
+    async def spent(self, grant_id: str = "trial") -> GrantUsage:
         return await self.ledger.spent(grant_id)
 
     async def calls(self, grant_id: str = "trial") -> list[Call]:

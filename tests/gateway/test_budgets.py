@@ -12,12 +12,12 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from benchyard.gateway import budgets
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects import finding
-from benchyard.gateway.grants import Budget
-from benchyard.gateway.prices import cost_usd
-from benchyard.gateway.tally import Tally
+from benchyard.gateway import accounts
+from benchyard.gateway.accounts import Tally
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects import catalog
+from benchyard.gateway.grants import GrantBudget
+from benchyard.gateway.records.prices import cost_usd
 from tests.gateway.station import (
     MODEL,
     TOKEN,
@@ -33,16 +33,16 @@ from tests.gateway.station import (
 
 
 def refused(reply: Replied, words: str) -> None:
-    dialect = finding.named("anthropic")
+    dialect = catalog.dialect_named("anthropic")
     assert dialect is not None
     assert reply.status == 402
     assert words in reply.json["error"]["message"]
     assert reply.json == dialect.refusal("budget", reply.json["error"]["message"])
 
 
-@pytest.mark.parametrize("budget", [Budget(requests=0), Budget(tokens=0), Budget(usd=0.0)])
+@pytest.mark.parametrize("budget", [GrantBudget(requests=0), GrantBudget(tokens=0), GrantBudget(usd=0.0)])
 @live
-async def test_a_budget_of_nothing_refuses_the_first_request(tmp_path: Path, budget: Budget) -> None:
+async def test_a_budget_of_nothing_refuses_the_first_request(tmp_path: Path, budget: GrantBudget) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant(budget=budget)
         refused(await station.ask(), "the budget of the trial is used up: 0")
@@ -56,14 +56,14 @@ async def test_a_budget_of_nothing_refuses_the_first_request(tmp_path: Path, bud
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        (Budget(requests=2), "2 of 2 requests"),
-        (Budget(tokens=30), "30 of 30 tokens"),
-        (Budget(usd=0.0002), "0.0002 of 0.0002 US dollars"),
+        (GrantBudget(requests=2), "2 of 2 requests"),
+        (GrantBudget(tokens=30), "30 of 30 tokens"),
+        (GrantBudget(usd=0.0002), "0.0002 of 0.0002 US dollars"),
     ],
 )
 @live
 async def test_a_budget_refuses_the_request_after_it_is_used_up(
-    tmp_path: Path, budget: Budget, words: str
+    tmp_path: Path, budget: GrantBudget, words: str
 ) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant(budget=budget)
@@ -86,7 +86,7 @@ async def test_requests_in_flight_count(tmp_path: Path) -> None:
 
     async with Station(tmp_path / "gateway") as station:
         station.behind.answer = answer
-        await station.grant(budget=Budget(requests=3))
+        await station.grant(budget=GrantBudget(requests=3))
         asked = [asyncio.create_task(station.ask()) for _ in range(8)]
         await eventually(lambda: sum(task.done() for task in asked) == 5, "five are refused")
         go_on.set()
@@ -101,7 +101,7 @@ async def test_a_job_shares_its_budget_even_with_trials_that_have_ended(tmp_path
         tokens = [f"{TOKEN}-{number}" for number in range(3)]
         for number, token in enumerate(tokens):
             await station.grant(
-                id=f"trial-{number}", token=token, group="job", group_budget=Budget(tokens=30)
+                id=f"trial-{number}", token=token, group="job", group_budget=GrantBudget(tokens=30)
             )
         assert (await station.ask(headers={"x-api-key": tokens[0]})).status == 200
         await station.ledger.revoke("trial-0")
@@ -111,7 +111,7 @@ async def test_a_job_shares_its_budget_even_with_trials_that_have_ended(tmp_path
         assert (await station.spent("trial-1")).over_budget is None
         # A group of its own is not touched by that.
         other = "token-of-another-job"
-        await station.grant(id="free", token=other, group="two", group_budget=Budget(tokens=30))
+        await station.grant(id="free", token=other, group="two", group_budget=GrantBudget(tokens=30))
         assert (await station.ask(headers={"x-api-key": other})).status == 200
 
 
@@ -122,7 +122,7 @@ async def test_a_budget_in_dollars_ends_with_a_model_that_has_no_price(tmp_path:
 
     async with Station(tmp_path / "gateway") as station:
         station.behind.answer = answer
-        await station.grant(budget=Budget(usd=100.0))
+        await station.grant(budget=GrantBudget(usd=100.0))
         assert (await station.ask(body=b'{"model": "somebodys-own-model"}')).status == 200
         refused(await station.ask(), "its model has no known price")
         spent = await station.spent()
@@ -138,8 +138,8 @@ async def test_answers_that_do_not_say_what_they_used_wear_a_budget_out(tmp_path
 
     async with Station(tmp_path / "gateway") as station:
         station.behind.answer = answer
-        await station.grant(budget=Budget(tokens=1000))
-        for _ in range(budgets.MOST_UNMETERED):
+        await station.grant(budget=GrantBudget(tokens=1000))
+        for _ in range(accounts.MOST_UNMETERED):
             assert (await station.ask()).status == 200
         refused(await station.ask(), "answers did not say what they used")
 
@@ -151,7 +151,7 @@ async def test_a_refusal_of_the_provider_costs_nothing(tmp_path: Path) -> None:
 
     async with Station(tmp_path / "gateway") as station:
         station.behind.answer = answer
-        await station.grant(budget=Budget(usd=1.0))
+        await station.grant(budget=GrantBudget(usd=1.0))
         for _ in range(3):
             assert (await station.ask()).status == 404
         spent = await station.spent()
@@ -166,30 +166,30 @@ async def test_a_refusal_of_the_provider_costs_nothing(tmp_path: Path) -> None:
 @live
 async def test_what_was_used_is_known_again_after_a_restart(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
-        await station.grant(group="job", budget=Budget(requests=1))
+        await station.grant(group="job", budget=GrantBudget(requests=1))
         await station.ask()
         refused(await station.ask(), "1 of 1 requests")
         before = await station.spent()
     async with Station(tmp_path / "gateway") as station:
-        assert await station.grant(group="job", budget=Budget(requests=1)) == before
+        assert await station.grant(group="job", budget=GrantBudget(requests=1)) == before
         refused(await station.ask(), "1 of 1 requests")
         # What ended trials of the job had used counts, too.
         await station.ledger.revoke("trial")
     async with Station(tmp_path / "gateway") as station:
-        await station.grant(id="next", group="job", group_budget=Budget(requests=1))
+        await station.grant(id="next", group="job", group_budget=GrantBudget(requests=1))
         refused(await station.ask(), "the budget of the job is used up: 1 of 1 requests")
 
 
 def test_prices_are_those_of_the_list_or_unknown() -> None:
-    usage = Usage(input_tokens=100_000, output_tokens=100_000)
+    usage = TokenUsage(input_tokens=100_000, output_tokens=100_000)
     assert cost_usd("anthropic", (MODEL,), usage) == pytest.approx(1.8)
     assert cost_usd("anthropic", ("unheard-of", None, MODEL), usage) == pytest.approx(1.8)
-    cached = Usage(input_tokens=100_000, cached_tokens=100_000)
+    cached = TokenUsage(input_tokens=100_000, cached_tokens=100_000)
     assert cost_usd("anthropic", (MODEL,), cached) == pytest.approx(0.03)
     assert cost_usd("anthropic", ("unheard-of", None), usage) is None
     assert cost_usd("nobody", (MODEL,), usage) is None
     assert cost_usd(None, (MODEL,), usage) is None
-    assert cost_usd("anthropic", (MODEL,), Usage(input_tokens=1, cached_tokens=5)) is None
+    assert cost_usd("anthropic", (MODEL,), TokenUsage(input_tokens=1, cached_tokens=5)) is None
 
 
 PROVIDERS = ("anthropic", "openai", "google", "deepseek", "perplexity")
@@ -200,9 +200,9 @@ COUNTS = some.integers(0, 300_000) | some.sampled_from([0, 1, 128_000, 200_000, 
 @settings(max_examples=300, deadline=None)
 @given(
     some.sampled_from([each for each in LISTED if each[0] in PROVIDERS]),
-    some.builds(Usage, COUNTS, COUNTS, COUNTS | some.just(0), COUNTS | some.just(0)),
+    some.builds(TokenUsage, COUNTS, COUNTS, COUNTS | some.just(0), COUNTS | some.just(0)),
 )
-def test_prices_are_those_of_the_list_to_the_last_digit(listed: tuple[str, str], usage: Usage) -> None:
+def test_prices_are_those_of_the_list_to_the_last_digit(listed: tuple[str, str], usage: TokenUsage) -> None:
     provider, model = listed
     priced = Priced(
         input_tokens=usage.input_tokens,
@@ -222,7 +222,7 @@ def test_prices_are_those_of_the_list_to_the_last_digit(listed: tuple[str, str],
 async def test_what_was_forgotten_counts_no_more_for_its_group(tmp_path: Path) -> None:
     """As it would not after the next start: whoever forgets it takes it off the budget."""
     async with Station(tmp_path / "gateway") as station:
-        shared = {"group": "job", "group_budget": Budget(requests=1)}
+        shared = {"group": "job", "group_budget": GrantBudget(requests=1)}
         await station.grant(**shared)
         assert (await station.ask()).status == 200
         await station.ledger.revoke("trial")
@@ -237,13 +237,13 @@ def test_a_budget_without_limits_adds_nothing_up() -> None:
         def __iter__(self) -> Iterator[Tally]:
             raise AssertionError
 
-    assert budgets.refusal(Budget(), Untouchable(), "job") is None
+    assert accounts.budget_refusal(GrantBudget(), Untouchable(), "job") is None
 
 
 @live
 async def test_requests_that_are_no_calls_are_counted_as_requests_only(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
-        await station.grant(budget=Budget(requests=3))
+        await station.grant(budget=GrantBudget(requests=3))
         assert (await station.ask("/anthropic/v1/models", method="GET")).status == 200
         assert (await station.ask("/anthropic/v1/messages/count_tokens")).status == 200
         assert (await station.ask()).status == 200
@@ -260,7 +260,7 @@ async def test_requests_that_are_no_calls_are_counted_as_requests_only(tmp_path:
 
 @live
 async def test_a_job_counts_requests_that_are_no_calls_also_after_a_crash(tmp_path: Path) -> None:
-    budget = Budget(requests=2)
+    budget = GrantBudget(requests=2)
     async with Station(tmp_path / "gateway") as station:
         await station.grant(group="job", group_budget=budget)
         assert (await station.ask("/anthropic/v1/models", method="GET")).status == 200

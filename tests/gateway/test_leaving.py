@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from benchyard.gateway.calls import Usage
-from benchyard.testing.model import RunningModel
+from benchyard.gateway.calls import TokenUsage
+from benchyard.scripted_model import RunningModel
 from tests.gateway.station import TOKEN, Station, events, eventually, live, message, streamed
-from tests.testing.model.asking import DIALECTS, body, path
+from tests.scripted_model.asking import DIALECTS, body, path
 
 CHAT: list[dict[str, Any]] = [
     {"choices": [{"index": 0, "delta": {"content": "well"}, "finish_reason": None}]},
@@ -74,9 +74,9 @@ async def test_an_agent_that_hangs_up_after_the_last_word_has_heard_all_of_it(tm
         await held.ended.wait()
         await over(station)
         (call,) = await station.calls()
-        assert (call.error, call.usage) == (None, Usage(10, 5))
+        assert (call.error, call.usage) == (None, TokenUsage(10, 5))
         spent = await station.spent()
-        assert (spent.usage, spent.last_error, spent.last_status) == (Usage(10, 5), None, 200)
+        assert (spent.usage, spent.last_error, spent.last_status) == (TokenUsage(10, 5), None, 200)
         assert spent.cost_usd == pytest.approx(10 * 3e-6 + 5 * 15e-6)
 
 
@@ -86,7 +86,7 @@ async def test_a_token_that_is_revoked_after_the_last_word_costs_no_call(tmp_pat
         await station.grant()
         reply = await begun(station, Held(b"".join(events())))
         spent = await station.ledger.revoke("trial")
-        assert (spent.calls, spent.usage, spent.last_error) == (1, Usage(10, 5), None)
+        assert (spent.calls, spent.usage, spent.last_error) == (1, TokenUsage(10, 5), None)
         reply.close()
 
 
@@ -116,7 +116,7 @@ async def test_what_an_answer_used_is_heard_though_nobody_waits_for_it(
         await held.ended.wait()
         await over(station)
         (call,) = await station.calls()
-        assert (call.error, call.usage) == (None, Usage(10, 5))
+        assert (call.error, call.usage) == (None, TokenUsage(10, 5))
 
 
 @live
@@ -130,10 +130,10 @@ async def test_an_answer_in_the_middle_counts_as_far_as_it_was_told(tmp_path: Pa
         (call,) = await station.calls()
         assert (call.error, call.usage, call.cost_usd) == (
             "the agent went away before the answer had ended",
-            Usage(10, 1),
+            TokenUsage(10, 1),
             None,
         )
-        assert (await station.spent()).usage == Usage(10, 1)
+        assert (await station.spent()).usage == TokenUsage(10, 1)
 
 
 @live
@@ -195,4 +195,4 @@ async def test_an_answer_in_one_piece_is_whole_though_its_agent_has_gone(tmp_pat
         assert await reply.content.readexactly(len(whole)) == whole
         reply.close()
         await over(station)
-        assert (await station.spent()).usage == Usage(10, 5)
+        assert (await station.spent()).usage == TokenUsage(10, 5)

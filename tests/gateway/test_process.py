@@ -19,8 +19,8 @@ from aiohttp import web
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
 from benchyard.gateway import protocol
 from benchyard.gateway.client import Gateway
-from benchyard.gateway.grants import Budget, Grant, Upstream
-from benchyard.gateway.protocol import Options
+from benchyard.gateway.grants import Grant, GrantBudget, Upstream
+from benchyard.gateway.protocol import GatewayOptions
 from tests.gateway.station import KEY, TOKEN, Behind, eventually, live, message
 
 
@@ -63,7 +63,7 @@ class Yard:
 
 
 @asynccontextmanager
-async def a_yard(folder: Path, options: Options | None = None) -> AsyncIterator[Yard]:
+async def a_yard(folder: Path, options: GatewayOptions | None = None) -> AsyncIterator[Yard]:
     behind = Behind()
     await behind.open()
     gateway = Gateway(folder, options)
@@ -149,7 +149,7 @@ async def test_a_grant_given_again_is_replaced_and_keeps_its_count(tmp_path: Pat
     async with a_yard(tmp_path / "gateway") as yard:
         await yard.begin()
         assert await yard.ask() == 200
-        renewed = yard.grant(token="another-token-of-it", budget=Budget(requests=1))
+        renewed = yard.grant(token="another-token-of-it", budget=GrantBudget(requests=1))
         assert (await yard.gateway.grant(renewed)).calls == 1
         assert await yard.ask() == 401
         assert await yard.ask("another-token-of-it") == 402
@@ -252,7 +252,7 @@ async def test_there_is_one_per_folder(tmp_path: Path) -> None:
 
 @live
 async def test_it_ends_when_nobody_needs_it(tmp_path: Path) -> None:
-    gateway = Gateway(tmp_path / "gateway", Options(lease_seconds=0.5))
+    gateway = Gateway(tmp_path / "gateway", GatewayOptions(lease_seconds=0.5))
     await gateway.open()
     pid = (await gateway.status())["pid"]
     expires = round(time.time() * 1000) + 1500

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from benchyard.gateway.calls import Call, Usage
-from benchyard.gateway.totals import cost_of, totals_by_model
+from benchyard.gateway.calls import Call, TokenUsage, cost_of, totals_by_model
 
 
 def call(model: str | None, tokens: int, **more: Any) -> Call:
@@ -15,7 +14,7 @@ def call(model: str | None, tokens: int, **more: Any) -> Call:
         "status": 200,
         "started_ms": 1000,
         "ended_ms": 2000,
-        "usage": Usage(tokens, 1),
+        "usage": TokenUsage(tokens, 1),
         "cost_usd": 0.5,
     }
     return Call(model=model, **{**known, **more})
@@ -29,7 +28,7 @@ def test_each_model_has_its_totals_and_the_largest_comes_first() -> None:
     waits = [call("large", 100, first_byte_ms=1000 + wait, rate_limited_ms=wait) for wait in (10, 20, 400)]
     large, small = totals_by_model([call("small", 5), failed(429), *waits, failed(0)])
     assert (large.model, large.calls, large.failed, large.cost_usd) == ("large", 3, 0, 1.5)
-    assert (large.usage, large.first_byte_p50_ms, large.rate_limited_ms) == (Usage(300, 3), 20, 430)
+    assert (large.usage, large.first_byte_p50_ms, large.rate_limited_ms) == (TokenUsage(300, 3), 20, 430)
     assert (small.calls, small.failed, small.cost_usd, small.first_byte_p50_ms) == (3, 2, 0.5, None)
 
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from benchyard.gateway.egress import Egress, Ways, serve
-from benchyard.gateway.egress_rules import Address, Block, Rules
+from benchyard.gateway.egress.proxy import EgressOptions, EgressProxy, serve_egress
+from benchyard.gateway.egress.rules import Address, Block, Rules
 
 PATIENCE_SECONDS = 60.0
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
@@ -25,8 +25,8 @@ class World:
         self.rules = rules
         self.names: dict[str, Sequence[Address]] = {}
         self.looked_up: list[str] = []
-        self.ways = replace(Ways(resolve=self._resolve), **ways)
-        self.egress: Egress
+        self.ways = replace(EgressOptions(resolve=self._resolve), **ways)
+        self.egress: EgressProxy
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -40,7 +40,7 @@ class World:
         """Start the proxy."""
         sock = socket.create_server(("127.0.0.1", 0))
         self.port = sock.getsockname()[1]
-        self.egress = await serve(sock, lambda: self.rules, self.ways)
+        self.egress = await serve_egress(sock, lambda: self.rules, self.ways)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the proxy, as from inside the devbox."""

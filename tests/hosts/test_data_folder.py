@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchyard.devboxes.box import syscalls
+from benchyard.devboxes.guest import syscalls
 from benchyard.errors import Conflict, UsageError
 from benchyard.hosts import leaks
 from benchyard.hosts.data_folder import delete_data_folder
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import eventually
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from benchyard.errors import DevboxGone, NotFound, NotSupported
-from benchyard.gateway.egress import serve
-from benchyard.gateway.egress_rules import Block, Rules
+from benchyard.gateway.egress.proxy import serve_egress
+from benchyard.gateway.egress.rules import Block, Rules
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
@@ -80,7 +80,7 @@ def test_an_allow_list_on_a_door_is_the_only_way_out(on_host: OnHost) -> None:
         web = await asyncio.start_server(page, "127.0.0.1", 0)
         there = web.sockets[0].getsockname()[1]
         rules = Rules.of(blocks=[Block.of("127.0.0.1/32", [(there, there)])])
-        proxy = await serve(socket.socket(fileno=descriptor), lambda: rules)
+        proxy = await serve_egress(socket.socket(fileno=descriptor), lambda: rules)
         try:
             variables = {"http_proxy": f"http://127.0.0.1:{port}"}
             urls = f"http://127.0.0.1:{there}/ http://example.com/ http://169.254.169.254/"

@@ -10,16 +10,16 @@ import pytest
 from benchyard.devboxes.base import (
     Capability,
     DevboxEnded,
+    DevboxLimits,
     ExecutionEnded,
     Kill,
-    Limits,
     Network,
     Signal,
     Stdin,
 )
 from benchyard.errors import Conflict, DevboxGone, NotFound, StartFailed, UsageError
 from benchyard.hosts.host import StartRequest
-from benchyard.testing.yard import eventually, processes_with
+from benchyard.testing.contracts.driver_fixture import eventually, processes_with
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
@@ -132,7 +132,7 @@ def test_a_timeout_is_told(on_host: OnHost) -> None:
 
 def test_cut_output_is_told(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
-        devbox = await yard.devbox(limits=Limits(output_bytes=10))
+        devbox = await yard.devbox(limits=DevboxLimits(output_bytes=10))
         state = await yard.run(devbox, "echo 0123456789abcdef")
         assert (state.stdout_truncated, state.stderr_truncated, state.stdout_bytes) == (True, False, 10)
         assert state.hint is not None
@@ -337,7 +337,7 @@ def test_events_come_after_the_state(on_host: OnHost) -> None:
 
 def test_a_devbox_over_its_disk_limit_is_ended(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
-        devbox = await yard.devbox(limits=Limits(disk_bytes=1_000_000))
+        devbox = await yard.devbox(limits=DevboxLimits(disk_bytes=1_000_000))
         state = await yard.host.exec(
             devbox,
             yard.request("for i in 1 2 3 4; do head -c 500000 /dev/zero > f$i; done; cat", attach_stdin=True),
@@ -421,7 +421,7 @@ def test_running_out_of_memory_is_told(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         if Capability.LIMIT_MEMORY not in yard.driver.capabilities:
             pytest.skip("memory cannot be limited here")
-        devbox = await yard.devbox(limits=Limits(memory_bytes=64 * 1024**2))
+        devbox = await yard.devbox(limits=DevboxLimits(memory_bytes=64 * 1024**2))
         state = await yard.run(devbox, "head -c 300000000 /dev/zero | tail -c 300000000 > /dev/null")
         assert state.exit_status == 137
         assert state.hint is not None

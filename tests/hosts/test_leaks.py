@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchyard.devboxes.parts import cgroups, roll
-from benchyard.devboxes.parts.running import Held, listen
+from benchyard.devboxes.shared import cgroups, devbox_index
+from benchyard.devboxes.shared.running_devbox import FirstProcess, listen
 from benchyard.hosts import leaks
 from benchyard.images.image import Image, write_record
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import eventually
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def test_devboxes_that_live_are_no_leaks_with_or_without_a_server(lonely: Runnin
 
 def test_what_a_dead_devbox_left_is_listed_until_a_server_clears_it(lonely: RunningServer) -> None:
     folder = create(lonely)
-    held = Held.load(folder)
+    held = FirstProcess.load(folder)
     assert held is not None
     lonely.kill()
     os.kill(held.pid, signal.SIGKILL)
-    asyncio.run(eventually(lambda: not roll.lives(held), "its end"))
+    asyncio.run(eventually(lambda: not devbox_index.is_alive(held), "its end"))
     assert kinds(lonely.data) >= {"socket", "folder"}
     lonely.start()
     assert leaks.find(lonely.data) == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.base import Shown
+from benchyard.devboxes.base import HostFolder
 from benchyard.errors import NotSupported
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
@@ -19,7 +19,7 @@ def _kit(folder: Path) -> Path:
 
 def test_what_is_shown_is_noted_and_outlives_the_server(on_host: OnHost, tmp_path: Path) -> None:
     async def test(yard: HostYard) -> None:
-        shown = (Shown(_kit(tmp_path), "/opt/kit"),)
+        shown = (HostFolder(_kit(tmp_path), "/opt/kit"),)
         devbox = await yard.devbox(mounts=shown)
         await yard.restart()
         assert await yard.text(devbox, "cat /opt/kit/file") == "shown"
@@ -34,7 +34,7 @@ def test_what_is_shown_is_noted_and_outlives_the_server(on_host: OnHost, tmp_pat
 def test_a_driver_that_cannot_show_folders_leaves_nothing(on_host: OnHost, tmp_path: Path) -> None:
     async def test(yard: HostYard) -> None:
         with pytest.raises(NotSupported):
-            await yard.devbox(mounts=(Shown(_kit(tmp_path), "/opt/kit"),))
+            await yard.devbox(mounts=(HostFolder(_kit(tmp_path), "/opt/kit"),))
         assert yard.host.running() == set()
         await yard.restart()
         assert yard.host.running() == set()

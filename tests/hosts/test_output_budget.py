@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from benchyard.devboxes.base import Limits
-from benchyard.devboxes.box.streams import Output
-from benchyard.hosts.output_budget import LEAST_BYTES, OutputBudget, tree_bytes
+from benchyard.devboxes.base import DevboxLimits
+from benchyard.devboxes.guest.supervisor import CommandOutput
+from benchyard.hosts.output import LEAST_BYTES, OutputBudget, tree_bytes
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
@@ -14,7 +14,9 @@ MEBIBYTE = 1024**2
 
 def test_all_commands_of_a_devbox_share_its_budget(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
-        devbox = await yard.devbox(limits=Limits(output_bytes=8 * MEBIBYTE, all_output_bytes=12 * MEBIBYTE))
+        devbox = await yard.devbox(
+            limits=DevboxLimits(output_bytes=8 * MEBIBYTE, all_output_bytes=12 * MEBIBYTE)
+        )
         sizes = []
         for _ in range(3):
             state = await yard.run(devbox, "head -c 9000000 /dev/zero")
@@ -35,7 +37,9 @@ def test_all_commands_of_a_devbox_share_its_budget(on_host: OnHost) -> None:
 
 def test_commands_that_run_at_once_do_not_exceed_it_together(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
-        devbox = await yard.devbox(limits=Limits(output_bytes=8 * MEBIBYTE, all_output_bytes=8 * MEBIBYTE))
+        devbox = await yard.devbox(
+            limits=DevboxLimits(output_bytes=8 * MEBIBYTE, all_output_bytes=8 * MEBIBYTE)
+        )
         begun = [
             await yard.host.exec(devbox, yard.request("head -c 9000000 /dev/zero; sleep 2")) for _ in range(4)
         ]
@@ -66,7 +70,7 @@ def test_output_is_cut_where_the_disk_is_short_and_the_command_goes_on(tmp_path:
     disk = os.statvfs(tmp_path)
     reading, writing = os.pipe()
     target = os.open(tmp_path / "stdout", os.O_WRONLY | os.O_CREAT)
-    output = Output(reading, target, 100 * MEBIBYTE, spare=2 * disk.f_blocks * disk.f_frsize)
+    output = CommandOutput(reading, target, 100 * MEBIBYTE, spare=2 * disk.f_blocks * disk.f_frsize)
     for _ in range(10):
         os.write(writing, bytes(32 * 1024))
         assert output.pump()

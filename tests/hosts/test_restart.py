@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from benchyard.devboxes.base import DevboxEnded, Stdin
-from benchyard.devboxes.box import processes
-from benchyard.devboxes.parts.running import Held
-from benchyard.testing.yard import eventually
+from benchyard.devboxes.guest import processes
+from benchyard.devboxes.shared.running_devbox import FirstProcess
+from benchyard.testing.contracts.driver_fixture import eventually
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
@@ -72,7 +72,7 @@ def test_a_devbox_that_is_gone_does_not_run_and_can_be_started_anew(on_host: OnH
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.host.exec(devbox, yard.request("while :; do sleep 0.1; done"))
-        held = Held.load(yard.folder / "host/devboxes" / devbox)
+        held = FirstProcess.load(yard.folder / "host/devboxes" / devbox)
         assert held is not None
         await yard.close()
         os.kill(held.pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_a_devbox_that_dies_under_the_host_is_told(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.host.exec(devbox, yard.request("while :; do sleep 0.1; done"))
-        held = Held.load(yard.folder / "host/devboxes" / devbox)
+        held = FirstProcess.load(yard.folder / "host/devboxes" / devbox)
         assert held is not None
         os.kill(held.pid, signal.SIGKILL)
         async for event in yard.host.events():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchyard.hosts import host as hosts
-from benchyard.hosts.journal import Entry, Journal
 from benchyard.hosts.requests import StartRequest
+from benchyard.hosts.state import DevboxEntry, HostState
 from benchyard.store.vault import Vault
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
@@ -20,13 +20,13 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
     return Vault(tmp_path_factory.mktemp("vault") / "key")
 
 
-def noted(journal: Journal, folder: Path, id: str, seconds: float) -> None:
-    journal.write(Entry(StartRequest(id=id, image="host"), "host", should_run=False))
+def noted(journal: HostState, folder: Path, id: str, seconds: float) -> None:
+    journal.write(DevboxEntry(StartRequest(id=id, image="host"), "host", should_run=False))
     os.utime(folder / id / "request.json", (seconds, seconds))
 
 
 def test_only_old_devboxes_without_a_disk_are_forgotten(tmp_path: Path, vault: Vault) -> None:
-    journal = Journal(tmp_path, vault)
+    journal = HostState(tmp_path, vault)
     journal.open()
     noted(journal, tmp_path, "old", 1000)
     noted(journal, tmp_path, "new", 3000)
@@ -38,7 +38,7 @@ def test_only_old_devboxes_without_a_disk_are_forgotten(tmp_path: Path, vault: V
 
 
 def test_what_is_forgotten_only_in_part_is_still_known(tmp_path: Path, vault: Vault) -> None:
-    journal = Journal(tmp_path, vault)
+    journal = HostState(tmp_path, vault)
     journal.open()
     noted(journal, tmp_path, "old", 1000)
     stays = tmp_path / "old" / "executions"

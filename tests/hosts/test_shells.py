@@ -10,7 +10,7 @@ from benchyard.errors import StoreError
 from benchyard.hosts import shells
 from benchyard.hosts.host import ExecutionState
 from benchyard.store.vault import Vault
-from benchyard.testing.yard import eventually
+from benchyard.testing.contracts.driver_fixture import eventually
 from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 

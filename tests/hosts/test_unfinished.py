@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from benchyard.hosts.unfinished import Unfinished
+from benchyard.hosts.cancellation import PendingWork
 
 
 def test_work_whose_asker_has_gone_is_waited_for() -> None:
     async def live() -> None:
-        unfinished, may_end, ends = Unfinished(), asyncio.Event(), []
+        unfinished, may_end, ends = PendingWork(), asyncio.Event(), []
 
         async def work() -> None:
             await may_end.wait()

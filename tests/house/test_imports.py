@@ -7,8 +7,13 @@ from pathlib import Path
 
 from tests.house.tree import SRC, modules
 
-NOT_FOR_IMPORT = ("benchyard.__main__", "benchyard.api.ssh.serving")
+NOT_FOR_IMPORT = (
+    "benchyard.__main__",
+    *(f"benchyard.api.ssh.{name}" for name in ("server", "sessions", "sftp")),
+)
 """Run, not imported; or loaded only by who uses ssh: asyncssh looks for libraries as it is imported."""
+GUEST = ("benchyard.devboxes.guest", "benchyard.devboxes.layers")
+"""What runs beside and inside a devbox."""
 
 IMPORT_ALL = """
 import importlib, sys, threading
@@ -29,7 +34,7 @@ for current in sys.argv[1:]:
 sys.exit("\\n".join(effects) or 0)
 """
 
-IMPORT_BOX = """
+IMPORT_GUEST = """
 import importlib, sys
 
 sys.path.insert(0, sys.argv[1])
@@ -43,8 +48,8 @@ def importable() -> list[str]:
     return [module.name for module in modules() if not module.name.startswith(NOT_FOR_IMPORT)]
 
 
-def box() -> list[str]:
-    return [name for name in importable() if name.startswith("benchyard.devboxes.box")]
+def guest() -> list[str]:
+    return [name for name in importable() if name.startswith(GUEST)]
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -72,16 +77,16 @@ def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
     strangers = [
         f"{module.where} imports {name}"
         for module in modules()
-        if module.name in box()
+        if module.name in guest()
         for node in ast.walk(module.tree)
         for name in imported(node)
-        if name.split(".")[0] not in sys.stdlib_module_names and name not in box()
+        if name.split(".")[0] not in sys.stdlib_module_names and name not in guest()
     ]
     assert strangers == []
 
 
 def test_what_runs_in_a_devbox_needs_no_installed_package() -> None:
-    command = [sys.executable, "-I", "-S", "-c", IMPORT_BOX, str(SRC), *box()]
+    command = [sys.executable, "-I", "-S", "-c", IMPORT_GUEST, str(SRC), *guest()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.stderr == ""
-    assert set(ended.stdout.split()) == {"benchyard", "benchyard.devboxes", *box()}
+    assert set(ended.stdout.split()) == {"benchyard", "benchyard.devboxes", *guest()}

@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import sre_parse
 
-APART = ("benchyard.testing", "benchyard.__main__")
+APART = ("benchyard.testing", "benchyard.scripted_model", "benchyard.__main__")
 """Tests with scripts of their own are nobody else's text."""
 ANCHORED = {"match", "fullmatch"}
 SCANNING = {"search", "findall", "finditer", "sub", "subn", "split"}
@@ -39,32 +39,32 @@ _NOTHING = "\x01"
 """What fits no pattern."""
 """When a text is twice as long: 2 is linear, 4 is quadratic."""
 DYNAMIC: dict[str, list[Any]] = {
-    "api/ssh/serving/file_shell.py": [rb"0123456789abcdef (\d+)\n"],
-    "cli/dockerignore.py": [r"(?:.*/)?a[^/]*b[^/]*"],
-    "cli/validating.py": [re.compile(r"^validated_isolation: *{.*\n", re.M)],
-    "engine/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
-    "engine/runs/cleaning.py": [r"/home/user/(?=[^\s/])"],
-    "gateway/masking.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
-    "images/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
-    "images/dockerfile.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
-    "images/host_files.py": [r"libcap[-.\w]*"],
+    "api/ssh/sftp.py": [rb"0123456789abcdef (\d+)\n"],
+    "client/build_context.py": [r"(?:.*/)?a[^/]*b[^/]*"],
+    "client/validation.py": [re.compile(r"^validated_isolation: *{.*\n", re.M)],
+    "engine/images/build_log.py": ["aaaaaaaa|aaaaaaab|b"],
+    "engine/runs/scorer_output.py": [r"/home/user/(?=[^\s/])"],
+    "gateway/proxy/masks.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
+    "images/dockerfile/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
+    "images/dockerfile/parser.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
+    "images/host_image.py": [r"libcap[-.\w]*"],
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
-    "scorers/bigcodebench_job.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
-    "scorers/polyglot_parsers.py": [rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$"],
-    "scorers/verifier_programs/apt.py": [re.compile("^Package: libc6\nStatus: (.*)$", re.M)],
-    "scorers/verifier_programs/fetch.py": [r"-[A-Za-z]*?o(.*)"],
+    "scorers/standalone/bigcodebench_job.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
+    "scorers/standalone/polyglot_parsers.py": [rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$"],
+    "scorers/verifier/replacements/apt.py": [re.compile("^Package: libc6\nStatus: (.*)$", re.M)],
+    "scorers/verifier/replacements/fetch.py": [r"-[A-Za-z]*?o(.*)"],
 }
 """Patterns that are put together while the program runs, as they may come out; others must be added here."""
-ELSEWHERE = {"engine/pty.py", "scorers/parsers.py"}
+ELSEWHERE = {"engine/devboxes/terminals.py", "scorers/standalone/parsers.py"}
 """Where the pattern is given by another module, in which it is found."""
 IN_WORKERS = {"models/conditions.py"}
 """Where the pattern is a client's: only a worker with a time limit looks for it, or the client itself."""
 OWN_TEXT = {
-    "benchyard.images.host_files._SETTING": "files of the server's own machine",
-    "benchyard.images.builders.disk._UPPER": "the kernel's list of mounts",
-    "benchyard.scorers.verifier_programs.tool": "an argument of a program in the room",
-    "cli/dockerignore.py": "the user's own file, on the user's machine",
+    "benchyard.images.host_image._SETTING": "files of the server's own machine",
+    "benchyard.images.builders.disk_watch._UPPER": "the kernel's list of mounts",
+    "benchyard.scorers.verifier.replacements.tool": "an argument of a program in the room",
+    "client/build_context.py": "the user's own file, on the user's machine",
 }
 """Patterns that see no text of others on the server, and why."""
 
@@ -171,13 +171,14 @@ def of_modules() -> Iterator[Found]:
             continue
         used = usage(sources()[name].tree)
         module = importlib.import_module(name)
-        values = dict(vars(module))
-        for each in list(values.values()):
-            if isinstance(each, type) and each.__module__ == name:
-                values |= vars(each)
-        for key, value in values.items():
-            for pattern in held(value):
-                yield Found(f"{name}.{key}", pattern, frozenset(used.get(key, SCANNING)))
+        owners: dict[str, Any] = {name: module}
+        for key, value in vars(module).items():
+            if isinstance(value, type) and value.__module__ == name:
+                owners[f"{name}.{key}"] = value
+        for place, owner in owners.items():
+            for key, value in vars(owner).items():
+                for pattern in held(value):
+                    yield Found(f"{place}.{key}", pattern, frozenset(used.get(key, SCANNING)))
 
 
 def of_functions() -> Iterator[Found]:
@@ -356,7 +357,7 @@ def test_patterns_are_found() -> None:
     places = {each.place for each in every().values()}
     assert len(places) > 100
     assert "benchyard.scorers.graders.gpqa._ANSWER" in places
-    assert "benchyard.scorers.polyglot_languages.go.passed" in places
+    assert "benchyard.scorers.polyglot_toolchains.GoLanguage.passed" in places
 
 
 def test_patterns_that_are_put_together_are_known() -> None:

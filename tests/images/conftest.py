@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.trees import LocalTrees
+from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.images.store import ImageStore
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.errors import BuildFailed
-from benchyard.images.bases import Bases
-from benchyard.images.dockerfile import parse
+from benchyard.images.dockerfile.bases import Bases
+from benchyard.images.dockerfile.parser import parse_dockerfile
 
 WHOLE = r"""# syntax=docker/dockerfile:1
 # a comment
@@ -31,7 +31,7 @@ FROM one
 
 
 def test_instructions_have_their_lines() -> None:
-    found = parse(WHOLE).instructions
+    found = parse_dockerfile(WHOLE).instructions
     assert [(each.first, each.last, each.name) for each in found] == [
         (3, 3, "ARG"),
         (4, 4, "FROM"),
@@ -48,17 +48,19 @@ def test_instructions_have_their_lines() -> None:
 
 
 def test_images_are_told_from_stages() -> None:
-    bases = Bases(parse(WHOLE), {})
+    bases = Bases(parse_dockerfile(WHOLE), {})
     assert {name: each.first for name, each in bases.references().items()} == {
         "base:1": 4,
         "tools:2": 6,
         "busybox:1": 13,
     }
-    assert "base:7" in Bases(parse(WHOLE), {"TAG": "7"}).references()
+    assert "base:7" in Bases(parse_dockerfile(WHOLE), {"TAG": "7"}).references()
 
 
 def test_images_get_other_names_and_lines_stay() -> None:
-    renamed = Bases(parse(WHOLE), {}).renamed({"base:1": "x/b", "tools:2": "x/t", "busybox:1": "x/y"})
+    renamed = Bases(parse_dockerfile(WHOLE), {}).renamed(
+        {"base:1": "x/b", "tools:2": "x/t", "busybox:1": "x/y"}
+    )
     text = renamed.replaced({each: [each.text] for each in renamed.instructions if not each.heredocs})
     lines = text.split("\n")
     assert lines[3] == "FROM x/b as One"
@@ -68,7 +70,7 @@ def test_images_get_other_names_and_lines_stay() -> None:
 
 
 def test_the_escape_character_can_be_another() -> None:
-    found = parse("# escape=`\nFROM a\nRUN a `\n b\\\nRUN c\n").instructions
+    found = parse_dockerfile("# escape=`\nFROM a\nRUN a `\n b\\\nRUN c\n").instructions
     assert [each.rest for each in found] == ["a", "a  b\\", "c"]
 
 
@@ -86,7 +88,7 @@ def test_the_escape_character_can_be_another() -> None:
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, line: int, problem: str) -> None:
     with pytest.raises(BuildFailed, match=rf"^Dockerfile line {line}: .*{problem}") as caught:
-        Bases(parse(text), {})
+        Bases(parse_dockerfile(text), {})
     assert caught.value.details["line"] == line
 
 
@@ -96,7 +98,7 @@ def test_what_is_wrong_is_told_with_its_line(text: str, line: int, problem: str)
 )
 def test_what_is_no_dockerfile_is_refused(text: str, problem: str) -> None:
     with pytest.raises(BuildFailed, match=problem):
-        parse(text)
+        parse_dockerfile(text)
 
 
 PIECES = st.sampled_from(
@@ -124,7 +126,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = parse(text)
+        found = parse_dockerfile(text)
         Bases(found, {})
     except BuildFailed:
         return

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.images.fingerprint import host_fingerprint, same_system, system_name
+from benchyard.images.host_image import host_fingerprint, same_system, system_name
 
 
 def test_it_names_the_system_and_hides_the_machine_id(machine: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchyard.errors import BuildFailed
-from benchyard.images.dockerfile import Dockerfile, parse
-from benchyard.images.heredocs import Rewriter, Rewriting
+from benchyard.images.dockerfile.heredocs import HeredocRewriter, RewriteRequest
+from benchyard.images.dockerfile.parser import Dockerfile, parse_dockerfile
 
 WORDS = st.text(alphabet="abc $\\'\"`#<>&|\t{}*é", max_size=12)
 TEXTS = st.lists(WORDS.filter(lambda line: line.strip() != "EOF"), max_size=6)
@@ -19,8 +19,9 @@ TEXTS = st.lists(WORDS.filter(lambda line: line.strip() != "EOF"), max_size=6)
 
 def rewritten(text: str, folder: Path, **options: object) -> tuple[Dockerfile, list[str]]:
     """The Dockerfile and its lines after it was rewritten."""
-    found = parse(text)
-    changes = Rewriter(found, Rewriting(folder, {}, **options)).run({"a": {"BASE": "of the base"}})  # type: ignore[arg-type]
+    found = parse_dockerfile(text)
+    request = RewriteRequest(folder, {}, **options)  # type: ignore[arg-type]
+    changes = HeredocRewriter(found, request).run({"a": {"BASE": "of the base"}})
     return found, found.replaced(changes).split("\n")
 
 

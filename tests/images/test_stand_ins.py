@@ -3,7 +3,7 @@
 import pytest
 
 from benchyard.errors import UsageError
-from benchyard.images.stand_ins import SUITES, Plan, can_be_made, fitting, plan_of
+from benchyard.images.stand_ins import SUITES, StandInPlan, can_be_made, fitting_suite, stand_in_plan
 
 BULLSEYE, BOOKWORM, TRIXIE = SUITES
 
@@ -11,21 +11,21 @@ BULLSEYE, BOOKWORM, TRIXIE = SUITES
 @pytest.mark.parametrize(
     ("reference", "plan"),
     [
-        ("python:3.13-slim-bookworm", Plan("python:3.13-slim-bookworm", BOOKWORM, "3.13")),
-        ("docker.io/library/python:3.11-slim", Plan("python:3.11-slim", TRIXIE, "3.11")),
-        ("python:3.9.18-bullseye", Plan("python:3.9.18-bullseye", BULLSEYE, "3.9", is_slim=False)),
-        ("python:3.12", Plan("python:3.12", TRIXIE, "3.12", is_slim=False)),
-        ("ubuntu:24.04", Plan("ubuntu:24.04", BOOKWORM)),
-        ("ubuntu:jammy", Plan("ubuntu:jammy", BULLSEYE)),
-        ("ubuntu:jammy-20240808", Plan("ubuntu:jammy-20240808", BULLSEYE)),
-        ("ubuntu", Plan("ubuntu:latest", BOOKWORM)),
-        ("debian:bullseye-slim", Plan("debian:bullseye-slim", BULLSEYE)),
-        ("debian:12", Plan("debian:12", BOOKWORM)),
-        ("debian:stable-slim", Plan("debian:stable-slim", TRIXIE)),
+        ("python:3.13-slim-bookworm", StandInPlan("python:3.13-slim-bookworm", BOOKWORM, "3.13")),
+        ("docker.io/library/python:3.11-slim", StandInPlan("python:3.11-slim", TRIXIE, "3.11")),
+        ("python:3.9.18-bullseye", StandInPlan("python:3.9.18-bullseye", BULLSEYE, "3.9", is_slim=False)),
+        ("python:3.12", StandInPlan("python:3.12", TRIXIE, "3.12", is_slim=False)),
+        ("ubuntu:24.04", StandInPlan("ubuntu:24.04", BOOKWORM)),
+        ("ubuntu:jammy", StandInPlan("ubuntu:jammy", BULLSEYE)),
+        ("ubuntu:jammy-20240808", StandInPlan("ubuntu:jammy-20240808", BULLSEYE)),
+        ("ubuntu", StandInPlan("ubuntu:latest", BOOKWORM)),
+        ("debian:bullseye-slim", StandInPlan("debian:bullseye-slim", BULLSEYE)),
+        ("debian:12", StandInPlan("debian:12", BOOKWORM)),
+        ("debian:stable-slim", StandInPlan("debian:stable-slim", TRIXIE)),
     ],
 )
-def test_what_stands_in(reference: str, plan: Plan) -> None:
-    assert plan_of(reference) == plan
+def test_what_stands_in(reference: str, plan: StandInPlan) -> None:
+    assert stand_in_plan(reference) == plan
     assert can_be_made(reference)
 
 
@@ -47,13 +47,13 @@ def test_what_stands_in(reference: str, plan: Plan) -> None:
 )
 def test_nothing_stands_in_for_others(reference: str) -> None:
     with pytest.raises(UsageError, match=r"benchyard image alias|not a reference"):
-        plan_of(reference)
+        stand_in_plan(reference)
     assert not can_be_made(reference)
 
 
 def test_a_python_made_for_a_newer_system_gets_one() -> None:
-    plan = plan_of("python:3.9-slim-bullseye")
-    assert fitting(plan, (2, 31)) is BULLSEYE
-    assert fitting(plan, (2, 36)) is BOOKWORM
-    assert fitting(plan, (2, 39)) is TRIXIE
-    assert fitting(plan, (2, 99)) is TRIXIE
+    plan = stand_in_plan("python:3.9-slim-bullseye")
+    assert fitting_suite(plan, (2, 31)) is BULLSEYE
+    assert fitting_suite(plan, (2, 36)) is BOOKWORM
+    assert fitting_suite(plan, (2, 39)) is TRIXIE
+    assert fitting_suite(plan, (2, 99)) is TRIXIE

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import pytest
 
 from benchyard.devboxes.base import Rootfs
-from benchyard.devboxes.trees import LocalTrees
+from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.errors import Conflict, ImageError, NotFound, UsageError
-from benchyard.images.merged import Merged
+from benchyard.images.merged_view import MergedView
 from benchyard.images.store import Image, ImageStore
 from tests.images.archives import PASSWD, layer
 
@@ -121,14 +121,14 @@ def test_a_snapshot_is_a_layer_on_top_of_its_parent(
     assert image.host_dirs == host.host_dirs
     assert image.fingerprint == host.fingerprint
     assert image.size_bytes >= 4
-    assert Merged(opened.rootfs(image).layers).read("note") == b"one"
+    assert MergedView(opened.rootfs(image).layers).read("note") == b"one"
 
 
 def test_a_copied_snapshot_does_not_change_with_its_source(opened: ImageStore, tmp_path: Path) -> None:
     changes = changed(tmp_path / "changes", note="one")
     image = run(opened.add_layer(run(opened.get("host")), changes, "snp_1", move=False))
     (changes / "note").write_text("two")
-    assert Merged(opened.rootfs(image).layers).read("note") == b"one"
+    assert MergedView(opened.rootfs(image).layers).read("note") == b"one"
 
 
 def test_snapshots_of_snapshots_stack(opened: ImageStore, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_snapshots_of_snapshots_stack(opened: ImageStore, tmp_path: Path) -> Non
         folder = changed(tmp_path / f"c{number}", **{f"f{number}": "x"})
         image = run(opened.add_layer(image, folder, f"snp_{number}", move=True))
     assert len(image.layers) == 6
-    assert Merged(opened.rootfs(image).layers).read("f0") == b"x"
+    assert MergedView(opened.rootfs(image).layers).read("f0") == b"x"
 
 
 def test_too_many_layers_are_refused_and_the_changes_stay(opened: ImageStore, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_removing_an_image_keeps_what_its_children_need(opened: ImageStore, tmp_
     parent = run(opened.import_archive(tmp_path / "a.tar", "a"))
     child = run(opened.add_layer(parent, changed(tmp_path / "c", f="x"), "snp_1", move=True))
     run(opened.remove(parent.id))
-    assert Merged(opened.rootfs(child).layers).read("etc/passwd")
+    assert MergedView(opened.rootfs(child).layers).read("etc/passwd")
     run(opened.remove(child.id))
     assert layers_on_disk(tmp_path) == set(run(opened.get("host")).layers)
     with pytest.raises(NotFound):
@@ -316,7 +316,7 @@ def test_snapshots_and_removals_at_once_keep_every_layer_that_is_named(
     images = run(work())
     assert len(images) == 11
     for image in images:
-        assert Merged(opened.rootfs(image).layers).read("f") == image.id.encode()
+        assert MergedView(opened.rootfs(image).layers).read("f") == image.id.encode()
     assert len(layers_on_disk(tmp_path)) == 12
 
 
@@ -373,7 +373,7 @@ def test_a_long_chain_is_merged_and_shows_the_same(opened: ImageStore, tmp_path:
     images = stacked(opened, tmp_path, 65)
     assert max(len(image.layers) for image in images) == 21
     for number, image in enumerate(images, start=1):
-        view = Merged(opened.rootfs(image).layers)
+        view = MergedView(opened.rootfs(image).layers)
         assert view.read("latest") == str(number).encode()
         assert view.read(f"f{number}") == b"x" * 5000
         assert view.find(f"f{number - 1}") is None
@@ -409,7 +409,7 @@ def test_layers_of_a_chain_go_with_the_last_snapshot_that_needs_them(
     for image in images[:-1]:
         run(opened.remove(image.id))
     assert layers_on_disk(tmp_path) == set(images[-1].layers)
-    assert Merged(opened.rootfs(images[-1]).layers).read("latest") == b"42"
+    assert MergedView(opened.rootfs(images[-1]).layers).read("latest") == b"42"
     run(opened.remove(images[-1].id))
     assert layers_on_disk(tmp_path) == set(run(opened.get("host")).layers)
 
@@ -463,7 +463,7 @@ def test_layers_that_are_shared_stay_until_the_last_one_goes(
         run(opened.share("none", "three", "final"))
     run(opened.remove("one"))
     again = reopened(tmp_path, machine)
-    assert Merged(again.rootfs(run(again.get("two"))).layers).read("f") == b"x" * 9000
+    assert MergedView(again.rootfs(run(again.get("two"))).layers).read("f") == b"x" * 9000
     run(again.remove("two"))
     assert layers_on_disk(tmp_path) == set(host.layers)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchyard.images.words import expand, split_words
+from benchyard.images.dockerfile.parser import expand_variables, split_words
 
 VALUES = {"A": "one", "B": "", "LONG_1": "x y"}
 
@@ -38,23 +38,23 @@ VALUES = {"A": "one", "B": "", "LONG_1": "x y"}
     ],
 )
 def test_variables_are_filled_in(text: str, filled: str) -> None:
-    assert expand(text, VALUES) == filled
+    assert expand_variables(text, VALUES) == filled
 
 
 def test_quotes_stay_where_they_are_wanted() -> None:
-    assert expand("say \"$A\" and '$A'", VALUES, keep_quotes=True) == "say \"one\" and '$A'"
+    assert expand_variables("say \"$A\" and '$A'", VALUES, keep_quotes=True) == "say \"one\" and '$A'"
 
 
 @pytest.mark.parametrize("text", ["${", "${}", "${A", "${A!x}", "${N:?must be there}"])
 def test_unknown_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"braces|form|must be there"):
-        expand(text, VALUES)
+        expand_variables(text, VALUES)
 
 
 @given(st.text(alphabet="ab$A{}:-+'\"\\ _1", max_size=30))
 def test_any_text_is_filled_in_or_refused(text: str) -> None:
     with contextlib.suppress(ValueError):
-        assert len(expand(text, VALUES)) <= len(text) * 3
+        assert len(expand_variables(text, VALUES)) <= len(text) * 3
 
 
 @given(st.lists(st.text(alphabet="ab '\"\\$x", min_size=1, max_size=8), max_size=6))
@@ -86,4 +86,4 @@ def test_what_a_shell_fills_in_is_filled_in_alike(text: str) -> None:
     shown = subprocess.run(
         ["sh", "-c", f'printf %s "{text}"'], env=environment, capture_output=True, check=True
     )
-    assert expand(f'"{text}"', VALUES) == shown.stdout.decode()
+    assert expand_variables(f'"{text}"', VALUES) == shown.stdout.decode()

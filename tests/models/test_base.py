@@ -4,8 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from benchyard.models.base import MAX_INT, Model, WireBool, WireFloat, WireInt
-from benchyard.models.gateway_configs import AuthMechanism
-from benchyard.models.gateway_doors import GatewayTokenView
+from benchyard.models.gateway_configs import AuthMechanism, GatewayTokenView
 
 
 @pytest.mark.parametrize(("value", "expected"), [(30, 30), (30.0, 30), (-1, -1), (MAX_INT, MAX_INT)])

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchyard.errors import UsageError
-from benchyard.models.conditions import answer, chosen, groups, near_misses, parsed, question
+from benchyard.models.conditions import (
+    answer,
+    choose,
+    condition_groups,
+    near_misses,
+    parse_condition,
+    question,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ ITEMS = [
 
 
 def found(*texts: str, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> str:
-    return "".join(each.id[-1] for each in chosen(ITEMS, groups(texts), include, exclude))
+    return "".join(each.id[-1] for each in choose(ITEMS, condition_groups(texts), include, exclude))
 
 
 @pytest.mark.parametrize(
@@ -64,8 +71,8 @@ def test_globs_choose_by_the_name_or_its_last_part() -> None:
 def test_what_is_no_condition_is_refused_with_the_ways_to_write_one() -> None:
     for text in ("name", "=x", " or name=x"):
         with pytest.raises(UsageError, match="key!=value"):
-            parsed(text)
-    (only,) = parsed("a!b=c=d")
+            parse_condition(text)
+    (only,) = parse_condition("a!b=c=d")
     assert (only.key, only.operator, only.value) == ("a!b", "=", "c=d")
 
 
@@ -84,12 +91,12 @@ def test_what_is_no_condition_is_refused_with_the_ways_to_write_one() -> None:
 def test_nothing_chosen_is_answered_with_near_misses(
     texts: tuple[str, ...], include: tuple[str, ...], told: str
 ) -> None:
-    assert told in near_misses(ITEMS, groups(texts), include, (), lambda pattern, text: False)
+    assert told in near_misses(ITEMS, condition_groups(texts), include, (), lambda pattern, text: False)
 
 
 def test_a_worker_chooses_as_it_is_done_here() -> None:
     def told(*texts: str, exclude: tuple[str, ...] = ()) -> dict[str, object]:
-        return answer(io.BytesIO(question(ITEMS, groups(texts), (), exclude)))
+        return answer(io.BytesIO(question(ITEMS, condition_groups(texts), (), exclude)))
 
     assert told("name~=bug$") == {"chosen": [0]}
     assert told("tag=git", exclude=("*bug",)) == {"chosen": [1]}

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, JobState
-from benchyard.models.orchestration import OrchestratorConfig
+from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, JobState, OrchestratorConfig
 from benchyard.models.trials import FailureKind, FailureReason, Trial, TrialState
 
 

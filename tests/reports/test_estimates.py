@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchyard.models.job_plans import JobPlanView, count_line
-from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.jobs import AttemptCounts, BenchmarkJobView
 from benchyard.reports.estimates import with_costs
 
 
@@ -79,3 +79,15 @@ def test_what_is_not_known_of_every_agent_is_not_guessed() -> None:
 def test_counts_are_told_in_one_line() -> None:
     assert count_line(12, 3, 4) == "12 scenarios x 3 agents x 4 attempts = 144 trials"
     assert count_line(1, 1, 1) == "1 scenario x 1 agent x 1 attempt = 1 trial"
+
+
+def test_a_job_whose_trials_all_broke_off_tells_no_cost() -> None:
+    def counted(job: BenchmarkJobView, **counts: int) -> BenchmarkJobView:
+        outcome = job.benchmark_outcomes[0].model_copy(update={"attempts": AttemptCounts(**counts)})
+        return job.model_copy(update={"benchmark_outcomes": [outcome]})
+
+    broken = counted(past("bmj_1", 0.0, 4), crashed=3, unscored=1)
+    good = counted(past("bmj_2", 2.0, 4), crashed=3, passed=1)
+    (codex,) = with_costs(plan(CODEX), [broken, good]).agents
+    assert codex.past_cost is not None
+    assert (codex.past_cost.usd_per_trial, codex.past_cost.job_ids) == (0.5, ["bmj_2"])

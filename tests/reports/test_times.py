@@ -2,7 +2,7 @@
 
 from benchyard.models.jobs import Pause, Preparation
 from benchyard.reports.outcomes import outcomes
-from benchyard.reports.times import job_times, merged
+from benchyard.reports.times import job_times, merge_intervals
 from tests.reports.scenes import job, trial
 
 
@@ -48,4 +48,4 @@ def test_a_job_that_goes_on_is_counted_up_to_now() -> None:
 
 
 def test_intervals_are_merged() -> None:
-    assert merged([(5, 6), (1, 3), (2, 4), (4, 5), (8, 8), (9, 7)]) == [(1, 6)]
+    assert merge_intervals([(5, 6), (1, 3), (2, 4), (4, 5), (8, 8), (9, 7)]) == [(1, 6)]

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from benchyard.devboxes.base import Driver, Rootfs
-from benchyard.testing.scorer_contract import Grading
+from benchyard.testing.contracts.scorer import GradingSuite
 
 FOLDERS = ("dev", "etc", "proc", "root", "run", "sys", "tmp")
 
 
-class InBareImage(Grading):
+class InBareImage(GradingSuite):
     """Grades in devboxes from an image with nothing in it."""
 
     async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchyard.models.attachments import PackedFile, packed
+from benchyard.models.scoring.attachments import PackedFile, pack_files
 
 JS_PACKAGE = '{"name": "double", "private": true, "scripts": {"test": "jest ./*"}}'
 JS_BABEL = "module.exports = { presets: ['@exercism/babel-preset-javascript'] };\n"
@@ -34,7 +34,7 @@ class Exercise:
 
     @property
     def attachment(self) -> bytes:
-        return packed({path: PackedFile(text.encode()) for path, text in self.files.items()})
+        return pack_files({path: PackedFile(text.encode()) for path, text in self.files.items()})
 
 
 _NO_TEST = "def test_it():\n    pass\n"

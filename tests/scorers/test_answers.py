@@ -6,10 +6,9 @@ import pytest
 
 from benchyard.errors import UsageError
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context, Verdict
-from benchyard.testing.scorer_contract import Case, ScorerContract
-from benchyard.testing.scoring_room import ScoringRoom
-from benchyard.testing.yard import Yard, contract
+from benchyard.scorers.base import ScoringContext, Verdict
+from benchyard.testing.contracts.driver_fixture import DriverFixture, contract
+from benchyard.testing.contracts.scorer import GradingCase, ScorerContract, ScoringRoom
 
 ACCEPTED = {
     "aime_scorer": {"answer": 73},
@@ -24,22 +23,22 @@ class TestReplication(ScorerContract):
 
     type = "replication_scorer"
 
-    def passes(self) -> Case:
+    def passes(self) -> GradingCase:
         return self._case('{"t": 5.25}', 1.0)
 
-    def fails(self) -> Case:
+    def fails(self) -> GradingCase:
         return self._case('{"t": 6}', 0.0)
 
-    def _case(self, answer: str, score: float) -> Case:
+    def _case(self, answer: str, score: float) -> GradingCase:
         expected = {"values": {"t": 5.0}, "tolerances": {"t": 0.5}}
-        return Case({"path": "answer", "expected": expected}, {"answer": answer}, score)
+        return GradingCase({"path": "answer", "expected": expected}, {"answer": answer}, score)
 
     @contract()
-    async def test_time_that_is_over_is_an_error(self, yard: Yard) -> None:
+    async def test_time_that_is_over_is_an_error(self, yard: DriverFixture) -> None:
         """Nothing runs, so no time can be over."""
         assert await self.scores(yard, self.passes(), seconds=0.0) == [1.0]
 
-    async def _graded(self, yard: Yard, command: str) -> Verdict:
+    async def _graded(self, yard: DriverFixture, command: str) -> Verdict:
         """The verdict on what a command left in the answer's place."""
         room = ScoringRoom(yard, await yard.devbox())
         ran = await room.run(["/bin/sh", "-c", command])
@@ -47,7 +46,7 @@ class TestReplication(ScorerContract):
         return await self.scorer(self.passes()).score(room)
 
     @contract()
-    async def test_whatever_lies_in_the_place_of_the_answer_is_wrong(self, yard: Yard) -> None:
+    async def test_whatever_lies_in_the_place_of_the_answer_is_wrong(self, yard: DriverFixture) -> None:
         for command in (
             "true",
             "mkdir answer",
@@ -66,7 +65,7 @@ class TestReplication(ScorerContract):
             assert "\0" not in verdict.output
 
     @contract()
-    async def test_the_result_keeps_what_was_answered_and_every_reward(self, yard: Yard) -> None:
+    async def test_the_result_keeps_what_was_answered_and_every_reward(self, yard: DriverFixture) -> None:
         verdict = await self._graded(yard, "printf '%s' '{\"t\": 5.5}' > answer")
         assert verdict.output == 'answer: {"t": 5.5}\n{"task_fraction": 1.0, "task.t": 1.0}\n'
         assert verdict.rewards == {"task_fraction": 1.0, "task.t": 1.0}
@@ -76,7 +75,10 @@ class TestReplication(ScorerContract):
 
 def test_what_cannot_be_expected_is_refused_when_the_scenario_is_made() -> None:
     for type, right in ACCEPTED.items():
-        assert catalog.parse(type, {"path": "answer", "expected": right}, Context()).config.expected == right
+        assert (
+            catalog.parse(type, {"path": "answer", "expected": right}, ScoringContext()).config.expected
+            == right
+        )
     refused: list[tuple[str, dict[str, object]]] = [
         ("aime_scorer", {"answer": 1000}),
         ("gpqa_scorer", {"letter": "E"}),
@@ -87,6 +89,6 @@ def test_what_cannot_be_expected_is_refused_when_the_scenario_is_made() -> None:
     ]
     for type, expected in refused:
         with pytest.raises(UsageError, match="expected"):
-            catalog.parse(type, {"path": "answer", "expected": expected}, Context())
+            catalog.parse(type, {"path": "answer", "expected": expected}, ScoringContext())
     with pytest.raises(UsageError, match="path"):
-        catalog.parse("aime_scorer", {"path": "../x", "expected": {"answer": 1}}, Context())
+        catalog.parse("aime_scorer", {"path": "../x", "expected": {"answer": 1}}, ScoringContext())

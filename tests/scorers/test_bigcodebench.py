@@ -4,11 +4,11 @@ import pytest
 
 from benchyard.devboxes.base import Capability
 from benchyard.errors import ScorerFailed
-from benchyard.scorers import bigcodebench_packages as listed
+from benchyard.scorers import bigcodebench as listed
 from benchyard.scorers.base import Verdict
-from benchyard.scorers.bigcodebench_job import cleaned, expected_tests
-from benchyard.testing.scorer_contract import Case, Grading, ScorerContract
-from benchyard.testing.yard import Yard, contract
+from benchyard.scorers.standalone.bigcodebench_job import clean, expected_tests
+from benchyard.testing.contracts.driver_fixture import DriverFixture, contract
+from benchyard.testing.contracts.scorer import GradingCase, GradingSuite, ScorerContract
 
 PROMPT = "import os\ndef task_func(numbers):"
 GOOD = "def task_func(numbers):\n    return sum(numbers)\n"
@@ -73,18 +73,18 @@ TRICKS = {
 }
 
 
-def case(answer: str, score: float = 1.0, **fields: object) -> Case:
+def case(answer: str, score: float = 1.0, **fields: object) -> GradingCase:
     given = {"code_prompt": PROMPT, "test": TEST, "modules": [], **fields}
-    return Case(given, {"solution.py": answer}, score)
+    return GradingCase(given, {"solution.py": answer}, score)
 
 
 class TestContract(ScorerContract):
     type = "bigcodebench_scorer"
 
-    def passes(self) -> Case:
+    def passes(self) -> GradingCase:
         return case(GOOD)
 
-    def fails(self) -> Case:
+    def fails(self) -> GradingCase:
         return case(BAD, 0.0)
 
     @pytest.mark.skip(reason="numbers are right for one of its fields, the time limit")
@@ -92,17 +92,17 @@ class TestContract(ScorerContract):
         raise NotImplementedError
 
 
-class TestGrading(Grading):
+class TestGrading(GradingSuite):
     type = "bigcodebench_scorer"
 
     @contract(Capability.USERS)
-    async def test_no_trick_earns_anything(self, yard: Yard) -> None:
+    async def test_no_trick_earns_anything(self, yard: DriverFixture) -> None:
         graded = await self.grade(yard, *(case(answer) for answer in TRICKS.values()))
         told = {name: getattr(each, "score", each) for name, each in zip(TRICKS, graded, strict=True)}
         assert told == dict.fromkeys(TRICKS, 0.0)
 
     @contract(Capability.USERS)
-    async def test_what_does_not_end_is_ended_with_all_it_started(self, yard: Yard) -> None:
+    async def test_what_does_not_end_is_ended_with_all_it_started(self, yard: DriverFixture) -> None:
         forever = "import os\nif os.fork() == 0:\n    os.setsid()\nwhile True:\n    pass\n"
         (graded, after) = await self.grade(yard, case(forever, time_limit_sec=0.5), case(GOOD))
         assert isinstance(graded, Verdict), graded
@@ -111,7 +111,7 @@ class TestGrading(Grading):
         assert after.score == 1.0
 
     @contract(Capability.USERS)
-    async def test_skipped_tests_are_not_told_as_passed(self, yard: Yard) -> None:
+    async def test_skipped_tests_are_not_told_as_passed(self, yard: DriverFixture) -> None:
         skips = "import unittest\ndef task_func(numbers):\n    raise unittest.SkipTest('no')\n"
         plain = TEST.replace(
             '    @unittest.skip("not here")\n    def test_skipped(self):\n        self.fail()\n', ""
@@ -132,17 +132,19 @@ class TestGrading(Grading):
         assert "skipped" in (cheats.suspect or "")
 
     @contract(Capability.USERS)
-    async def test_a_markdown_block_is_an_answer_too(self, yard: Yard) -> None:
+    async def test_a_markdown_block_is_an_answer_too(self, yard: DriverFixture) -> None:
         said = f"It sums:\n```python\n{GOOD}```\nand that is all.\n"
         assert await self.scores(yard, case(said)) == [1.0]
 
     @contract(Capability.USERS)
-    async def test_the_prompt_before_the_answer_counts(self, yard: Yard) -> None:
+    async def test_the_prompt_before_the_answer_counts(self, yard: DriverFixture) -> None:
         uses_it = "def task_func(numbers):\n    return sum(numbers) if os.sep else None\n"
         assert await self.scores(yard, case(uses_it)) == [1.0]
 
     @contract(Capability.USERS)
-    async def test_what_the_official_environment_has_and_this_has_not_is_no_zero(self, yard: Yard) -> None:
+    async def test_what_the_official_environment_has_and_this_has_not_is_no_zero(
+        self, yard: DriverFixture
+    ) -> None:
         (known, unknown) = await self.grade(
             yard, case(f"import numpy\n{GOOD}"), case(f"import nosuch\n{GOOD}")
         )
@@ -152,7 +154,7 @@ class TestGrading(Grading):
         assert unknown.score == 0.0
 
     @contract(Capability.USERS)
-    async def test_the_environment_is_told_with_the_result(self, yard: Yard) -> None:
+    async def test_the_environment_is_told_with_the_result(self, yard: DriverFixture) -> None:
         (graded,) = await self.grade(yard, case(GOOD))
         assert isinstance(graded, Verdict), graded
         assert graded.facts["environment"] == "unofficial environment"
@@ -160,10 +162,10 @@ class TestGrading(Grading):
 
 
 def test_answers_are_cleaned_as_little_as_possible() -> None:
-    assert cleaned(GOOD, "task_func") == GOOD
-    assert cleaned(f"a\n```\nx = 1\n```\nb\n```python\n{GOOD}```\n", "task_func") == GOOD
-    assert cleaned("a\n```\nx = 1\n```\nb c\n", "task_func") == "x = 1\n"
-    assert cleaned("just words", "task_func") == "just words"
+    assert clean(GOOD, "task_func") == GOOD
+    assert clean(f"a\n```\nx = 1\n```\nb\n```python\n{GOOD}```\n", "task_func") == GOOD
+    assert clean("a\n```\nx = 1\n```\nb c\n", "task_func") == "x = 1\n"
+    assert clean("just words", "task_func") == "just words"
 
 
 def test_all_tests_of_the_class_must_run() -> None:
@@ -173,18 +175,25 @@ def test_all_tests_of_the_class_must_run() -> None:
 
 
 def test_packages_come_with_the_official_versions_of_what_they_need() -> None:
-    wanted = listed.requirements(listed.of_modules(["sklearn", "os", "nobody_knows"]), official_python=True)
+    wanted = listed.index_requirements(
+        listed.packages_of_modules(["sklearn", "os", "nobody_knows"]), official_python=True
+    )
     assert wanted == ("numpy==1.21.2", "scikit-learn==1.3.1", "scipy==1.7.2")
-    other = listed.requirements(("numpy",), official_python=False)
+    other = listed.index_requirements(("numpy",), official_python=False)
     assert other == ("numpy>=1.21.2,<2",)
 
 
 def test_what_cannot_be_had_is_told() -> None:
     everything = tuple(listed.PINS)
     have = " ".join(f"{name}=={version}" for name, version in listed.PINS.items())
-    assert listed.differences(everything, have.replace("selenium==4.15", "selenium==4.15.2"), "3.10.13") == ()
+    assert (
+        listed.environment_differences(
+            everything, have.replace("selenium==4.15", "selenium==4.15.2"), "3.10.13"
+        )
+        == ()
+    )
     other = have.replace("numpy==1.21.2", "numpy==1.26.4").replace("wordninja==2.0.0", "")
-    assert listed.differences(everything, other, "3.12.1") == (
+    assert listed.environment_differences(everything, other, "3.12.1") == (
         "Python 3.12.1 instead of 3.10",
         "numpy 1.26.4 instead of 1.21.2",
         "without wordninja",

@@ -7,14 +7,14 @@ import pytest
 
 from benchyard.errors import UsageError
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context
+from benchyard.scorers.base import ScoringContext
 
 MIB = 1024**2
 
 
 def refused(type: str, **fields: Any) -> str:
     with pytest.raises(UsageError) as caught:
-        catalog.parse(type, fields, Context())
+        catalog.parse(type, fields, ScoringContext())
     assert len(caught.value.message) < 1000
     return caught.value.message
 
@@ -49,7 +49,7 @@ def test_scripts_are_neither_missing_nor_empty_nor_huge(type: str, field: str) -
     assert f"{field}: must not be empty" in refused(type, **{field: " \n"})
     assert f"{field}: must be at most 1 MiB" in refused(type, **{field: "é" * (MIB // 2 + 1)})
     assert field in refused(type, **{field: "\ud800"})
-    catalog.parse(type, {field: "#" * MIB}, Context())
+    catalog.parse(type, {field: "#" * MIB}, ScoringContext())
 
 
 def files(*paths: str, content: str | None = None) -> dict[str, Any]:
@@ -69,8 +69,10 @@ def test_test_files_are_bounded() -> None:
     )
     assert "test_files" in refused("test_based_scorer", **files(*map(str, range(1001))))
     assert "file_path" in refused("test_based_scorer", test_command="x", test_files=[{"file_contents": ""}])
-    catalog.parse("test_based_scorer", files("/test_index.py", "a/../b", "~/c", "...", "x..y"), Context())
-    catalog.parse("test_based_scorer", {"test_command": "true", "test_files": None}, Context())
+    catalog.parse(
+        "test_based_scorer", files("/test_index.py", "a/../b", "~/c", "...", "x..y"), ScoringContext()
+    )
+    catalog.parse("test_based_scorer", {"test_command": "true", "test_files": None}, ScoringContext())
 
 
 def test_parameters_are_json_of_a_bounded_size() -> None:
@@ -84,8 +86,8 @@ def test_parameters_are_json_of_a_bounded_size() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert "nested" in refused("custom_scorer", **custom(a=deep))
-    catalog.parse("custom_scorer", custom(a="x" * 65000, b={"c": [None, "\ud800"]}), Context())
-    catalog.parse("custom_scorer", {"custom_scorer_type": "x", "scorer_params": None}, Context())
+    catalog.parse("custom_scorer", custom(a="x" * 65000, b={"c": [None, "\ud800"]}), ScoringContext())
+    catalog.parse("custom_scorer", {"custom_scorer_type": "x", "scorer_params": None}, ScoringContext())
 
 
 def test_patterns_are_arguments() -> None:
@@ -112,4 +114,4 @@ def test_scorers_of_others_are_found_by_their_entry_points(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "their_own_scorer" in catalog.types()
-    assert catalog.parse("their_own_scorer", {"command": "true"}, Context()).config.command == "true"
+    assert catalog.parse("their_own_scorer", {"command": "true"}, ScoringContext()).config.command == "true"

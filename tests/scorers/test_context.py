@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchyard.errors import ScorerFailed
-from benchyard.scorers import context, context_texts
-from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
+from benchyard.scorers import base
+from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, ScoringContext
+from benchyard.scorers.standalone import context_texts
 
 LIMIT = 128 * 1024
 ANY_TEXT = st.text(st.characters(), max_size=50)
@@ -37,14 +38,14 @@ class Shelf(Room):
     async def fetch(self, path: str, limit: int) -> bytes | None:
         raise NotImplementedError
 
-    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         raise NotImplementedError
 
 
 def told(facts: Mapping[str, object], params: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """What the variable and the file say."""
     shelf = Shelf()
-    found = asyncio.run(context.environment(shelf, Context(facts), params))
+    found = asyncio.run(base.scorer_environment(shelf, ScoringContext(facts), params))
     assert found["RL_SCORER_CONTEXT"] == found["RL_TEST_CONTEXT"]
     for name, value in found.items():
         assert len(f"{name}={value}".encode()) < LIMIT
@@ -70,7 +71,7 @@ def test_long_statements_are_cut_to_what_fits(text: str, times: int, params: dic
         facts = shown["benchyard"]
         assert facts["problem_statement_truncated"] is True
         assert (text * times).startswith(facts["problem_statement"])
-        assert len(context_texts.encoded(shown).encode()) > context_texts.MOST_VARIABLE_BYTES - 10
+        assert len(context_texts.encode(shown).encode()) > context_texts.MOST_VARIABLE_BYTES - 10
         assert {**shown, "benchyard": None} == {**params, "benchyard": None}
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from benchyard.errors import ScorerFailed, UsageError
-from benchyard.models.attachments import PackedFile, packed
-from benchyard.scorers import catalog, context
-from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room
-from benchyard.scorers.polyglot import Answer, KnownTests
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+from benchyard.scorers import base, catalog
+from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, ScoringContext
+from benchyard.scorers.polyglot import ExerciseAnswer, KnownTests
 from benchyard.testing.loop_probe import loop_probe
-from benchyard.workers.workers import Limits, Workers
+from benchyard.workers.workers import WorkerLimits, Workers
 
 MEBIBYTE = 1024**2
 ANSWERS = {
@@ -48,7 +48,7 @@ class PaperRoom(Room):
 
     working_directory = "/work"
 
-    def __init__(self, files: Mapping[str, bytes], *outputs: Ran) -> None:
+    def __init__(self, files: Mapping[str, bytes], *outputs: RoomResult) -> None:
         self._files = files
         self._outputs = list(outputs)
 
@@ -65,12 +65,12 @@ class PaperRoom(Room):
         content = self._files.get(path)
         return None if content is None else content[:limit]
 
-    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         return self._outputs.pop(0)
 
 
-def said(stdout: bytes) -> Ran:
-    return Ran(0, stdout, b"")
+def said(stdout: bytes) -> RoomResult:
+    return RoomResult(0, stdout, b"")
 
 
 def live(scenario: Callable[[Workers], Awaitable[None]]) -> None:
@@ -92,7 +92,7 @@ def test_no_answer_is_felt_while_it_is_graded(type: str) -> None:
     async def scenario(workers: Workers) -> None:
         for name, answer in ANSWERS.items():
             fields = {"path": "answer", "expected": EXPECTED[type]}
-            scorer = catalog.parse(type, fields, Context(call=workers.call))
+            scorer = catalog.parse(type, fields, ScoringContext(call=workers.call))
             verdict = await scorer.score(PaperRoom({"answer": answer}))
             assert verdict.score == 0.0, name
 
@@ -101,11 +101,13 @@ def test_no_answer_is_felt_while_it_is_graded(type: str) -> None:
 
 def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
     item = {"code_prompt": "def f():", "test": "x = 1", "entry_point": "f", "time_limit_sec": 1.0}
-    function = "benchyard.scorers.parsers:make_bigcodebench_job"
+    function = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
 
     async def scenario(workers: Workers) -> None:
         for answer in ANSWERS.values():
-            made = await workers.call(function, answer, {"item": item}, Limits(output_bytes=16 * MEBIBYTE))
+            made = await workers.call(
+                function, answer, {"item": item}, WorkerLimits(output_bytes=16 * MEBIBYTE)
+            )
             assert made.startswith(b'{"code": "def f():\\n    pass\\n')
 
     live(scenario)
@@ -157,8 +159,8 @@ def test_no_patch_is_felt_while_its_binary_parts_are_taken_out() -> None:
     patch = b"diff --git a b\nBinary files " + b" differ" * 500_000 + b"x\n" + b"diff --git a b\n" * 200_000
 
     async def scenario(workers: Workers) -> None:
-        limits = Limits(output_bytes=32 * MEBIBYTE)
-        found = await workers.call("benchyard.scorers.swe_pro_results:text_of", patch, {}, limits)
+        limits = WorkerLimits(output_bytes=32 * MEBIBYTE)
+        found = await workers.call("benchyard.scorers.standalone.swe_pro_results:text_of", patch, {}, limits)
         assert found == patch
 
     live(scenario)
@@ -169,7 +171,7 @@ def test_the_report_of_tests_in_harbors_form_is_read_in_workers() -> None:
     files = {"/logs/verifier/ctrf.json": report + b"{}," * MEBIBYTE + b"{}]}}"}
 
     async def scenario(workers: Workers) -> None:
-        scorer: Any = catalog.parse("harbor_scorer", {"script": "true"}, Context(call=workers.call))
+        scorer: Any = catalog.parse("harbor_scorer", {"script": "true"}, ScoringContext(call=workers.call))
         assert await scorer._report(PaperRoom(files)) == {"tests": "2", "passed": "1", "failed": "1"}
 
     live(scenario)
@@ -177,7 +179,7 @@ def test_the_report_of_tests_in_harbors_form_is_read_in_workers() -> None:
 
 def test_what_exercises_print_is_searched_in_workers() -> None:
     async def scenario(workers: Workers) -> None:
-        scorer: Any = catalog.parse("polyglot_scorer", EXERCISE, Context(call=workers.call))
+        scorer: Any = catalog.parse("polyglot_scorer", EXERCISE, ScoringContext(call=workers.call))
         for output in (
             b"=" * MEBIBYTE,
             b"== 1 a, " * 130_000,
@@ -186,7 +188,7 @@ def test_what_exercises_print_is_searched_in_workers() -> None:
             b"=" * MEBIBYTE + b" 1 skipped",
         ):
             verdict = await scorer._judged(
-                said(output), "/tmp/polyglot", Answer({}), KnownTests(), PaperRoom({})
+                said(output), "/tmp/polyglot", ExerciseAnswer({}), KnownTests(), PaperRoom({})
             )
             assert verdict.score == 0.0
 
@@ -197,7 +199,7 @@ EXERCISE = {"language": "python", "exercise": "two-fer", "solution": ["two_fer.p
 
 
 def attached(files: Mapping[str, bytes]) -> Callable[[str], Awaitable[bytes]]:
-    archive = packed({path: PackedFile(content) for path, content in files.items()})
+    archive = pack_files({path: PackedFile(content) for path, content in files.items()})
 
     async def content(_: str) -> bytes:
         return archive
@@ -220,7 +222,7 @@ def test_exercises_and_the_files_of_their_answers_are_looked_at_in_workers() -> 
 
     async def scenario(workers: Workers) -> None:
         scorer: Any = catalog.parse(
-            "polyglot_scorer", fields, Context(attached=exercise_of, call=workers.call)
+            "polyglot_scorer", fields, ScoringContext(attached=exercise_of, call=workers.call)
         )
         room = PaperRoom(exercise, said(b""), said(listing), said(b"nothing"))
         verdict = await scorer.score(room)
@@ -243,7 +245,7 @@ def test_archives_that_take_long_to_read_are_not_felt() -> None:
 
     async def scenario(workers: Workers) -> None:
         for type, fields in (("polyglot_scorer", EXERCISE), ("harbor_scorer", {"script": "true"})):
-            context = Context(attached=hostile, call=workers.call)
+            context = ScoringContext(attached=hostile, call=workers.call)
             scorer = catalog.parse(type, fields, context)
             with pytest.raises(ScorerFailed):
                 await scorer.score(PaperRoom({}, said(b""), said(b"")))
@@ -263,7 +265,9 @@ def test_what_is_expected_is_small_enough_to_be_checked(type: str) -> None:
             {**EXPECTED[type], "values": many, "tolerances": many, "answer": "7" * MEBIBYTE},
         ):
             with pytest.raises(UsageError, match="64 KiB"):
-                catalog.parse(type, {"path": "answer", "expected": expected}, Context(call=workers.call))
+                catalog.parse(
+                    type, {"path": "answer", "expected": expected}, ScoringContext(call=workers.call)
+                )
 
     live(scenario)
 
@@ -274,7 +278,9 @@ def test_a_long_problem_is_told_to_scorers_by_workers(params: dict[str, Any]) ->
     facts = {"problem_statement": 'é\n"\x01' * 260_000, "reference_output": "\ud800" * 500_000}
 
     async def scenario(workers: Workers) -> None:
-        variables = await context.environment(PaperRoom({}), Context(facts, call=workers.call), params)
+        variables = await base.scorer_environment(
+            PaperRoom({}), ScoringContext(facts, call=workers.call), params
+        )
         told = json.loads(variables["RL_SCORER_CONTEXT"])
         assert told["benchyard"] == {"truncated": True}
 
@@ -290,7 +296,7 @@ def test_what_grades_swe_bench_is_read_in_workers(at_most: int) -> None:
 
     async def scenario(workers: Workers) -> None:
         for type, fields in (("swe_bench_scorer", {"base_commit": "a" * 40}), ("swe_bench_pro_scorer", {})):
-            scorer: Any = catalog.parse(type, fields, Context(attached=archive_of, call=workers.call))
+            scorer: Any = catalog.parse(type, fields, ScoringContext(attached=archive_of, call=workers.call))
             with pytest.raises(ScorerFailed):
                 await scorer._graded()
 

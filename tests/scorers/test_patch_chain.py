@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.scorers import patch_chain, swe_pro_results
-from benchyard.scorers.base import AS_USUAL, How, Ran, Room
+from benchyard.scorers import git_answers
+from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult
+from benchyard.scorers.standalone import swe_pro_results
 
 LINES = "".join(f"line {number}\n" for number in range(1, 21))
 
@@ -33,7 +34,7 @@ class Here(Room):
     async def fetch(self, path: str, limit: int) -> bytes | None:
         raise NotImplementedError
 
-    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         ended = subprocess.run(  # noqa: ASYNC221  nobody else waits here
             list(argv),
             cwd=self.working_directory,
@@ -41,7 +42,7 @@ class Here(Room):
             capture_output=True,
             check=False,
         )
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
+        return RoomResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def commit(folder: Path) -> None:
 def applied(folder: Path, patch: str) -> str:
     async def apply() -> str:
         room = Here(folder)
-        return (await patch_chain.apply(room, await room.keep("patch.diff", patch.encode())))[0]
+        return (await git_answers.apply_patch(room, await room.keep("patch.diff", patch.encode())))[0]
 
     return asyncio.run(apply())
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchyard.errors import UsageError
-from benchyard.models.attachments import PackedFile, packed
-from benchyard.scorers import catalog, polyglot_parsers
-from benchyard.scorers.base import Context, How, Scorer, Verdict
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+from benchyard.scorers import catalog
+from benchyard.scorers.base import ProgramOptions, Scorer, ScoringContext, Verdict
 from benchyard.scorers.polyglot import (
     MOST_BYTES,
     MOST_FILES,
@@ -18,18 +18,18 @@ from benchyard.scorers.polyglot import (
     KnownTests,
     language,
     languages,
-    tidied,
+    tidy,
 )
-from benchyard.testing.scorer_contract import Case, Grading, kits_of
-from benchyard.testing.scoring_room import ScoringRoom, devbox_with
-from benchyard.testing.yard import Yard, contract
+from benchyard.scorers.standalone import polyglot_parsers
+from benchyard.testing.contracts.driver_fixture import DriverFixture, contract
+from benchyard.testing.contracts.scorer import GradingCase, GradingSuite, ScoringRoom, devbox_with, kits_of
 from tests.scorers.polyglot_answers import EXERCISES, Exercise
 
 STUB = "def double(number):\n    pass\n"
 GOOD = "def double(number):\n    return 2 * number\n"
 TEST = "from double import double\n\ndef test_it():\n    assert double(21) == 42\n"
 FIELDS = {"language": "python", "exercise": "double", "solution": ["double.py"], "tools": "server"}
-EXERCISE = packed({"double.py": PackedFile(STUB.encode()), "double_test.py": PackedFile(TEST.encode())})
+EXERCISE = pack_files({"double.py": PackedFile(STUB.encode()), "double_test.py": PackedFile(TEST.encode())})
 
 
 async def attached(name: str) -> bytes:
@@ -37,19 +37,19 @@ async def attached(name: str) -> bytes:
     return EXERCISE
 
 
-class TestPython(Grading):
+class TestPython(GradingSuite):
     type = "polyglot_scorer"
 
-    def scorer(self, case: Case) -> Scorer[Any]:
-        return catalog.parse(self.type, case.fields, Context(attached=attached))
+    def scorer(self, case: GradingCase) -> Scorer[Any]:
+        return catalog.parse(self.type, case.fields, ScoringContext(attached=attached))
 
-    async def of(self, yard: Yard, *answers: dict[str, str], **room: Any) -> list[Verdict]:
-        graded = await self.grade(yard, *(Case(FIELDS, files) for files in answers), **room)
+    async def of(self, yard: DriverFixture, *answers: dict[str, str], **room: Any) -> list[Verdict]:
+        graded = await self.grade(yard, *(GradingCase(FIELDS, files) for files in answers), **room)
         assert all(isinstance(each, Verdict) for each in graded), graded
         return [each for each in graded if isinstance(each, Verdict)]
 
     @contract()
-    async def test_only_what_the_tests_say_counts(self, yard: Yard) -> None:
+    async def test_only_what_the_tests_say_counts(self, yard: DriverFixture) -> None:
         planted = {"conftest.py": "import os\nos._exit(0)\n", "double_test.py": "def test_it(): pass\n"}
         claims = (
             "import os\nfor each in range(3, 30):\n    try:\n"
@@ -75,30 +75,30 @@ class TestPython(Grading):
         assert "of the server" in good.facts["substitutes"]
 
     @contract()
-    async def test_time_that_is_over_is_a_failed_test(self, yard: Yard) -> None:
+    async def test_time_that_is_over_is_a_failed_test(self, yard: DriverFixture) -> None:
         (graded,) = await self.of(yard, {"double.py": "while True:\n    pass\n"}, seconds=3.0)
         assert (graded.score, graded.output) == (0.0, TIMED_OUT)
 
 
-class Answers(Grading):
+class Answers(GradingSuite):
     """Answers in several files, with whatever else may lie in their folder."""
 
     type = "polyglot_scorer"
     exercise: Exercise
 
-    def scorer(self, case: Case) -> Scorer[Any]:
+    def scorer(self, case: GradingCase) -> Scorer[Any]:
         async def attachment(_: str) -> bytes:
             return self.exercise.attachment
 
-        return catalog.parse(self.type, case.fields, Context(attached=attachment))
+        return catalog.parse(self.type, case.fields, ScoringContext(attached=attachment))
 
-    async def of(self, yard: Yard, answer: dict[str, str]) -> Verdict:
-        (graded,) = await self.grade(yard, Case(self.exercise.fields, answer), seconds=600.0)
+    async def of(self, yard: DriverFixture, answer: dict[str, str]) -> Verdict:
+        (graded,) = await self.grade(yard, GradingCase(self.exercise.fields, answer), seconds=600.0)
         assert isinstance(graded, Verdict), graded
         return graded
 
     @contract()
-    async def test_every_source_counts_and_nothing_else(self, yard: Yard) -> None:
+    async def test_every_source_counts_and_nothing_else(self, yard: DriverFixture) -> None:
         exercise = self.exercise
         stub = {path: text for path, text in exercise.files.items() if path not in exercise.tests}
         good = await self.of(yard, {**stub, **exercise.good})
@@ -119,7 +119,7 @@ class TestPythonAnswers(Answers):
     exercise = EXERCISES["python"]
 
     @contract()
-    async def test_what_is_too_large_or_too_much_earns_nothing(self, yard: Yard) -> None:
+    async def test_what_is_too_large_or_too_much_earns_nothing(self, yard: DriverFixture) -> None:
         large = await self.of(yard, {**self.exercise.good, "more.py": "#" * (MOST_BYTES + 1)})
         assert (large.score, "more than" in large.output) == (0.0, True)
         many = await self.of(
@@ -128,21 +128,21 @@ class TestPythonAnswers(Answers):
         assert (many.score, "more than" in many.output) == (0.0, True)
 
     @contract()
-    async def test_links_are_no_sources(self, yard: Yard) -> None:
-        scorer = self.scorer(Case(self.exercise.fields))
+    async def test_links_are_no_sources(self, yard: DriverFixture) -> None:
+        scorer = self.scorer(GradingCase(self.exercise.fields))
         devbox = await devbox_with(yard, list(await scorer.kits(kits_of(yard))))
         room = ScoringRoom(yard, devbox)
         room.working_directory = "/tmp/task"
         for path, text in self.exercise.good.items():
             await room.put(f"elsewhere/{path}", text.encode())
         for path in ("double.py", "parts"):
-            made = await room.run(("/bin/ln", "-s", f"elsewhere/{path}", path), How(user="root"))
+            made = await room.run(("/bin/ln", "-s", f"elsewhere/{path}", path), ProgramOptions(user="root"))
             assert made.exit_status == 0
         graded = await scorer.score(room)
         assert (graded.score, graded.facts["left_out"]) == (0.0, "double.py, parts")
 
     @contract()
-    async def test_skipped_tests_are_told(self, yard: Yard) -> None:
+    async def test_skipped_tests_are_told(self, yard: DriverFixture) -> None:
         more = "\ndef test_more():\n    double(1)\n    assert True\n"
         self.exercise = replace(
             self.exercise,
@@ -160,7 +160,7 @@ class TestGoAnswers(Answers):
     exercise = EXERCISES["go"]
 
     @contract()
-    async def test_a_pass_without_its_tests_is_suspect(self, yard: Yard) -> None:
+    async def test_a_pass_without_its_tests_is_suspect(self, yard: DriverFixture) -> None:
         ends = (
             'package double\n\nimport "os"\n\nfunc init() { os.Exit(0) }\n\n'
             "func Double(int) int { return 0 }\n"
@@ -191,7 +191,7 @@ class TestCppAnswers(Answers):
     exercise = EXERCISES["cpp"]
 
     @contract()
-    async def test_a_pass_without_its_tests_is_suspect(self, yard: Yard) -> None:
+    async def test_a_pass_without_its_tests_is_suspect(self, yard: DriverFixture) -> None:
         for told in ("(9 assertions in 3 test cases)", "(9 assertions)"):
             claims = (
                 '#include "double.h"\n#include <cstdio>\n#include <cstdlib>\n'
@@ -264,7 +264,7 @@ def test_names_of_tests_are_read_from_their_files() -> None:
 
 def outcome(name: str, output: bytes, tests: int | None = None) -> dict[str, Any]:
     """What is made of the output of a language's official command."""
-    scorer: Any = catalog.parse("polyglot_scorer", {**FIELDS, "language": name}, Context())
+    scorer: Any = catalog.parse("polyglot_scorer", {**FIELDS, "language": name}, ScoringContext())
     patterns = scorer._patterns(KnownTests(("x",) * (tests or 0)))
     return polyglot_parsers.outcome(io.BytesIO(output), **patterns)
 
@@ -297,9 +297,7 @@ def test_tests_are_run_as_the_official_harness_has_them() -> None:
 
 
 def test_output_has_neither_times_nor_places() -> None:
-    assert (
-        tidied("3 passed in 0.12s at /tmp/polyglot/x/y.py", "/tmp/polyglot/x", "x") == "3 passed  at x/y.py"
-    )
+    assert tidy("3 passed in 0.12s at /tmp/polyglot/x/y.py", "/tmp/polyglot/x", "x") == "3 passed  at x/y.py"
 
 
 @pytest.mark.parametrize(
@@ -308,4 +306,4 @@ def test_output_has_neither_times_nor_places() -> None:
 )
 def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
-        catalog.parse("polyglot_scorer", {**FIELDS, **wrong}, Context())
+        catalog.parse("polyglot_scorer", {**FIELDS, **wrong}, ScoringContext())

@@ -10,9 +10,9 @@ from benchyard.devboxes.base import Capability
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import KitFolders
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context, Verdict
-from benchyard.testing.scorer_contract import Case, Grading
-from benchyard.testing.yard import Yard, contract
+from benchyard.scorers.base import ScoringContext, Verdict
+from benchyard.testing.contracts.driver_fixture import DriverFixture, contract
+from benchyard.testing.contracts.scorer import GradingCase, GradingSuite
 from tests.scorers.bare import InBareImage
 from tests.scorers.wheels import use_only, wheel
 
@@ -50,26 +50,26 @@ activate = 1
 """
 
 
-def script(text: str, **fields: str) -> Case:
-    return Case({"python_script": text, **fields})
+def script(text: str, **fields: str) -> GradingCase:
+    return GradingCase({"python_script": text, **fields})
 
 
 class TestBareImage(InBareImage):
     type = "python_script_scorer"
 
     @contract(Capability.IMAGES)
-    async def test_a_whole_python_runs_where_there_is_nothing(self, yard: Yard) -> None:
+    async def test_a_whole_python_runs_where_there_is_nothing(self, yard: DriverFixture) -> None:
         (graded,) = await self.grade(yard, script(WHOLE))
         assert isinstance(graded, Verdict), (graded, graded.details)
         assert graded.score == 0.5
         assert graded.facts == {"python": platform.python_version()}
 
 
-class TestTakesNothingOfTheImage(Grading):
+class TestTakesNothingOfTheImage(GradingSuite):
     type = "python_script_scorer"
 
     @contract(Capability.HOST_VIEW)
-    async def test_libraries_of_the_image_are_not_loaded(self, yard: Yard) -> None:
+    async def test_libraries_of_the_image_are_not_loaded(self, yard: DriverFixture) -> None:
         library = next(path for path in Path("/usr/lib").glob("*/libz.so.1"))
         planted = {
             "/etc/ld.so.preload": str(library),
@@ -84,7 +84,7 @@ class TestTakesNothingOfTheImage(Grading):
             "PYTHONPATH": "/tmp/task",
             "PYTHONHOME": "/usr",
         }
-        case = Case(script(ONLY_ITS_OWN).fields, planted)
+        case = GradingCase(script(ONLY_ITS_OWN).fields, planted)
         (graded,) = await self.grade(yard, case, environment=environment)
         assert isinstance(graded, Verdict), (graded, graded.details)
         assert graded.output.splitlines() == ["[] [] /tmp/task", "1.0"]
@@ -108,7 +108,9 @@ class TestPackages(InBareImage):
     type = "python_script_scorer"
 
     @contract(Capability.IMAGES)
-    async def test_packages_are_there_for_the_script_and_for_what_it_starts(self, yard: Yard) -> None:
+    async def test_packages_are_there_for_the_script_and_for_what_it_starts(
+        self, yard: DriverFixture
+    ) -> None:
         head = "# /// script\n# dependencies = ['measured']\n# ///\n"
         starts = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'measured'], check=True)"
         tool = "import os, sys\nos.execv(os.path.dirname(sys.executable) + '/measured-tool', ['tool'])"
@@ -133,7 +135,7 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(root: Path, **fields: str) -> tuple[Path, ...]:
-    scorer = catalog.parse("python_script_scorer", {"python_script": "print(1)", **fields}, Context())
+    scorer = catalog.parse("python_script_scorer", {"python_script": "print(1)", **fields}, ScoringContext())
     return tuple(kit.source for kit in asyncio.run(scorer.kits(KitFolders(root))))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchyard.models.tampering import CountedTests
+from benchyard.models.runs import CountedTests
 from benchyard.scorers import reports
-from benchyard.scorers.base import Context, Verdict
+from benchyard.scorers.base import ScoringContext, Verdict
 from tests.scorers.test_context import Shelf
 
 WHOLE = json.dumps(
@@ -49,9 +49,9 @@ def flaw(
 
     room = Left(None if content is None else content.encode())
     earlier = None if before is None else before.encode()
-    context = Context(counted=counted, official=True)
+    context = ScoringContext(counted=counted, official=True)
     place = "/logs/verifier/ctrf.json"
-    return asyncio.run(reports.checked(room, place, GOOD, context, before=earlier, wanted=wanted)).suspect
+    return asyncio.run(reports.check(room, place, GOOD, context, before=earlier, wanted=wanted)).suspect
 
 
 @pytest.mark.parametrize("content", [WHOLE, JUNIT], ids=["ctrf", "junit"])
@@ -106,13 +106,13 @@ def test_what_was_there_before_is_no_report() -> None:
 
 
 def test_a_reward_without_a_report_is_none_and_the_official_one_is_suspect() -> None:
-    own = reports.judged(GOOD, "it is missing", official=False)
+    own = reports.judge(GOOD, "it is missing", official=False)
     assert (own.score, own.output, own.suspect) == (0.0, "done\n[benchyard] it is missing\n", None)
-    public = reports.judged(GOOD, "it is missing", official=True)
+    public = reports.judge(GOOD, "it is missing", official=True)
     assert (public.score, public.suspect, public.rewards) == (1.0, "it is missing", {"reward": 1.0})
     for official in (True, False):
-        assert reports.judged(GOOD, None, official=official) is GOOD
-        assert reports.judged(Verdict(0.0), "it is missing", official=official) == Verdict(0.0)
+        assert reports.judge(GOOD, None, official=official) is GOOD
+        assert reports.judge(Verdict(0.0), "it is missing", official=official) == Verdict(0.0)
 
 
 @pytest.mark.parametrize(

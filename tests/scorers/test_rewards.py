@@ -6,14 +6,14 @@ import pytest
 
 from benchyard.errors import ScorerFailed
 from benchyard.models.runs import ScorerResult
-from benchyard.scorers import rewards
+from benchyard.scorers import harbor
 
 
 def test_names_that_no_text_may_hold_are_made_into_some() -> None:
-    found = rewards.parse(json.dumps({"reward": 1, "\ud800": 0.5}).encode(), None)
+    found = harbor.parse_rewards(json.dumps({"reward": 1, "\ud800": 0.5}).encode(), None)
     assert found == {"reward": 1.0, "?": 0.5}
     with pytest.raises(ScorerFailed) as caught:
-        rewards.main(rewards.parse(json.dumps({"a\udfff": 1, "b": 0}).encode(), None))
+        harbor.main_reward(harbor.parse_rewards(json.dumps({"a\udfff": 1, "b": 0}).encode(), None))
     result = ScorerResult(
         scoring_function_name="verifier",
         weight=1.0,
@@ -30,4 +30,4 @@ def test_names_that_no_text_may_hold_are_made_into_some() -> None:
 @pytest.mark.parametrize("content", [b"[1]", b"{", b'{"a": true}', b'{"a": 1e999}', b"[" * 60_000])
 def test_what_are_no_rewards_is_refused(content: bytes) -> None:
     with pytest.raises(ScorerFailed, match=r"reward\.json"):
-        rewards.parse(content, b"1")
+        harbor.parse_rewards(content, b"1")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import score
-from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran
+from benchyard.scorers.base import MOST_OUTPUT_BYTES, RoomResult
 
 BLANKS = st.text(" \t\r\n\v\f", max_size=20).map(str.encode)
 FORMS = st.sampled_from(["{}", "score={}", "score = {}", "  score={}\t"])
@@ -70,12 +70,12 @@ def test_a_number_that_begins_before_the_end_that_is_kept_is_none() -> None:
 
 def test_an_end_that_is_lost_is_an_error() -> None:
     with pytest.raises(ScorerFailed, match="lost"):
-        score.printed(Ran(0, b"0.5\n", b"", truncated=True))
+        score.from_output(RoomResult(0, b"0.5\n", b"", truncated=True))
 
 
 def test_an_error_quotes_little_and_keeps_the_output() -> None:
     with pytest.raises(ScorerFailed) as caught:
-        score.printed(Ran(0, b"\x1b[31m" + b"y" * 900, b"Traceback\nKeyError: 'x'\n"))
+        score.from_output(RoomResult(0, b"\x1b[31m" + b"y" * 900, b"Traceback\nKeyError: 'x'\n"))
     assert len(caught.value.message) < 400
     assert "\x1b" not in caught.value.message
     assert "KeyError" in caught.value.message
@@ -84,7 +84,7 @@ def test_an_error_quotes_little_and_keeps_the_output() -> None:
 
 @given(st.binary(max_size=100), st.binary(max_size=100), st.integers(0, 2), st.integers(0, 2))
 def test_the_output_is_bounded_text(stdout: bytes, stderr: bytes, more: int, much: int) -> None:
-    ran = Ran(0, stdout * 1000 * more, stderr * 1000 * much)
+    ran = RoomResult(0, stdout * 1000 * more, stderr * 1000 * much)
     kept = score.output(ran)
     assert len(kept) <= MOST_OUTPUT_BYTES
     assert "\0" not in kept

@@ -7,13 +7,13 @@ import pytest
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import script
-from benchyard.scorers.base import AS_USUAL, Context, How, Ran, Room, Verdict
+from benchyard.scorers.base import AS_USUAL, ProgramOptions, Room, RoomResult, ScoringContext, Verdict
 
 
 class Image(Room):
     """A room with these shells only; each answers as it is told."""
 
-    def __init__(self, shells: Mapping[str, Callable[[Sequence[str]], Ran]]) -> None:
+    def __init__(self, shells: Mapping[str, Callable[[Sequence[str]], RoomResult]]) -> None:
         self.working_directory = "/"
         self.shells = shells
         self.ran: list[Sequence[str]] = []
@@ -30,23 +30,23 @@ class Image(Room):
     async def fetch(self, path: str, limit: int) -> bytes | None:
         raise NotImplementedError
 
-    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         self.ran.append(argv)
-        missing = Ran(127, b"", f"cannot start: {argv[0]}\n".encode())
+        missing = RoomResult(127, b"", f"cannot start: {argv[0]}\n".encode())
         return self.shells[argv[0]](argv) if argv[0] in self.shells else missing
 
 
-def good(argv: Sequence[str]) -> Ran:
-    return Ran(0, b"0.5\n", b"")
+def good(argv: Sequence[str]) -> RoomResult:
+    return RoomResult(0, b"0.5\n", b"")
 
 
-def not_found(argv: Sequence[str]) -> Ran:
+def not_found(argv: Sequence[str]) -> RoomResult:
     """A script that ends with a command that is not there."""
-    return Ran(0 if "-c" in argv else 127, b"", b"")
+    return RoomResult(0 if "-c" in argv else 127, b"", b"")
 
 
 def graded(room: Room) -> Verdict:
-    return asyncio.run(script.printed(room, "echo 0.5", Context()))
+    return asyncio.run(script.printed_verdict(room, "echo 0.5", ScoringContext()))
 
 
 def test_bash_reads_nothing_but_the_script() -> None:
@@ -63,7 +63,7 @@ def test_without_bash_the_shell_is_taken_and_that_is_recorded() -> None:
 
 def test_a_script_that_ends_like_a_missing_shell_is_not_run_again() -> None:
     room = Image({"/bin/bash": not_found, "/bin/sh": good})
-    assert asyncio.run(script.passed(room, "no-such-program", Context())).score == 0
+    assert asyncio.run(script.status_verdict(room, "no-such-program", ScoringContext())).score == 0
     assert [argv[0] for argv in room.ran if "-c" not in argv] == ["/bin/bash"]
 
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from benchyard.errors import ScorerFailed
-from benchyard.models.swe_bench import SweBenchSpec
-from benchyard.scorers import swebench_grading
-from benchyard.scorers.swebench_grading import Grade
+from benchyard.models.scoring.swe_bench import SweBenchSpec
+from benchyard.scorers import swe_bench
+from benchyard.scorers.swe_bench import Grade
 from benchyard.workers.workers import call_once
 
 HEAD = "+ git status\nOn branch main\n+ : '>>>>> Start Test Output'\n"
@@ -78,7 +78,7 @@ def spec(parser: str, new: list[str], old: list[str]) -> SweBenchSpec:
 
 
 def graded(how: SweBenchSpec, output: str, status: int = 0) -> Grade:
-    return asyncio.run(swebench_grading.grade(how, output.encode(), status, call_once))
+    return asyncio.run(swe_bench.grade_log(how, output.encode(), status, call_once))
 
 
 @pytest.mark.parametrize("parser", LOGS)
@@ -119,14 +119,14 @@ def test_what_counts_as_passed() -> None:
 
 
 def test_a_script_ends_with_the_status_of_its_tests() -> None:
-    made = swebench_grading.script("run the tests\n: '>>>>> End Test Output'\ngit checkout tests\n")
+    made = swe_bench.script_with_status("run the tests\n: '>>>>> End Test Output'\ngit checkout tests\n")
     assert made.splitlines()[1:] == [
         "BENCHYARD_STATUS=$?",
         ": '>>>>> End Test Output'",
         'exit "$BENCHYARD_STATUS"',
     ]
     with pytest.raises(ScorerFailed, match="End Test Output"):
-        swebench_grading.script("run the tests\n")
+        swe_bench.script_with_status("run the tests\n")
 
 
 def test_a_parser_that_is_not_there_is_told() -> None:

@@ -8,8 +8,8 @@ from runloop_api_client import Runloop
 
 from benchyard.hosts import leaks
 from benchyard.testing.container_engine import RunningEngine
+from benchyard.testing.contracts.driver_fixture import write_system
 from benchyard.testing.server import RunningServer
-from benchyard.testing.small_system import write_system
 from tests.sdk.boxes import create, eventually
 from tests.sdk.test_services import (
     blueprint,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchyard.cli.server_backup import backup
+from benchyard.cli.server import backup
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.store.backups import DATABASE, read_backup, write_backup
 from benchyard.store.migrations import newest

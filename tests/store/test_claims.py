@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import Connection, make_url, text
 
 from benchyard.errors import Conflict, StoreError
-from benchyard.store.claims import claimed
+from benchyard.store.claims import claim_database
 from benchyard.store.postgres import PostgresConnections
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.server import RunningServer
-from benchyard.testing.yard import eventually
 
 _END_HOLDER = text("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
 _TAKE = text("SELECT pg_advisory_lock(1650814563)")
@@ -24,11 +24,11 @@ def never(reason: str) -> None:
 
 def test_a_second_claim_is_refused_with_the_name_of_the_first(database_url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        async with claimed(database_url, tmp_path / "one", never):
+        async with claim_database(database_url, tmp_path / "one", never):
             with pytest.raises(Conflict, match=r"another server .* process \d+.*--database-url"):
-                async with claimed(database_url, tmp_path / "two", never):
+                async with claim_database(database_url, tmp_path / "two", never):
                     pass
-        async with claimed(database_url, tmp_path / "two", never):
+        async with claim_database(database_url, tmp_path / "two", never):
             pass
 
     asyncio.run(main())
@@ -38,7 +38,10 @@ def test_databases_of_one_postgres_are_claimed_one_by_one(
     postgres_database: str, postgres_url: str, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        async with claimed(postgres_database, tmp_path, never), claimed(postgres_url, tmp_path, never):
+        async with (
+            claim_database(postgres_database, tmp_path, never),
+            claim_database(postgres_url, tmp_path, never),
+        ):
             pass
 
     asyncio.run(main())
@@ -47,7 +50,7 @@ def test_databases_of_one_postgres_are_claimed_one_by_one(
 def test_a_claim_is_taken_again_after_its_connection_broke(postgres_database: str, tmp_path: Path) -> None:
     async def main() -> None:
         connections = PostgresConnections(make_url(postgres_database))
-        async with claimed(postgres_database, tmp_path, never):
+        async with claim_database(postgres_database, tmp_path, never):
             await connections.read(_ended)
             async with asyncio.timeout(30):
                 while not await connections.read(_is_held):
@@ -66,7 +69,7 @@ def test_who_loses_the_claim_is_told(postgres_database: str, tmp_path: Path) -> 
 
     async def main() -> None:
         connections = PostgresConnections(make_url(postgres_database))
-        async with claimed(postgres_database, tmp_path, lost.append):
+        async with claim_database(postgres_database, tmp_path, lost.append):
             await connections.read(take_over)
             await eventually(lambda: bool(lost), "the word that it is lost")
         await connections.close()
@@ -77,7 +80,7 @@ def test_who_loses_the_claim_is_told(postgres_database: str, tmp_path: Path) -> 
 
 def test_a_postgres_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
     async def main() -> None:
-        async with claimed("postgresql://nobody@127.0.0.1:1/x", tmp_path, never):
+        async with claim_database("postgresql://nobody@127.0.0.1:1/x", tmp_path, never):
             pass
 
     with pytest.raises(StoreError, match="does not answer"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.errors import NotFound
-from benchyard.store.contents import Contents
+from benchyard.store.contents import ObjectContents
 
 
 async def pieces(*given: bytes) -> AsyncIterator[bytes]:
@@ -22,7 +22,7 @@ async def cut() -> AsyncIterator[bytes]:
 
 def test_bytes_in_are_bytes_out(tmp_path: Path) -> None:
     async def main() -> bytes:
-        contents = Contents(tmp_path / "objects")
+        contents = ObjectContents(tmp_path / "objects")
         assert await contents.put("a/b", pieces(b"one ", b"two ", b"three")) == 13
         return b"".join([piece async for piece in contents.read("a/b", 4)])
 
@@ -34,7 +34,7 @@ def test_bytes_in_are_bytes_out(tmp_path: Path) -> None:
 )
 def test_a_part_can_be_read(start: int, end: int | None, expected: bytes, tmp_path: Path) -> None:
     async def main() -> bytes:
-        contents = Contents(tmp_path / "objects")
+        contents = ObjectContents(tmp_path / "objects")
         await contents.put("a", pieces(b"0123456789"))
         return b"".join([piece async for piece in contents.read("a", start, end)])
 
@@ -43,7 +43,7 @@ def test_a_part_can_be_read(start: int, end: int | None, expected: bytes, tmp_pa
 
 def test_what_is_cut_leaves_nothing(tmp_path: Path) -> None:
     async def main() -> list[str]:
-        contents = Contents(tmp_path / "objects")
+        contents = ObjectContents(tmp_path / "objects")
         with pytest.raises(RuntimeError, match="cut"):
             await contents.put("a/b", cut())
         return await contents.paths()
@@ -54,7 +54,7 @@ def test_what_is_cut_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_is_deleted_is_gone_and_may_be_deleted_again(tmp_path: Path) -> None:
     async def main() -> None:
-        contents = Contents(tmp_path / "objects")
+        contents = ObjectContents(tmp_path / "objects")
         await contents.put("a", pieces(b"x"))
         assert await contents.paths() == ["a"]
         await contents.delete("a")

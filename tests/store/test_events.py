@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from benchyard.store.database import Store
-from benchyard.store.events import Events
+from benchyard.store.events import EventLog
 
 
 def test_events_come_in_order_and_from_where_it_is_asked(
@@ -15,7 +15,7 @@ def test_events_come_in_order_and_from_where_it_is_asked(
 
     async def work() -> None:
         async with Store(database_url) as store:
-            events = Events(store)
+            events = EventLog(store)
             await store.write(events.adding("a", []))
             for number in range(3):
                 await store.write(events.adding("a", [f"{number}-1", f"{number}-2"]))

@@ -8,8 +8,8 @@ import pytest
 
 from benchyard.errors import NotFound
 from benchyard.models.secrets import Secret
+from benchyard.store.collection import LiveCollection
 from benchyard.store.database import Store
-from benchyard.store.live import LiveCollection
 
 Secrets = LiveCollection[Secret]
 
@@ -73,7 +73,7 @@ def test_who_is_cancelled_leaves_it_as_it_is_kept(database_url: str) -> None:
 
 
 def test_more_than_it_remembers(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchyard.store.live._REMEMBERED", 3)
+    monkeypatch.setattr("benchyard.store.collection._REMEMBERED", 3)
 
     async def work() -> None:
         async with opened(database_url) as (_, live):

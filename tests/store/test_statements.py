@@ -10,9 +10,9 @@ from sqlalchemy import Connection, create_engine
 
 from benchyard.errors import Conflict
 from benchyard.models.base import Columns, Record
+from benchyard.store.collection import RecordRows
 from benchyard.store.database import Store
-from benchyard.store.rows import Rows
-from benchyard.store.statements import Applying, apply_together
+from benchyard.store.statements import StatementRows, apply_together
 from benchyard.store.tables import TABLES, metadata
 
 MANY = 45
@@ -37,7 +37,7 @@ def connection() -> Iterator[Connection]:
 
 def row(number: int, word: str) -> dict[str, Any]:
     record = Named(id=f"x{number}", create_time_ms=number, name=f"n{number}", word=word)
-    return Rows[Named](TABLES["secrets"]).values(record)
+    return RecordRows[Named](TABLES["secrets"]).values(record)
 
 
 def words(connection: Connection) -> dict[str, str]:
@@ -46,13 +46,13 @@ def words(connection: Connection) -> dict[str, str]:
 
 
 def test_many_rows_are_added_and_changed_each_to_its_own_by_few_statements(connection: Connection) -> None:
-    rows = Rows[Named](TABLES["secrets"])
+    rows = RecordRows[Named](TABLES["secrets"])
     told: list[str] = []
     own: Any = connection.connection.driver_connection
     own.set_trace_callback(told.append)
     rows.insert.apply(connection, *({"id": f"x{each}", **row(each, "new")} for each in range(MANY)))
     changed = [{"own_id": f"x{each}", **row(each, f"changed {each}")} for each in range(1, MANY)]
-    apply_together(connection, [Applying(rows.update, [each]) for each in changed])
+    apply_together(connection, [StatementRows(rows.update, [each]) for each in changed])
     rows.update.apply(connection, {"own_id": "none", **row(99, "x")}, {"own_id": "nor this", **row(98, "x")})
     own.set_trace_callback(None)
     expected = {f"x{each}": f"changed {each}" for each in range(1, MANY)}

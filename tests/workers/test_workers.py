@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from benchyard.errors import BenchyardError, WorkerFailed
+from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.loop_probe import loop_probe
-from benchyard.testing.yard import eventually
-from benchyard.workers.workers import Limits, Workers, call_once
+from benchyard.workers.workers import WorkerLimits, Workers, call_once
 
 LOAD = "json:load"
-SAYS = "benchyard.scorers.parsers:says"
+SAYS = "benchyard.scorers.standalone.parsers:says"
 FOR_EVER = {"pattern": "^(a+)+$"}
 HOSTILE = b"a" * 60 + b"b"
 """Over which that pattern takes for ever."""
@@ -75,10 +75,10 @@ def test_values_and_bytes_come_back() -> None:
         assert await workers.call(LOAD, b'{"a": [1, null]}') == {"a": [1, None]}
         item = {"code_prompt": "x" * 200_000, "test": "", "entry_point": "f", "time_limit_sec": 1}
         made = await workers.call(
-            "benchyard.scorers.parsers:make_bigcodebench_job",
+            "benchyard.scorers.standalone.parsers:make_bigcodebench_job",
             b"def f(): pass",
             {"item": item},
-            Limits(output_bytes=1024**2),
+            WorkerLimits(output_bytes=1024**2),
         )
         assert isinstance(made, bytes)
         assert b"def f(): pass" in made
@@ -100,24 +100,24 @@ def test_a_descriptor_is_read_from_its_beginning_and_stays_open(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("function", "content", "parameters", "limits", "limit"),
     [
-        (SAYS, HOSTILE, FOR_EVER, Limits(seconds=0.1), "time"),
-        (LOAD, b"[" + b"[]," * 3_000_000 + b"1]", {}, Limits(memory_bytes=100 * 1024**2), "memory"),
-        (LOAD, b'"' + b"a" * 100_000 + b'"', {}, Limits(), "output"),
+        (SAYS, HOSTILE, FOR_EVER, WorkerLimits(seconds=0.1), "time"),
+        (LOAD, b"[" + b"[]," * 3_000_000 + b"1]", {}, WorkerLimits(memory_bytes=100 * 1024**2), "memory"),
+        (LOAD, b'"' + b"a" * 100_000 + b'"', {}, WorkerLimits(), "output"),
         (
-            "benchyard.scorers.swe_pro_results:text_of",
+            "benchyard.scorers.standalone.swe_pro_results:text_of",
             b"diff --git a b\n" * 10_000,
             {},
-            Limits(output_bytes=1000),
+            WorkerLimits(output_bytes=1000),
             "output",
         ),
-        (LOAD, b"[", {}, Limits(), None),
-        (LOAD, b"[]", {"no": "such parameter"}, Limits(), None),
-        ("faulthandler:_sigsegv", b"", {}, Limits(), None),
+        (LOAD, b"[", {}, WorkerLimits(), None),
+        (LOAD, b"[]", {"no": "such parameter"}, WorkerLimits(), None),
+        ("faulthandler:_sigsegv", b"", {}, WorkerLimits(), None),
     ],
     ids=["time", "memory", "output", "bytes", "raises", "parameter", "dies"],
 )
 def test_one_that_fails_says_why_and_the_next_one_works(
-    function: str, content: bytes, parameters: dict[str, str], limits: Limits, limit: str | None
+    function: str, content: bytes, parameters: dict[str, str], limits: WorkerLimits, limit: str | None
 ) -> None:
     async def scenario(workers: Workers) -> None:
         neighbour = asyncio.create_task(workers.call(LOAD, b"[2]"))
@@ -134,7 +134,7 @@ def test_the_loop_goes_on_while_a_worker_takes_for_ever() -> None:
     async def scenario(workers: Workers) -> None:
         assert await workers.call(LOAD, b"[]") == []
         with loop_probe() as probe:
-            hostile = asyncio.create_task(workers.call(SAYS, HOSTILE, FOR_EVER, Limits(seconds=0.1)))
+            hostile = asyncio.create_task(workers.call(SAYS, HOSTILE, FOR_EVER, WorkerLimits(seconds=0.1)))
             assert await workers.call(LOAD, b"[1]") == [1]
             assert not hostile.done()
             with pytest.raises(WorkerFailed, match=r"took longer than 0\.1 s"):
@@ -158,7 +158,7 @@ def test_work_is_taken_up_again_when_somebody_kills_the_process_that_starts_work
     async def scenario(workers: Workers) -> None:
         assert await workers.call(LOAD, b"[]") == []
         (starter,) = started()
-        slow = asyncio.create_task(workers.call(SAYS, HOSTILE, FOR_EVER, Limits(seconds=1)))
+        slow = asyncio.create_task(workers.call(SAYS, HOSTILE, FOR_EVER, WorkerLimits(seconds=1)))
         await eventually(lambda: bool(below(starter)), "a worker is started")
         (worker,) = below(starter)
         os.kill(starter, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The agent contract: what an agent owes, and what every agent finds in the devbox it works in.
+"""The agent contract: the duties of an agent, and the environment that every agent finds in its devbox.
 
-An agent says how it is started; it is never asked anything while it works. It gets the problem statement in a
-file, on its standard input and, where it is short enough, in its environment. What it leaves in the devbox is
-what is scored; how its program ended says whether it worked at all.
+An agent returns the command that starts it; nothing is asked of it while it works. It gets the problem
+statement in a file, on its standard input and, if it is short enough, in its environment. The files it leaves
+in the devbox are scored; its program's exit says whether it worked at all.
 """
 
 import signal as signals
@@ -16,13 +16,13 @@ from benchyard.models.base import Model
 from benchyard.models.scenarios import ScenarioView
 
 PROMPT_FILE = "/run/benchyard/prompt.md"
-"""Where the problem statement lies."""
+"""Path of the problem statement."""
 LOGS_FOLDER = "/logs/agent"
-"""What an agent leaves here is kept with its run; its user may write there."""
+"""Folder for logs: its files are stored with the run; the agent's user may write there."""
 TRAJECTORY = f"{LOGS_FOLDER}/trajectory.json"
-"""Where an agent may leave what it did, step by step, as ATIF."""
+"""File in which an agent may record its steps, as ATIF."""
 MOST_PROMPT_BYTES = 100_000
-"""A longer problem statement is in no variable: the kernel takes none of over 128 KiB."""
+"""Size above which a problem statement is in no variable: the kernel allows at most 128 KiB."""
 
 _LONGEST_LINE = 500
 
@@ -31,122 +31,122 @@ C = TypeVar("C", bound=Model)
 
 @dataclass(frozen=True)
 class ModelAccess:
-    """How an agent reaches its model: through the gateway, with a token that is worth nothing elsewhere."""
+    """The access of an agent to its model: through the gateway, with a token that is worthless elsewhere."""
 
     url: str
-    """`http://127.0.0.1:PORT/PROVIDER`: what a provider has at the root of its own address follows."""
+    """`http://127.0.0.1:PORT/PROVIDER`, in place of the root of the provider's own address."""
     token: str = field(repr=False)
     provider: str
-    """One of those that everybody knows, or what an upstream of the server's own is called."""
+    """A standard provider, or the name of one of the server's own upstreams."""
     model: str
-    """As the provider calls it."""
+    """The model's name at the provider."""
     variable: str | None = None
-    """What the key was given as: an agent may speak otherwise with another kind of key."""
+    """Variable in which the key was given: an agent may treat another kind of key differently."""
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model, and who is asked for it."""
+    """A model and its provider."""
 
     provider: str
     model: str
-    """As the provider calls it."""
+    """The model's name at the provider."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt at one scenario, as an agent is told of it."""
+    """An attempt at a scenario, as the agent sees it."""
 
     prompt: str
     working_directory: str
     scenario: ScenarioView
-    """For agents that apply its reference output; others look at the prompt only."""
+    """The scenario, for agents that apply its reference output; others use the prompt only."""
     user: str = "user"
     model: str | None = None
     access: ModelAccess | None = None
-    """None where the agent asks no model through the gateway."""
+    """None if the agent asks no model through the gateway."""
     is_online: bool = False
-    """Whether its devbox may reach anything; else its provider must not look things up for it either."""
+    """Whether its devbox's network is open; if not, its provider must not search the web for it either."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
     round: int = 1
-    """Counts how often it is called in the same devbox; each round is scored before the next."""
+    """Number of its calls in the same devbox so far; each round is scored before the next."""
     continues: bool = False
-    """Whether it must go on with the conversation of the round before: the prompt is what is said next."""
+    """Whether it must continue the conversation of the last round, with the prompt as the next message."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How an agent is started."""
+    """The start of an agent: command, environment and files."""
 
     command: str
-    """Of a shell that begins in the working directory, with the prompt on its standard input."""
+    """Shell command that begins in the working directory, with the prompt on its standard input."""
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Absolute path -> content: what root puts there before, for everybody to read."""
+    """Absolute path -> content of files that root writes before the start, readable for everybody."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How an agent's command ended."""
+class AgentEnd:
+    """The end of an agent's command."""
 
     exit_status: int
     """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""
     signal: int | None = None
     timed_out: bool = False
     hint: str | None = None
-    """What to do about it, when that can be told."""
+    """Advice on a failure, if there is any."""
     stderr_tail: str = ""
     stdout_tail: str = ""
-    """The end of what it printed: at most 64 KiB, from the beginning of a line."""
+    """The end of its output: at most 64 KiB, from the beginning of a line."""
     calls: int = 0
-    """How often it asked its model."""
+    """Number of its calls of the model."""
     last_error: str | None = None
-    """What its last call of the model failed with; None if that was answered well, or there was none."""
+    """Error of its last call of the model; None if that succeeded, or there was none."""
 
 
 class Agent(ABC, Generic[C]):
-    """One program under test. Its name is the module's, and its `Config` checks its kwargs."""
+    """A program under test. Its name is the module's, and its `Config` checks its kwargs."""
 
     name: str
     Config: ClassVar[type[Model]]
     default_version: ClassVar[str | None] = None
-    """What is run where nobody asks for another version; None for one that has no versions."""
+    """The version that runs by default; None if the agent has no versions."""
     keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Provider -> the variables that hold a key for it, any of which will do; none if it asks no model."""
+    """Provider -> variables that may hold a key for it, any of which suffices; none if it asks no model."""
     can_continue: ClassVar[bool] = False
-    """Whether it can go on with a conversation; one that cannot is told everything again in a further try."""
+    """Whether it can continue a conversation; if not, a further try repeats the whole problem."""
 
     is_reference: ClassVar[bool] = False
-    """Whether it applies the reference output and nothing else: others are compared with what it does."""
+    """Whether it only applies the reference output: other agents are compared with its effects."""
 
     def __init__(self, config: C) -> None:
         self.config = config
 
     def check(self, model: str | None) -> None:
-        """Raise UsageError where it cannot work with this model; asked when a job is made."""
+        """Raise UsageError if it cannot work with this model; called when a job is created."""
 
     def choose(self, model: str | None, upstreams: Collection[str] = ()) -> ModelChoice | None:
-        """Who is asked for this model, where upstreams of the server's own have these names.
+        """Return the model and the provider to ask, given the names of the server's own upstreams.
 
-        None for an agent that asks no model through the gateway. Raises UsageError with the choices.
+        Returns None for an agent that asks no model through the gateway. Raises UsageError with the choices.
         """
         return None
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        """Results of tool calls by the call's id, for those that no request carries any more."""
+        """Return results of tool calls by the call's id, for the last calls, which no request follows."""
         return {}
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        """Folders of the host that its devbox must show; raises an error that says what to do."""
+        """Return the folders of the host to mount in its devbox; raises an error that says what to do."""
         return ()
 
     @abstractmethod
     def launch(self, task: Task) -> Launch | None:
-        """How it is started; None runs nothing. Raises ScenarioError for a task that is not for it."""
+        """Return its start; None starts nothing. Raises ScenarioError if it cannot work on the task."""
 
-    def judge(self, ended: Ended) -> str | None:
-        """Why it failed; None if it did its work, or what it could in its time."""
+    def judge(self, ended: AgentEnd) -> str | None:
+        """Return why it failed; None if it did its work, or as much as its time allowed."""
         if ended.exit_status == 0 or ended.timed_out:
             return None
         how = f"the agent ended with exit status {ended.exit_status}"
@@ -158,7 +158,7 @@ class Agent(ABC, Generic[C]):
 
 
 def contract_env(task: Task) -> dict[str, str]:
-    """The variables that every agent gets, whatever it is."""
+    """Return the variables that every agent gets."""
     env = {
         "BENCHYARD_PROMPT_FILE": task.prompt_file,
         "BENCHYARD_LOGS": task.logs_folder,

@@ -1,4 +1,4 @@
-"""From a name and kwargs to one of the agents that come with us, or that others added."""
+"""The catalog of agents that come with the server or that plugins add: from a name and kwargs to an agent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,24 +14,24 @@ _ROOM = "agents"
 
 
 def names() -> list[str]:
-    """The agents there are without registering any."""
+    """Return the names of all agents that need no registration."""
     return registry.names(_ROOM)
 
 
 def kwargs_of(name: str) -> frozenset[str] | None:
-    """The kwargs that an agent takes; None for one that is not among those there are."""
+    """Return the kwargs that an agent takes; None if the catalog does not have it."""
     return frozenset(registry.load(_ROOM, name).Config.model_fields) if name in names() else None
 
 
-def described_kwargs(name: str) -> dict[str, str]:
-    """The kwargs that one of those there are takes -> what each is for."""
+def kwarg_descriptions(name: str) -> dict[str, str]:
+    """Return the kwargs that an agent of the catalog takes -> the purpose of each."""
     fields = registry.load(_ROOM, name).Config.model_fields
     needed = {key: " Needed." if field.is_required() else "" for key, field in fields.items()}
     return {key: f"{field.description or ''}{needed[key]}".strip() for key, field in fields.items()}
 
 
 def source_type(name: str) -> str | None:
-    """Where one of those there are is installed from; None for one that comes with the server whole."""
+    """Return the kind of source that an agent is installed from; None if it is a part of the server."""
     found: Any = registry.load(_ROOM, name) if name in names() else None
     if found is None or found.default_version is None:
         return None
@@ -39,13 +39,13 @@ def source_type(name: str) -> str | None:
 
 
 def keys_of(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Provider -> the variables any of which holds a key for it; none for one that asks no model."""
+    """Return provider -> variables, any of which may hold a key for it; empty if the agent asks no model."""
     found: Mapping[str, tuple[str, ...]] = registry.load(_ROOM, name).keys if name in names() else {}
     return found
 
 
 def make(name: str, kwargs: Mapping[str, str]) -> Agent[Any]:
-    """The agent of that name; raises UsageError with the kwarg that is wrong, or the names there are."""
+    """Return the agent of this name; raises UsageError with the invalid kwarg, or the known names."""
     if name not in names():
         raise UsageError(
             f"no agent is called {name[:100]!r}{nearest(name, names())}; there are: {', '.join(names())}"

@@ -4,21 +4,21 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
-"""With this one it says by itself that its token is one of a subscription."""
+"""Variable for a subscription's token: the agent itself then tells the provider the kind of its token."""
 
 _KEY = "ANTHROPIC_API_KEY"
 _MODELS = (
     *("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"),
     *("ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"),
 )
-"""Every model that it might choose by itself is the one it was given."""
+"""Variables by which it would choose further models: all are set to the given model."""
 _COMMAND = """\
 mkdir -p "$state/config" && ln -s {native} "$state/config/projects"
 CLAUDE_CONFIG_DIR="$state/config" {program} -p --verbose --output-format stream-json \
@@ -26,11 +26,11 @@ CLAUDE_CONFIG_DIR="$state/config" {program} -p --verbose --output-format stream-
 """
 
 
-class ClaudeCodeAgent(PublishedAgent[TurnsConfig]):
-    """Speaks as Anthropic does."""
+class ClaudeCodeAgent(PublicAgent[TurnLimitConfig]):
+    """Speaks the dialect of Anthropic."""
 
     name = "claude-code"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "2.1.325"
     can_continue = True
     keys: ClassVar = {"anthropic": (_KEY, OAUTH)}
@@ -55,22 +55,24 @@ class ClaudeCodeAgent(PublishedAgent[TurnsConfig]):
         )
         return Launch(command, env=_environment(access))
 
-    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
-        return streams.dig(streams.last(found, "result"), "subtype") == "error_max_turns"
+    def reached_limit(self, ended: AgentEnd, found: Sequence[Event]) -> bool:
+        return output_events.dig(output_events.last(found, "result"), "subtype") == "error_max_turns"
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        result = streams.last(found, "result")
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        result = output_events.last(found, "result")
         if result is None or result.get("is_error") is not True:
             return None
-        return streams.said(result.get("result")) or "it ended with an error that it does not name"
+        return (
+            output_events.error_line(result.get("result")) or "it ended with an error that it does not name"
+        )
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         found = {}
-        for event in streams.events(stdout_tail):
-            for part in streams.parts(event, "message", "content"):
+        for event in output_events.events(stdout_tail):
+            for part in output_events.parts(event, "message", "content"):
                 id = part.get("tool_use_id")
                 if part.get("type") == "tool_result" and isinstance(id, str):
-                    found[id] = streams.text_of(part.get("content"))
+                    found[id] = output_events.text_of(part.get("content"))
         return found
 
 
@@ -78,7 +80,7 @@ def _environment(access: ModelAccess) -> dict[str, str]:
     env = {
         "ANTHROPIC_BASE_URL": access.url,
         OAUTH if access.variable == OAUTH else _KEY: access.token,
-        # It refuses to work as root without questions where nobody says that nothing is at stake.
+        # As root, it refuses to work without questions unless it is told that it runs in a sandbox.
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",

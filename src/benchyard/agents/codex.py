@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublicConfig, PublishedAgent
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, PublicConfig
 
 _KEY = "OPENAI_API_KEY"
 _TREES = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-musl"}
@@ -22,12 +22,12 @@ cat {native}/*/*/*/rollout-*.jsonl 2>/dev/null | grep -F '_call_output"' | tail 
 exit $status
 """
 _MOST_RESULTS_BYTES = 24_000
-"""What its stream says of its end must be among the last that it printed."""
+"""Limit on these results, so that the stream's last event stays within the stored end of the output."""
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
-class CodexAgent(PublishedAgent[PublicConfig]):
-    """Speaks as OpenAI's Responses do. How many turns it takes cannot be limited."""
+class CodexAgent(PublicAgent[PublicConfig]):
+    """Speaks the dialect of OpenAI's Responses. The number of its turns cannot be limited."""
 
     name = "codex"
     Config = PublicConfig
@@ -37,7 +37,7 @@ class CodexAgent(PublishedAgent[PublicConfig]):
 
     @classmethod
     def package(cls, version: str) -> Package:
-        # Its programs need no C library; each finds the others beside it.
+        # Its programs need no C library, and find each other in their own folder.
         return Package("npm", "@openai/codex", f"{version}-linux-{packages.machine()}")
 
     def invocation(self, task: Task, access: ModelAccess) -> Launch:
@@ -53,24 +53,24 @@ class CodexAgent(PublishedAgent[PublicConfig]):
         )
         return Launch(command, env={_KEY: access.token})
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        turn = streams.last(found, "turn.failed", "turn.completed")
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        turn = output_events.last(found, "turn.failed", "turn.completed")
         if turn is None or turn.get("type") != "turn.failed":
             return None
-        return streams.said(turn.get("error")) or "its turn failed"
+        return output_events.error_line(turn.get("error")) or "its turn failed"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        """From its own log, whose end is printed when it is over: its stream has no ids of calls."""
+        """Return results from its own log, printed at its end: its stream has no ids of calls."""
         found = {}
-        for event in streams.events(stdout_tail):
-            id = streams.dig(event, "payload", "call_id")
-            if isinstance(id, str) and streams.dig(event, "payload", "type") in _RESULTS:
-                found[id] = streams.text_of(streams.dig(event, "payload", "output"))
+        for event in output_events.events(stdout_tail):
+            id = output_events.dig(event, "payload", "call_id")
+            if isinstance(id, str) and output_events.dig(event, "payload", "type") in _RESULTS:
+                found[id] = output_events.text_of(output_events.dig(event, "payload", "output"))
         return found
 
 
 def _settings(task: Task, access: ModelAccess) -> list[str]:
-    """A provider of our own: the one it has speaks by web sockets first, and looks for its key elsewhere."""
+    """Return settings for a provider of our own: the built-in one tries web sockets and another key first."""
     provider = {
         "name": '"gateway"',
         "base_url": json.dumps(f"{access.url}/v1"),

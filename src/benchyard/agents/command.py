@@ -1,4 +1,4 @@
-"""Any command: `--agent command --agent-kwargs run='...'`."""
+"""Any command as an agent: `--agent command --agent-kwargs run='...'`."""
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from benchyard.models.agents import CommandText
 from benchyard.models.base import Model
 
 
-class CommandConfig(Model):
+class CommandAgentConfig(Model):
     """The kwargs of `command`."""
 
     run: CommandText = Field(
@@ -16,15 +16,15 @@ class CommandConfig(Model):
     )
 
 
-class CommandAgent(Agent[CommandConfig]):
-    """Runs a command that the image already has all for."""
+class CommandAgent(Agent[CommandAgentConfig]):
+    """Runs a command whose programs the image already has."""
 
     name = "command"
-    Config = CommandConfig
+    Config = CommandAgentConfig
 
     def check(self, model: str | None) -> None:
         placeholders.check(self.config.run, model)
 
     def launch(self, task: Task) -> Launch | None:
         self.check(task.model)
-        return Launch(placeholders.filled(self.config.run, placeholders.of_task(task)))
+        return Launch(placeholders.fill(self.config.run, placeholders.task_values(task)))

@@ -5,15 +5,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _BUNDLE = f"{packages.MODULES}/@google/gemini-cli/bundle"
 _TURN_LIMIT = 53
-"""The exit status of one that took all its turns."""
+"""Its exit status when the limit of turns was reached."""
 _UNNAMED = "it ended with an error that it does not name"
 _COMMAND = """\
 mkdir -p "$state/.gemini" && ln -s {native} "$state/.gemini/tmp" &&
@@ -22,11 +22,11 @@ GEMINI_CLI_HOME="$state" {node} {program} --yolo -m {model} -o stream-json{again
 """
 
 
-class GeminiCliAgent(PublishedAgent[TurnsConfig]):
-    """Speaks as Gemini does."""
+class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
+    """Speaks the dialect of Gemini."""
 
     name = "gemini-cli"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "0.61.0"
     can_continue = True
     keys: ClassVar = {"google": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
@@ -35,7 +35,7 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
     def package(cls, version: str) -> Package:
         beside = f"{_BUNDLE}/vendor/ripgrep"
         program = f"{beside}/rg-linux-{packages.machine()}"
-        # It trusts no other than the one beside it, or one of the system.
+        # It accepts no other ripgrep than the one in its own folder or one of the system.
         put = f"mkdir -p {beside} && mv {packages.ripgrep_bin()}/rg {program}"
         return Package(
             "npm",
@@ -60,14 +60,14 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
             "GEMINI_API_KEY": access.token,
             "GOOGLE_GEMINI_BASE_URL": access.url,
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            # Else it starts itself a second time, with more memory than a devbox may have.
+            # Otherwise it restarts itself with more memory than a devbox may have.
             "GEMINI_CLI_NO_RELAUNCH": "true",
         }
         return Launch(command, env=env)
 
     def _settings(self, task: Task) -> dict[str, Any]:
         settings: dict[str, Any] = {
-            # With an address of its own it would choose a way to log in that it then refuses.
+            # With a base URL of its own it would choose a kind of login that it then refuses.
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
             "general": {"enableAutoUpdate": False, "maxAttempts": 3},
             "privacy": {"usageStatisticsEnabled": False},
@@ -80,30 +80,30 @@ class GeminiCliAgent(PublishedAgent[TurnsConfig]):
         return settings
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        """By the id on the wire, before which it puts the tool's name; by the name where there was no id."""
+        """Return results by the id on the wire, which lacks the tool name put before it, and by tool name."""
         found: dict[str, str] = {}
         names: dict[str, str] = {}
-        for event in streams.events(stdout_tail):
+        for event in output_events.events(stdout_tail):
             id, name = event.get("tool_id"), event.get("tool_name")
             if not isinstance(id, str):
                 continue
             if event.get("type") == "tool_use" and isinstance(name, str):
                 names[id] = name
-                # Of one that has not ended yet, nothing is known: no other's result may stand for it.
+                # The result of a call under way is unknown: that of an earlier call must not stand for it.
                 found.pop(name, None)
             elif event.get("type") == "tool_result":
                 name = names.get(id, "")
-                told = streams.text_of(event.get("output"))
+                told = output_events.text_of(event.get("output"))
                 found |= {each: told for each in (id.removeprefix(f"{name}__"), name) if each}
         return found
 
-    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
+    def reached_limit(self, ended: AgentEnd, found: Sequence[Event]) -> bool:
         return ended.exit_status == _TURN_LIMIT
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        result = streams.last(found, "result")
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        result = output_events.last(found, "result")
         if result is None or result.get("status") != "error":
             return None
-        told = streams.said(result.get("error"))
-        # An answer of the server in brackets, with what matters in it.
-        return streams.said(told.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED
+        told = output_events.error_line(result.get("error"))
+        # The server's answer comes in brackets; only its message matters.
+        return output_events.error_line(told.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED

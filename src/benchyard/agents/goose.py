@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 from benchyard.errors import NotSupported
 
 _VARIABLES = {
@@ -31,14 +31,14 @@ done
 GOOSE_PATH_ROOT={native} {program} run --quiet --output-format stream-json --no-profile \
 --with-builtin developer{turns}{again} -i {prompt} < /dev/null
 """
-"""In an image without certificates it does not even start, though it needs none here."""
+"""Names a file of certificates: goose does not start without any, although it needs none here."""
 
 
-class GooseAgent(PublishedAgent[TurnsConfig]):
-    """Speaks as the provider of its model does. It ends with 0 whatever happens."""
+class GooseAgent(PublicAgent[TurnLimitConfig]):
+    """Speaks the dialect of its model's provider. Its exit status is always 0."""
 
     name = "goose"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "1.52.0"
     can_continue = True
     keys: ClassVar = {
@@ -74,43 +74,50 @@ class GooseAgent(PublishedAgent[TurnsConfig]):
             key: access.token,
             "GOOSE_MODE": "auto",
             "GOOSE_DISABLE_KEYRING": "1",
-            # It takes no 1 for this one.
+            # This variable accepts `true`, not `1`.
             "GOOSE_DISABLE_SESSION_NAMING": "true",
             "GOOSE_TELEMETRY_OFF": "1",
         }
         return Launch(command, env=env)
 
-    def reached_limit(self, ended: Ended, found: Sequence[Event]) -> bool:
+    def reached_limit(self, ended: AgentEnd, found: Sequence[Event]) -> bool:
         return ended.exit_status == 0 and _LIMIT in _own_words(found)
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        if error := streams.last(found, "error"):
-            return streams.said(error.get("error") or error) or "it ended with an error that it does not name"
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        if error := output_events.last(found, "error"):
+            return (
+                output_events.error_line(error.get("error") or error)
+                or "it ended with an error that it does not name"
+            )
         words = _own_words(found)
         if words.startswith(_FAILED):
-            return streams.said(words.partition("\n")[0])
+            return output_events.error_line(words.partition("\n")[0])
         for part in _own_message(found):
             if part.get("notificationType") == _NO_MONEY:
-                return streams.said(part.get("msg")) or _NO_MONEY
+                return output_events.error_line(part.get("msg")) or _NO_MONEY
         return f"its last call failed: {ended.last_error}" if ended.last_error else None
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         found = {}
-        for event in streams.events(stdout_tail):
-            for part in streams.parts(event, "message", "content"):
+        for event in output_events.events(stdout_tail):
+            for part in output_events.parts(event, "message", "content"):
                 id = part.get("id")
                 if part.get("type") == "toolResponse" and isinstance(id, str):
-                    found[id] = streams.text_of(streams.dig(part, "toolResult", "value", "content"))
+                    found[id] = output_events.text_of(
+                        output_events.dig(part, "toolResult", "value", "content")
+                    )
         return found
 
 
 def _own_message(found: Sequence[Event]) -> list[Event]:
-    """The parts of what it said itself at last: words of its model say which model they are of."""
-    message = streams.dig(streams.last(found, "message"), "message")
-    if streams.dig(message, "role") != "assistant" or streams.dig(message, "metadata", "inference"):
+    """Return the parts of its last own message: messages of its model have inference metadata."""
+    message = output_events.dig(output_events.last(found, "message"), "message")
+    if output_events.dig(message, "role") != "assistant" or output_events.dig(
+        message, "metadata", "inference"
+    ):
         return []
-    return streams.parts(message, "content")
+    return output_events.parts(message, "content")
 
 
 def _own_words(found: Sequence[Event]) -> str:
-    return streams.text_of(_own_message(found))
+    return output_events.text_of(_own_message(found))

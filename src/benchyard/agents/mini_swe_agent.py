@@ -5,16 +5,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from benchyard.agents import streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _SETTINGS = "/run/benchyard/mini-swe-agent.yaml"
 _KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 _LACKING = ("mcp", "orjson", "fastapi")
-"""What its packages use and do not ask for."""
+"""Packages that its packages import without requiring them."""
 _TRAJECTORY = "trajectory.json"
 _COMMAND = """\
 MSWEA_GLOBAL_CONFIG_DIR="$state" {python} -I -m minisweagent.run.mini --exit-immediately \
@@ -34,14 +34,14 @@ try:
 except (OSError, ValueError, KeyError, TypeError, AttributeError):
     pass
 """
-"""What its last command answered is only in its own log: by that command it says that it is done."""
+"""Prints its last tool result, which is only in its own log: that call declares the work done."""
 
 
-class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
-    """Speaks as OpenAI's Chat Completions do, or as Anthropic does."""
+class MiniSweAgentAgent(PublicAgent[TurnLimitConfig]):
+    """Speaks the dialect of OpenAI's Chat Completions, or of Anthropic."""
 
     name = "mini-swe-agent"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "2.4.6"
     keys: ClassVar = {provider: (key,) for provider, key in _KEYS.items()}
 
@@ -68,11 +68,11 @@ class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
         return Launch(command, env=env, files={_SETTINGS: json.dumps(self._settings(task, access)).encode()})
 
     def _settings(self, task: Task, access: ModelAccess) -> dict[str, Any]:
-        """In a file, which a problem statement of any length fits into."""
+        """Return its settings for a file, which fits a problem statement of any length."""
         is_anthropic = access.provider == "anthropic"
         return {
             "run": {"task": task.prompt},
-            # The one that asks nobody. Money is counted and limited by the gateway.
+            # The class that asks the user nothing. The gateway counts and limits the cost.
             "agent": {"agent_class": "default", "cost_limit": 0, "step_limit": self.config.max_turns or 0},
             "model": {
                 "model_name": f"{'anthropic' if is_anthropic else 'openai'}/{access.model}",
@@ -80,12 +80,12 @@ class MiniSweAgentAgent(PublishedAgent[TurnsConfig]):
             },
         }
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
         if ended.exit_status == 0 and ended.last_error:
             return f"its last call failed: {ended.last_error}"
         return None
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        left = streams.last(streams.events(stdout_tail), _EXIT) or {}
+        left = output_events.last(output_events.events(stdout_tail), _EXIT) or {}
         id = left.get("tool_call_id")
-        return {id: streams.text_of(left.get("content"))} if isinstance(id, str) else {}
+        return {id: output_events.text_of(left.get("content"))} if isinstance(id, str) else {}

@@ -1,15 +1,15 @@
-"""Does nothing: what a scenario scores when nobody works on it."""
+"""An agent that does nothing: it shows what a scenario scores without any work."""
 
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.models.base import Model
 
 
 class NopConfig(Model):
-    """It takes no kwargs."""
+    """The kwargs of `nop`: there are none."""
 
 
 class NopAgent(Agent[NopConfig]):
-    """Leaves everything as it is."""
+    """Leaves everything unchanged."""
 
     name = "nop"
     Config = NopConfig

@@ -5,15 +5,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from benchyard.agents import packages, streams
-from benchyard.agents.base import Ended, Launch, ModelAccess, Task
+from benchyard.agents import output_events, packages
+from benchyard.agents.base import AgentEnd, Launch, ModelAccess, Task
+from benchyard.agents.output_events import Event
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent, TurnsConfig
-from benchyard.agents.streams import Event
+from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _TOKEN = "BENCHYARD_TOKEN"  # noqa: S105  (a variable's name)
 _OTHER = "gateway"
-"""What it calls an upstream of the server's own, whose name might be that of a provider it knows."""
+"""Its name for an upstream of the server's own, whose real name might be that of a provider it knows."""
 _ROOTS = {"anthropic": "v1", "openai": "v1", "google": "v1beta"}
 _OFF = (
     *("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_DEFAULT_PLUGINS"),
@@ -27,11 +27,11 @@ PATH="$PATH":{ripgrep} {program} run --pure --auto {again} --format json -m {mod
 """
 
 
-class OpencodeAgent(PublishedAgent[TurnsConfig]):
-    """Speaks as the provider of its model does. Its limit of turns is one that its model is told of."""
+class OpencodeAgent(PublicAgent[TurnLimitConfig]):
+    """Speaks the dialect of its model's provider. Its limit of turns is only told to its model."""
 
     name = "opencode"
-    Config = TurnsConfig
+    Config = TurnLimitConfig
     default_version = "1.18.33"
     can_continue = True
     keys: ClassVar = {
@@ -62,7 +62,7 @@ class OpencodeAgent(PublishedAgent[TurnsConfig]):
             "small_model": model,
             "autoupdate": False,
             "share": "disabled",
-            # Copies of the working directory, which its own logs would be full of.
+            # Snapshots copy the working directory and would fill its logs.
             "snapshot": False,
             "permission": "allow",
             "provider": {provider: _provider(access)},
@@ -76,18 +76,18 @@ class OpencodeAgent(PublishedAgent[TurnsConfig]):
         }
         return Launch(command, env=env)
 
-    def complaint(self, ended: Ended, found: Sequence[Event]) -> str | None:
-        event = streams.last(found, "error", "step_finish")
+    def complaint(self, ended: AgentEnd, found: Sequence[Event]) -> str | None:
+        event = output_events.last(found, "error", "step_finish")
         if event is None or event.get("type") != "error":
             return None
-        return streams.said(event.get("error")) or "it ended with an error that it does not name"
+        return output_events.error_line(event.get("error")) or "it ended with an error that it does not name"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         found = {}
-        for event in streams.events(stdout_tail):
-            id = streams.dig(event, "part", "callID")
+        for event in output_events.events(stdout_tail):
+            id = output_events.dig(event, "part", "callID")
             if event.get("type") == "tool_use" and isinstance(id, str):
-                found[id] = streams.text_of(streams.dig(event, "part", "state", "output"))
+                found[id] = output_events.text_of(output_events.dig(event, "part", "state", "output"))
         return found
 
 
@@ -95,7 +95,7 @@ def _provider(access: ModelAccess) -> dict[str, Any]:
     root = _ROOTS.get(access.provider, "v1")
     provider: dict[str, Any] = {
         "options": {"baseURL": f"{access.url}/{root}", "apiKey": f"{{env:{_TOKEN}}}"},
-        # One that it has never heard of is taken as it is.
+        # It uses an unknown model as it is.
         "models": {access.model: {}},
     }
     if access.provider not in _ROOTS:

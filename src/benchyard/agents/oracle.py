@@ -1,16 +1,16 @@
-"""Applies the reference output of a scenario: what it scores when it is solved."""
+"""An agent that applies the reference output of a scenario: it shows what the solution scores."""
 
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.errors import ScenarioError
-from benchyard.models import references
 from benchyard.models.base import Model
 from benchyard.models.scenarios import ScenarioView
+from benchyard.models.scoring import references
 
 _FILE = "/run/benchyard/reference"
 
 
 class OracleConfig(Model):
-    """It takes no kwargs."""
+    """The kwargs of `oracle`: there are none."""
 
 
 class OracleAgent(Agent[OracleConfig]):

@@ -1,4 +1,4 @@
-"""What public agents are made of: packages of a registry, by the machine they are for."""
+"""Packages that public agents consist of, by registry and machine."""
 
 import platform
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from benchyard.errors import NotSupported
 
 MODULES = "lib/node_modules"
-"""Where npm puts packages in an agent's folder."""
+"""Folder for npm packages in an agent's folder."""
 
 _MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 _RIPGREP_VERSION = "1.18.0"
@@ -16,26 +16,26 @@ _NODE_VERSION = "22.23.3"
 
 @dataclass(frozen=True)
 class Package:
-    """What is fetched for one version of an agent."""
+    """The packages and commands that install one version of an agent."""
 
     type: Literal["npm", "pip"]
     name: str
     version: str
     more: tuple[str, ...] = ()
-    """Other packages that it does not work without, as the registry's own tool takes them."""
+    """Other required packages, in the form that the registry's own tool takes."""
     setup: tuple[str, ...] = ()
-    """Commands that are run in the agent's folder afterwards."""
+    """Commands that run in the agent's folder after the install."""
     programs: tuple[str, ...] = ()
     """Compiled programs in the agent's folder that would look for their loader in the image."""
 
     @property
     def spec(self) -> str:
-        """The package as the registry's own tool takes it."""
+        """Return the package in the form that the registry's own tool takes."""
         return f"{self.name}{'@' if self.type == 'npm' else '=='}{self.version}"
 
 
 def machine() -> str:
-    """What npm packages call this machine; raises NotSupported for one that none is made for."""
+    """Return npm's name for this machine; raises NotSupported if no package is made for it."""
     found = platform.machine()
     if found.lower() not in _MACHINES:
         raise NotSupported(f"public agents are made for x86-64 and aarch64, and this machine is {found!r}")
@@ -43,20 +43,20 @@ def machine() -> str:
 
 
 def ripgrep() -> str:
-    """The package that has ripgrep for this machine, which needs nothing of an image."""
+    """Return the package with ripgrep for this machine, which needs nothing from an image."""
     return f"@vscode/ripgrep-linux-{machine()}@{_RIPGREP_VERSION}"
 
 
 def ripgrep_bin() -> str:
-    """Where ripgrep lies in an agent's folder."""
+    """Return the path of ripgrep in an agent's folder."""
     return f"{MODULES}/@vscode/ripgrep-linux-{machine()}/bin"
 
 
 def node() -> str:
-    """The package that has Node for this machine: the same for everybody, whatever the server has."""
+    """Return the package with Node for this machine: always the same, whatever Node the server has."""
     return f"node-linux-{machine()}@{_NODE_VERSION}"
 
 
 def node_program() -> str:
-    """Where that Node lies in an agent's folder."""
+    """Return the path of that Node in an agent's folder."""
     return f"{MODULES}/node-linux-{machine()}/bin/node"

@@ -1,4 +1,4 @@
-"""`{prompt_file}` and the like in the commands of agents."""
+"""Placeholders such as `{prompt_file}` in the commands of agents."""
 
 import re
 import shlex
@@ -9,26 +9,26 @@ from benchyard.errors import UsageError
 from benchyard.registry import nearest
 
 NAMES = ("prompt_file", "model", "logs", "workdir")
-"""What every command can name."""
+"""Names that every command may use."""
 
-# `${name}` is a shell's own.
+# `${name}` belongs to the shell.
 _PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def named(template: str) -> set[str]:
-    """What a command has in braces."""
+def names_in(template: str) -> set[str]:
+    """Return the names in braces in a command."""
     return set(_PLACEHOLDER.findall(template))
 
 
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """The command with values as one word each, whatever they hold; other braces are left as they are."""
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Return the command with each value as one quoted word; other braces stay as they are."""
     return _PLACEHOLDER.sub(
         lambda found: shlex.quote(values[found[1]]) if found[1] in values else found[0], template
     )
 
 
-def of_task(task: Task) -> dict[str, str]:
-    """The values that every command can name."""
+def task_values(task: Task) -> dict[str, str]:
+    """Return the values of the names that every command may use."""
     return {
         "prompt_file": task.prompt_file,
         "model": task.model or "",
@@ -38,8 +38,8 @@ def of_task(task: Task) -> dict[str, str]:
 
 
 def check(template: str, model: str | None, others: Iterable[str] = ()) -> None:
-    """Raise UsageError where a command names a model and there is none, or what nobody fills in."""
-    found = named(template)
+    """Raise UsageError if a command needs a model and there is none, or names an unknown placeholder."""
+    found = names_in(template)
     if not model and "model" in found:
         raise UsageError("this agent's command has {model} in it; name one, as in --agent NAME:MODEL")
     known = {*NAMES, *others}

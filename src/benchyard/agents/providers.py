@@ -1,4 +1,4 @@
-"""From `[provider/]model` as people type it to who is asked for which model, and with which key."""
+"""Choice of provider, model and key from `[provider/]model` as people type it."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -7,25 +7,25 @@ from benchyard.agents.base import ModelChoice
 from benchyard.errors import UsageError
 
 STANDARD = ("anthropic", "openai", "google")
-"""The providers that every gateway knows the address of."""
+"""Providers whose address every gateway knows."""
 STORED_PREFIX = "BMJ_"
-"""What the names of secrets begin with that were made of a caller's own variables."""
+"""Prefix of the names of secrets that were made from a caller's own variables."""
 
 ALIASES = {"gemini": "google"}
-"""Other words for them."""
+"""Other names of providers."""
 _NAMES = {
     "anthropic": re.compile(r"claude-.+"),
     "openai": re.compile(r"(?:gpt-.+|o[134](?:-.+)?|codex-.+|chatgpt-.+)"),
     "google": re.compile(r"gemini-.+"),
 }
-"""How the models of each are called."""
+"""Patterns of each provider's model names."""
 _MOST_SHOWN = 100
 
 
 def choose(
     agent: str, offered: Sequence[str], model: str | None, upstreams: Collection[str] = ()
 ) -> ModelChoice:
-    """Who is asked for a model; a prefix says so, else its name, else there is only one.
+    """Return the model and its provider: by a prefix, else by the model's name, else the only provider.
 
     Raises UsageError that lists the choices as they are typed.
     """
@@ -41,11 +41,11 @@ def choose(
                 f"agent {agent!r} cannot ask {provider} for a model; it asks: {_typed(agent, offered)}"
             )
         return ModelChoice(provider, _named(agent, model, rest))
-    return ModelChoice(_guessed(agent, offered, model, upstreams), model)
+    return ModelChoice(_guess(agent, offered, model, upstreams), model)
 
 
-def told_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
-    """Who is asked for a model, where that alone tells it: by a prefix, or by its name."""
+def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
+    """Return the model and its provider if the name alone tells it, by a prefix or a known pattern."""
     prefix, slash, rest = model.partition("/")
     provider = prefix if prefix in upstreams else ALIASES.get(prefix, prefix)
     if slash and rest and provider in (*upstreams, *STANDARD):
@@ -54,8 +54,8 @@ def told_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | N
     return ModelChoice(likely, model) if likely else None
 
 
-def variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
-    """The variable whose key is used, of those that were given one; raises UsageError that says how to."""
+def key_variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
+    """Return the first variable that was given a key; raises UsageError that explains how to give one."""
     for each in variables:
         if each in given:
             return each
@@ -66,10 +66,10 @@ def variable(agent: str, variables: Sequence[str], given: Collection[str]) -> st
     )
 
 
-def missing(
+def missing_keys(
     keys: Mapping[str, Sequence[str]], secrets: Collection[str], environment: Collection[str]
 ) -> dict[str, list[str]]:
-    """Provider -> the variables any of which would open it, of those that nothing opens yet.
+    """Return provider -> the variables any of which would give it a key, for providers that have none yet.
 
     A key may be a secret of that name, a secret made of the caller's variable, or the variable itself.
     A provider without variables needs none.
@@ -83,7 +83,7 @@ def missing(
     }
 
 
-def _guessed(agent: str, offered: Sequence[str], model: str, upstreams: Collection[str]) -> str:
+def _guess(agent: str, offered: Sequence[str], model: str, upstreams: Collection[str]) -> str:
     likely = _likely(model)
     if likely in offered:
         return str(likely)

@@ -10,14 +10,14 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from benchyard.api import routes
-from benchyard.api.auth import BearerKeys
 from benchyard.api.deps import Services
 from benchyard.api.errors import ErrorView, add_error_handlers
-from benchyard.api.limits import RequestLimits
 from benchyard.api.log import RequestLog
 from benchyard.api.metrics import RequestCounts
-from benchyard.api.rates import RateLimit
-from benchyard.api.tunnels.door import TunnelDoor
+from benchyard.api.middleware.auth import BearerKeys
+from benchyard.api.middleware.limits import RequestLimits
+from benchyard.api.middleware.rates import RateLimit
+from benchyard.api.tunnels.proxy import TunnelProxy
 
 _FAILURES = {
     "400": "Bad request",
@@ -29,7 +29,7 @@ _BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
 class App(FastAPI):
-    """FastAPI, with what holds for every route in its schema: keys, and how errors look."""
+    """FastAPI app whose schema also has the parts common to all routes: keys, and the form of errors."""
 
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
@@ -50,18 +50,18 @@ def _add_failures(schema: dict[str, Any]) -> None:
 
 
 def build_app(services: Services) -> FastAPI:
-    """The app that serves these services."""
+    """Build the app that serves these services."""
     app = App(
         title="Benchyard",
         version=importlib.metadata.version("benchyard"),
-        # A page of our own: that of the library loads its scripts from elsewhere.
+        # The reference page is our own: the library's page loads scripts from other servers.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
             Middleware(RequestCounts, metrics=services.metrics),
             Middleware(RequestLog),
-            Middleware(TunnelDoor, services=services),
+            Middleware(TunnelProxy, services=services),
             Middleware(BearerKeys, keys=services.keys, settings=services.settings),
             Middleware(RateLimit, settings=services.settings),
             Middleware(RequestLimits, settings=services.settings),
@@ -69,13 +69,13 @@ def build_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     add_error_handlers(app)
-    # Not `include_router`: it would look for the route of each request twice.
+    # Not `include_router`: it would search the route of each request twice.
     app.router.routes.extend(all_routes())
     return app
 
 
 def all_routes() -> list[BaseRoute]:
-    """The routes of every file in the folder, literal paths before those with parameters."""
+    """Return the routes of every file in the folder, literal paths before those with parameters."""
     found: list[BaseRoute] = []
     for module in pkgutil.iter_modules(routes.__path__):
         found.extend(importlib.import_module(f"{routes.__name__}.{module.name}").router.routes)

@@ -1,4 +1,4 @@
-"""What routes work with: the open services of this server, handed to them by FastAPI."""
+"""Dependencies of routes: the open services of this server, provided by FastAPI."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,16 +8,15 @@ from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from benchyard.api.job_views import JobViews
-from benchyard.api.leakage import Leakage
-from benchyard.api.metrics import Metrics
-from benchyard.api.ssh.opening import SshServer
+from benchyard.api.metrics import LeakCounts, ServerMetrics
+from benchyard.api.ssh.transport import SshServer
+from benchyard.engine.api_keys import ApiKeys
+from benchyard.engine.devboxes.live import LiveDevboxes
 from benchyard.engine.engine import Engine
-from benchyard.engine.keys import Keys
 from benchyard.engine.objects import Objects
-from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
-from benchyard.images.build import Builder
+from benchyard.images.builders.base import Builder
 from benchyard.images.store import ImageStore
 from benchyard.settings import Settings
 from benchyard.store.database import Store
@@ -27,37 +26,37 @@ from benchyard.workers.workers import Workers
 
 @dataclass(frozen=True)
 class Services:
-    """Everything a running server has open."""
+    """The open parts of a running server."""
 
     settings: Settings
     store: Store
     vault: Vault
-    keys: Keys
+    keys: ApiKeys
     secrets: Secrets
     objects: Objects
     images: ImageStore
     host: Host
     builder: Builder
-    roster: Roster
+    live_devboxes: LiveDevboxes
     engine: Engine
-    metrics: Metrics
-    leakage: Leakage
+    metrics: ServerMetrics
+    leakage: LeakCounts
     ssh: SshServer
     workers: Workers
-    """For what clients send: what agents left has others, and cannot keep these busy."""
+    """Workers for data that clients send; data left by agents has other workers, so it cannot block these."""
     job_views: JobViews = field(default_factory=JobViews)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server begins to stop: long-polls and streams end soon after."""
+    """Event that is set when the server begins to stop: long-polls and streams end soon after."""
 
 
 def services_of(connection: HTTPConnection) -> Services:
-    """The services of the app that serves this request or socket."""
+    """Return the services of the app that serves this request or socket."""
     services: Services = connection.app.state.services
     return services
 
 
 async def _services(connection: HTTPConnection) -> Services:
-    # Dependencies are coroutines: plain functions would each be sent to a thread.
+    # Dependencies are coroutines: plain functions would each run in a thread.
     return services_of(connection)
 
 

@@ -1,4 +1,4 @@
-"""How errors look on the wire: `{"code", "message", "details"}`, and whether a retry can help."""
+"""Errors on the wire: `{"code", "message", "details"}`, with headers that tell whether a retry can help."""
 
 import json
 from collections.abc import Mapping
@@ -34,21 +34,21 @@ class ErrorView(Model):
 
 
 class MethodNotAllowed(UsageError):
-    """The path is there, the verb is not."""
+    """The path exists, but not for this method."""
 
     code = "method_not_allowed"
     http_status = 405
 
 
 class RangeNotThere(UsageError):
-    """None of the bytes that were asked for is there."""
+    """The requested range has no byte of the object."""
 
     code = "range_not_there"
     http_status = 416
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Let every error of a route leave as our JSON."""
+    """Let every error of a route be answered as JSON in our format."""
     app.add_exception_handler(BenchyardError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
@@ -56,10 +56,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def error_response(error: BenchyardError) -> Response:
-    """The answer for an error of our tree."""
+    """Return the answer for an error."""
     body = error.body()
     body["message"] = body["message"][:_MAX_MESSAGE]
-    # Details may hold anything, and an error about an error helps nobody.
+    # Details may hold any value; a failure to encode one would hide the error itself.
     content = json.dumps(body, default=str)
     return Response(content, error.http_status, dict(_headers(error)), "application/json")
 
@@ -69,7 +69,7 @@ def _headers(error: BenchyardError) -> Mapping[str, str]:
     if error.retryable:
         headers["x-should-retry"] = "true"
     elif error.http_status >= 500 or isinstance(error, Conflict | DevboxGone):
-        # A client would otherwise retry any 409 and 5xx, with waits in between.
+        # Without this, a client would retry any 409 and 5xx, with pauses in between.
         headers["x-should-retry"] = "false"
     if isinstance(error, StoreError) and error.retryable:
         headers["retry-after"] = "1"

@@ -19,19 +19,19 @@ from benchyard.engine.ids import id_from_bytes, random_id
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes a request the same as an earlier one."""
+    """Values by which a repeated request is recognized."""
 
     body_hash: str
     seed: bytes | None
-    """None when the caller sent no id: then nothing is the same as this request."""
+    """None if the client sent no id: then the request is not a repetition of any other."""
 
     def new_id(self, prefix: str) -> str:
-        """The id of what this request makes."""
+        """Return the id of the thing that this request creates."""
         return random_id(prefix) if self.seed is None else id_from_bytes(prefix, self.seed)
 
 
 async def request_identity(request: Request) -> Identity:
-    """The identity of a request with a JSON body, or none."""
+    """Return the identity of a request with or without a JSON body."""
     vault = services_of(request).vault
     # Keyed, since a body may hold a secret that could be guessed from a plain hash.
     body_hash = vault.derive("request-bodies", await _canonical(request)).hex()
@@ -47,7 +47,7 @@ RequestIdentity = Annotated[Identity, Depends(request_identity)]
 
 
 async def _canonical(request: Request) -> str:
-    """What a body says, or a digest of that where there is much: the same however it is written."""
+    """Return a body in canonical form, or its digest if it is large, independent of JSON formatting."""
     if isinstance(request, JsonRequest) and await request.is_large():
         with contextlib.suppress(ValueError):
             await request.json()

@@ -1,25 +1,25 @@
-"""Jobs as lists show them: what became of one that has ended is counted once, however often it is listed."""
+"""Short views of jobs for lists: the outcomes of an ended job are counted once and cached."""
 
 from collections import OrderedDict
 
-from benchyard.engine.jobs.jobs import Jobs
-from benchyard.engine.journal import now_ms
+from benchyard.engine.clock import now_ms
+from benchyard.engine.jobs.service import Jobs
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 
 _REMEMBERED = 200
 _SETTLED_MS = 60_000
-"""Trials are being ended for a moment after their job was."""
+"""Time after the end of a job during which its trials may still be ending."""
 
 
 class JobViews:
-    """The short views of jobs, remembered for those to which nothing happens any more."""
+    """Cache of the short views of jobs, for those that no longer change."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[object, BenchmarkJobView]] = OrderedDict()
 
     async def short(self, jobs: Jobs, job: Job) -> BenchmarkJobView:
-        """A job with its outcomes, without their scenarios."""
+        """Return a job with its outcomes, without their scenarios."""
         known = self._known.get(job.id)
         if known is not None and known[0] == _version(job):
             self._known.move_to_end(job.id)
@@ -33,7 +33,7 @@ class JobViews:
 
 
 def _version(job: Job) -> object:
-    """What is another one when anything of an ended job is: a retry, a rescoring, another name."""
+    """Return a value that changes when an ended job does: by a retry, a rescoring, another name."""
     scored = job.rescoring_state, job.rescoring and job.rescoring.number
     return job.state, job.end_time_ms, scored, job.name, job.is_pinned
 

@@ -1,4 +1,4 @@
-"""Signed links: whoever holds one may do one thing with one object until it expires, without a key."""
+"""Signed links: each allows one action on one object until it expires, without a key."""
 
 import hmac
 import time
@@ -15,7 +15,7 @@ Verb = Literal["upload", "download"]
 
 
 def signed_link(request: Request, verb: Verb, object_id: str, seconds: int) -> str:
-    """A link to this server, reachable where the request came to (or at the public URL of the settings)."""
+    """Return a link to this server, below the address of the request or the public URL of the settings."""
     services = services_of(request)
     expires = int(time.time()) + seconds
     signature = _signature(services, verb, object_id, expires)
@@ -23,7 +23,7 @@ def signed_link(request: Request, verb: Verb, object_id: str, seconds: int) -> s
 
 
 def outside_url(request: Request, run_id: str, provider: str) -> str:
-    """Where code outside of a run's devbox reaches its models, by the run's token."""
+    """Return the URL at which code outside of a run's devbox calls models, with the run's token."""
     return f"{_base(request)}/gateway/{run_id}/{provider}"
 
 

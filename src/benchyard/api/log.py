@@ -1,4 +1,4 @@
-"""The server's log: JSON lines on stderr, one per request; and the last handler, which no error passes."""
+"""The server's log, JSON lines on stderr with one per request, and the handler of last resort for errors."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ class UnexpectedError(BenchyardError):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line."""
+    """Log formatter that writes a JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -38,7 +38,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Send everything that is logged to stderr; uvicorn's own access lines are left out."""
+    """Send all log records to stderr, except uvicorn's own access lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -46,7 +46,7 @@ def log_to_stderr() -> None:
 
 
 class RequestLog:
-    """Writes a line per request, echoes `x-request-id`, and answers for what nobody else caught."""
+    """Writes a line per request, echoes `x-request-id`, and answers uncaught errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -66,7 +66,7 @@ class RequestLog:
 
 
 class _Answer:
-    """What goes out, with the request's id put on it and the status kept."""
+    """Sender of an answer that adds the request's id and notes the status."""
 
     def __init__(self, send: Send, request_id: bytes) -> None:
         self._send = send

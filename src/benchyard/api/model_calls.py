@@ -6,12 +6,11 @@ import h11
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from benchyard.api.connections import carrier_of
 from benchyard.api.deps import Services
-from benchyard.api.tunnels.addresses import Address
-from benchyard.api.tunnels.exchange import Exchange
-from benchyard.api.tunnels.heads import Asked, answer_headers, passing
-from benchyard.api.tunnels.streams import Idling, opened
-from benchyard.api.underneath import underneath_of
+from benchyard.api.tunnels.addresses import TunnelAddress
+from benchyard.api.tunnels.exchange import InboundRequest, TunnelExchange, answer_headers, end_to_end_headers
+from benchyard.api.tunnels.streams import IdleClock, open_stream
 from benchyard.errors import BenchyardError, StillWaiting, UsageError
 
 _PREFIX_PARTS = 3
@@ -26,7 +25,7 @@ class GatewayGone(BenchyardError):
 
 
 class ModelCall(Response):
-    """The gateway's own answer to a request that came to the server."""
+    """Response that passes a request to the gateway, and the gateway's answer back."""
 
     def __init__(self, services: Services, descriptor: int) -> None:
         super().__init__()
@@ -35,20 +34,22 @@ class ModelCall(Response):
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and its answer back; an answer that breaks off is cut."""
+        """Pass the request on and its answer back; cut an answer that breaks off."""
         try:
-            async with opened(self._descriptor) as stream:
-                exchange = Exchange(stream, Idling(_nothing))
-                await self._pass(exchange, Asked(scope, _address(scope)), receive, send)
+            async with open_stream(self._descriptor) as stream:
+                exchange = TunnelExchange(stream, IdleClock(_ignore_use))
+                await self._pass(exchange, InboundRequest(scope, _address(scope)), receive, send)
         except (h11.RemoteProtocolError, OSError, BenchyardError) as error:
             if self._has_begun:
-                underneath_of(scope).cut()
+                carrier_of(scope).cut()
             elif isinstance(error, BenchyardError):
                 raise
             else:
                 raise GatewayGone("the gateway went away; send the request again") from error
 
-    async def _pass(self, exchange: Exchange, asked: Asked, receive: Receive, send: Send) -> None:
+    async def _pass(
+        self, exchange: TunnelExchange, asked: InboundRequest, receive: Receive, send: Send
+    ) -> None:
         try:
             await exchange.begin(_head(asked))
         except h11.LocalProtocolError as error:
@@ -62,7 +63,7 @@ class ModelCall(Response):
             if answering.done():
                 answering.result()
             elif uploading.done():
-                # The client has gone, or sends what is refused.
+                # The client has gone, or its body was refused.
                 uploading.result()
             else:
                 raise StillWaiting("the server is stopping; send it again in a moment")
@@ -71,7 +72,7 @@ class ModelCall(Response):
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _answer(self, exchange: Exchange, asked: Asked, send: Send) -> None:
+    async def _answer(self, exchange: TunnelExchange, asked: InboundRequest, send: Send) -> None:
         answer = await exchange.answer()
         if isinstance(answer, h11.InformationalResponse):
             raise h11.RemoteProtocolError("nobody asked for another protocol")
@@ -83,15 +84,19 @@ class ModelCall(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-def _address(scope: Scope) -> Address:
-    """What the gateway is asked for: what follows the run's id."""
+def _address(scope: Scope) -> TunnelAddress:
+    """Return the address at the gateway: the part of the path after the run's id."""
     path: bytes = scope["raw_path"]
     rest = b"/" + path.split(b"/", _PREFIX_PARTS)[_PREFIX_PARTS]
-    return Address("", 0, rest, path[: len(path) - len(rest)])
+    return TunnelAddress("", 0, rest, path[: len(path) - len(rest)])
 
 
-def _head(asked: Asked) -> h11.Request:
-    headers = [(b"host", b"gateway"), *passing(asked.headers, _LEFT_OUT), (b"connection", b"close")]
+def _head(asked: InboundRequest) -> h11.Request:
+    headers = [
+        (b"host", b"gateway"),
+        *end_to_end_headers(asked.headers, _LEFT_OUT),
+        (b"connection", b"close"),
+    ]
     method, query = asked.scope["method"], asked.scope["query_string"]
     if method == "POST" and not asked.value(b"content-length"):
         headers.append((b"transfer-encoding", b"chunked"))
@@ -99,5 +104,5 @@ def _head(asked: Asked) -> h11.Request:
     return h11.Request(method=method, target=target, headers=headers)
 
 
-def _nothing() -> None:
-    """Nobody asks how long it idles: the gateway itself gives up on providers that say nothing."""
+def _ignore_use() -> None:
+    """Do nothing on use: no idle time applies here, since the gateway gives up on silent providers."""

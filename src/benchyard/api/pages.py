@@ -11,7 +11,7 @@ from benchyard.models.jobs import JOB_KEY
 from benchyard.models.pages import DEFAULT_LIMIT, MAX_LIMIT, Query
 
 OF_A_JOB = f"metadata.{JOB_KEY}"
-"""What the runs of jobs have, and others do not."""
+"""Metadata key that only runs of jobs have."""
 _METADATA = re.compile(r"metadata\[(?P<key>[^\]]+)\](?P<any>\[in\])?")
 
 
@@ -21,7 +21,7 @@ async def page_query(
     *,
     include_total_count: bool = True,
 ) -> Query:
-    """What every listing can be asked for; routes add their filters with `dataclasses.replace`."""
+    """Return the query of a page of any list; routes add their filters with `dataclasses.replace`."""
     return Query(limit=limit, starting_after=starting_after or None, include_total_count=include_total_count)
 
 
@@ -29,7 +29,7 @@ PageQuery = Annotated[Query, Depends(page_query)]
 
 
 async def metadata_filters(request: Request) -> dict[str, str | list[str]]:
-    """Filters from `metadata[KEY]=VALUE` and `metadata[KEY][in]=A,B`, ready for `Query.where`."""
+    """Return filters from `metadata[KEY]=VALUE` and `metadata[KEY][in]=A,B`, ready for `Query.where`."""
     found: dict[str, str | list[str]] = {}
     for name, value in request.query_params.multi_items():
         match = _METADATA.fullmatch(name)
@@ -44,7 +44,7 @@ MetadataFilters = Annotated[dict[str, str | list[str]], Depends(metadata_filters
 async def named_query(
     query: PageQuery, filters: MetadataFilters, name: str | None = None, search: str | None = None
 ) -> Query:
-    """A page of what has names and metadata."""
+    """Return the query of a page of things with names and metadata."""
     where = {**filters, **({"name": name} if name else {})}
     return replace(query, where=where, search=search or None)
 
@@ -52,6 +52,6 @@ async def named_query(
 NamedQuery = Annotated[Query, Depends(named_query)]
 
 
-def narrowed(query: Query, **wanted: str | None) -> Query:
-    """A query that asks for these fields too, where they are given."""
+def narrow(query: Query, **wanted: str | None) -> Query:
+    """Return a query that is also restricted to these fields, if they are given."""
     return replace(query, where={**query.where, **{key: value for key, value in wanted.items() if value}})

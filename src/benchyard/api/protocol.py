@@ -1,4 +1,4 @@
-"""uvicorn's protocols, with limits on what a connection may cost: bytes, time, and how many there are."""
+"""uvicorn's protocols, with limits on a connection's bytes and time, and on the number of connections."""
 
 import asyncio
 import sys
@@ -9,34 +9,37 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from benchyard.api.crowd import Crowd
+from benchyard.api.connections import ConnectionLimits, carrier_extensions
 from benchyard.api.errors import error_response
-from benchyard.api.http2.connection import Http2, refusal
+from benchyard.api.http2.connection import Http2Connection, refusal
 from benchyard.api.http2.frames import PREFACE
-from benchyard.api.limits import MAX_HEADER_BYTES, headers_too_large
+from benchyard.api.middleware.limits import MAX_HEADER_BYTES, headers_too_large
 from benchyard.api.tls import is_http2
 from benchyard.api.tunnels.addresses import address_of
-from benchyard.api.underneath import underneath
 from benchyard.errors import BenchyardError, TooMany, UsageError
 
 _MAX_PIPELINED = 32
 _MAX_UNREAD_BYTES = 1024**2
 _LINGER_SECONDS = 1.0
 _MAX_LINGERING = 256
-"""Of connections for which there is no room: they get to know why, as long as they are not too many."""
+"""Limit for refused connections that are still told the reason."""
 _MAX_EARLY_BYTES = 64 * 1024
 _PHRASES = {400: b"Bad Request", 429: b"Too Many Requests", 431: b"Request Header Fields Too Large"}
 
 
 class TooManyPipelined(UsageError):
-    """More requests at once on one connection than anybody needs."""
+    """More requests at once on one connection than any client needs."""
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Closes connections whose headers grow or dawdle without end, and those for which there is no room."""
+    """HTTP/1.1 that closes connections with too large or too slow headers, and those over the limit."""
 
     def __init__(
-        self, *args: Any, crowd: Crowd, others: Callable[["BoundedHttp"], bool] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        crowd: ConnectionLimits,
+        others: Callable[["BoundedHttp"], bool] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._crowd = crowd
@@ -51,7 +54,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._early: bytearray | None = None
         self._is_half_closed = False
         self._opening: bytes | None = b""
-        """What came so far, while it may still be the beginning of HTTP/2."""
+        """Bytes received so far, while they may still be the beginning of HTTP/2; None afterwards."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -59,7 +62,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._refuse(TooMany("the server has as many connections as it can; try again in a moment"))
             return
         if self._others is not None and self._others(self):
-            # It is somebody else's from the first byte on.
+            # Another handler serves this connection from its first byte on.
             return
         if is_http2(transport):
             self._speak_http2(b"")
@@ -83,18 +86,18 @@ class BoundedHttp(HttpToolsProtocol):
             self._keep_early(data)
             return
         self._arrived = data
-        # A chunk that only begins the headers is let through: it may hold the end of another request's body.
+        # A chunk in which headers only begin is not counted: it may hold the end of another request's body.
         if self._is_in_headers:
             self._header_bytes += len(data)
         if self._is_answered:
-            # Also what is left of a body nobody wanted must come to an end.
+            # An unwanted rest of a body must also end in time.
             self._start_timer()
         super().data_received(data)
         if self._header_bytes > MAX_HEADER_BYTES and not self._is_over():
             self._refuse(headers_too_large())
 
     def _is_undecided(self, data: bytes) -> bool:
-        """Whether this is not, or not yet, HTTP/1.1: a client may begin with HTTP/2 without having asked."""
+        """Tell whether this is not, or not yet, known to be HTTP/1.1; switch to HTTP/2 on its preface."""
         if data.startswith(PREFACE):
             self._speak_http2(data)
             return True
@@ -105,7 +108,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._crowd.works(self)
         self._stop_timer()
         self.connections.discard(self)
-        successor = Http2(self, self._crowd)
+        successor = Http2Connection(self, self._crowd)
         self.transport.set_protocol(successor)
         successor.begin(data)
 
@@ -127,7 +130,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._header_bytes = 0
         self._crowd.works(self)
         self._stop_timer()
-        self.scope["extensions"] = underneath(self)
+        self.scope["extensions"] = carrier_extensions(self)
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -137,11 +140,11 @@ class BoundedHttp(HttpToolsProtocol):
             self._crowd.waits(self)
 
     def _should_upgrade(self) -> bool:
-        # A socket to a tunnel is not ours to open: it is passed on as the request it is.
+        # A socket to a tunnel is not opened here: its request is passed on unchanged.
         return not self._is_tunnel and super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing more of this connection is HTTP, unless a tunnel's program declines; then it is closed."""
+        """Keep further bytes for a tunnel's other protocol; the connection closes if its program declines."""
         if not self._is_tunnel:
             super()._unsupported_upgrade_warning()
             return
@@ -158,23 +161,23 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.pause_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        # Whoever speaks another protocol soon may have said all it has to say, and still wants the answer.
+        # A client about to speak another protocol may have sent all of its bytes, and still wants the answer.
         self._is_half_closed = self._early is not None
         return self._is_half_closed
 
     def take_over(self) -> tuple[bytes, bool]:
-        """Hand the connection over to whoever carries its bytes; returns what came, and if it was all."""
+        """Hand the connection over to another reader; return early bytes, and whether the input has ended."""
         self.cycle.disconnected = True
         self._unset_keepalive_if_required()
         early, self._early = bytes(self._early or b""), bytearray()
         return early, self._is_half_closed
 
     def leave(self) -> None:
-        """Forget a connection that was handed over and is done with."""
+        """Forget a connection that was handed over and has ended."""
         self.connections.discard(self)
 
     def cut(self) -> None:
-        """End a connection whose answer cannot be finished, so that nobody takes it for a whole one."""
+        """End a connection whose answer cannot be finished, so that the client does not take it for whole."""
         self.cycle.disconnected = True
         self.transport.abort()
 
@@ -188,7 +191,7 @@ class BoundedHttp(HttpToolsProtocol):
         if len(self.connections) > self._crowd.most + _MAX_LINGERING or not self.transport.can_write_eof():
             self.transport.close()
             return
-        # To close at once would reset the connection, and the answer with it, where more is on its way here.
+        # Closing at once would reset the connection if more bytes arrive, and lose the answer.
         self.transport.write_eof()
         self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
@@ -211,7 +214,7 @@ def _answer(error: BenchyardError) -> bytes:
 
 
 class BoundedSocket(WebSocketsSansIOProtocol):
-    """Drops a client that asks (by pings) for more than it takes."""
+    """WebSocket that drops a client whose pings ask for more than the client reads."""
 
     def data_received(self, data: bytes) -> None:
         if self.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:

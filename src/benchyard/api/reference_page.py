@@ -1,4 +1,4 @@
-"""The API's reference as one page that needs nothing else: no script, no font, no other server. Pure."""
+"""The API's reference as one page without scripts, fonts or anything of another server. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What the page may load: nothing."""
+"""Content security policy of the page, which loads nothing."""
 _METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 _DEEPEST = 4
 _REF = "#/components/schemas/"
@@ -49,9 +49,9 @@ Schema = Mapping[str, Any]
 
 
 def reference_page(schema: Schema) -> str:
-    """A page about every route and model of an OpenAPI schema."""
+    """Return a page about every route and model of an OpenAPI schema."""
     info, models = schema["info"], schema.get("components", {}).get("schemas", {})
-    groups = _grouped(schema["paths"])
+    groups = _groups(schema["paths"])
     links = "".join(f'<a href="#{_place(name)}">{escape(name)}</a>' for name in (*groups, "models"))
     parts = [
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>",
@@ -74,11 +74,11 @@ def reference_page(schema: Schema) -> str:
 
 
 def _place(name: str) -> str:
-    """The id of a group; one has no blanks in it."""
+    """Return the id of a group, without blanks."""
     return escape(name.replace(" ", "-"))
 
 
-def _grouped(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
+def _groups(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
     groups: dict[str, list[tuple[str, str, Schema]]] = {}
     for path in sorted(paths):
         for verb in _METHODS:
@@ -112,7 +112,7 @@ def _operation(path: str, verb: str, told: Schema, models: Schema) -> str:
 
 
 def _content(holder: Schema) -> tuple[str, Schema | None]:
-    """The type of a body and its schema; JSON first."""
+    """Return the content type of a body and its schema; JSON is preferred."""
     content = holder.get("content") or {}
     for kind in sorted(content, key=lambda each: each != "application/json"):
         return kind, content[kind].get("schema") or {}
@@ -156,7 +156,7 @@ def _notes(schema: Schema) -> Iterator[str]:
 
 
 def _type(schema: Schema, depth: int = 0) -> str:
-    """A type in words, with links to models."""
+    """Return a type in words, with links to models."""
     if ref := schema.get("$ref"):
         name = str(ref).removeprefix(_REF)
         return f'<a href="#{escape(name)}">{escape(name)}</a>'
@@ -190,7 +190,7 @@ def _curl(path: str, verb: str, kind: str, body: Schema | None, models: Schema) 
 
 
 def _example(schema: Schema, models: Schema, depth: int) -> Any:
-    """The least that fits a schema, as far as that can be told."""
+    """Return a minimal example for a schema."""
     if ref := schema.get("$ref"):
         return _example(models.get(str(ref).removeprefix(_REF), {}), models, depth + 1)
     for key in ("anyOf", "oneOf", "allOf"):

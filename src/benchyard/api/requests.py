@@ -1,4 +1,4 @@
-"""Requests whose bodies never hold up the event loop: large ones lie in a file, parsed by a worker."""
+"""Requests whose bodies never block the event loop: a large one is kept in a file and parsed by a worker."""
 
 import asyncio
 import json
@@ -10,23 +10,23 @@ from fastapi import Request
 
 from benchyard.api.deps import services_of
 from benchyard.errors import TooLarge, WorkerFailed
-from benchyard.workers import json_bodies
-from benchyard.workers.workers import SMALL_BYTES, Limits
+from benchyard.workers import json_texts
+from benchyard.workers.workers import SMALL_BYTES, WorkerLimits
 
-_PARSE = "benchyard.workers.json_bodies:parse"
-_LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
+_PARSE = "benchyard.workers.json_texts:parse"
+_LIMITS = WorkerLimits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 
 
 class JsonRequest(Request):
-    """A request as FastAPI has it, whose `json` is the work of somebody else where there is much of it."""
+    """A FastAPI request whose `json` lets a worker process parse a large body."""
 
     digest: str | None = None
-    """Of what a large body says, once it is parsed: the same however it is written."""
+    """Digest of a large body's content once it is parsed, independent of JSON formatting."""
     _large: int | None = None
-    """The descriptor of a large body, in a file that is only in memory."""
+    """Descriptor of a large body, in a file in memory."""
 
     async def body(self) -> bytes:
-        """The body; of a large one the beginning, to see that there is one."""
+        """Return the body, or only a placeholder for a large one, to show that there is one."""
         if not hasattr(self, "_body"):
             pieces: list[bytes] = []
             size = 0
@@ -43,19 +43,19 @@ class JsonRequest(Request):
         return self._body
 
     async def is_large(self) -> bool:
-        """Whether the body is more than is parsed here."""
+        """Tell whether the body is too large to be parsed in this process."""
         await self.body()
         return self._large is not None
 
     async def json(self) -> Any:
-        """What the body says; raises JSONDecodeError."""
+        """Return the parsed body; raises JSONDecodeError."""
         if not hasattr(self, "_json"):
             body = await self.body()
             self._json = json.loads(body) if self._large is None else await self._parsed(self._large)
         return self._json
 
     def close_body(self) -> None:
-        """Let go of a large body."""
+        """Release a large body."""
         if self._large is not None:
             os.close(self._large)
 
@@ -64,7 +64,7 @@ class JsonRequest(Request):
             made = await services_of(self).workers.call(_PARSE, descriptor, limits=_LIMITS)
         except WorkerFailed as error:
             raise TooLarge(f"the body takes too much to be parsed: {error.message}") from error
-        found = await asyncio.to_thread(json_bodies.Parsed.of, made)
+        found = await asyncio.to_thread(json_texts.ParsedJson.of, made)
         self.digest = found.digest
         if found.reason is not None:
             raise json.JSONDecodeError(found.reason, "", found.place)
@@ -75,7 +75,7 @@ Handler = Callable[[Request], Any]
 
 
 def with_large_bodies(handler: Handler) -> Handler:
-    """A route's handler for requests of this kind."""
+    """Wrap a route's handler so that it gets a JsonRequest."""
 
     async def handle(request: Request) -> Any:
         own = JsonRequest(request.scope, request.receive)

@@ -1,14 +1,150 @@
-"""An answer that is a file of a devbox, sent piece by piece."""
+"""Answers that take long or are large: long-polls, streams, archives and files of devboxes."""
 
 import asyncio
+import json
 import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, Protocol, TypeVar
 
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from benchyard.engine.descriptors import PIECE_BYTES, file_errors
-from benchyard.engine.files import OpenedFile
-from benchyard.errors import DevboxError
+from benchyard.api.deps import Services
+from benchyard.engine.devboxes.descriptors import PIECE_BYTES, file_errors
+from benchyard.engine.devboxes.files import ReadableFile
+from benchyard.errors import BenchyardError, DevboxError, StillWaiting
+
+KEEP_ALIVE_SECONDS = 10.0
+
+_STOPPING = {"code": 408, "message": "the server is stopping; connect again"}
+
+T = TypeVar("T")
+
+
+async def wait_for_answer(
+    services: Services, answer: Coroutine[Any, Any, T], client: Request | None = None
+) -> T:
+    """Wait for an answer; raise StillWaiting if the server begins to stop.
+
+    With `client`, the work on the answer also ends when that client leaves.
+    """
+    task = asyncio.ensure_future(answer)
+    stopping = asyncio.ensure_future(services.stopping.wait())
+    leaving = [asyncio.ensure_future(_wait_until_left(client))] if client else []
+    try:
+        await asyncio.wait({task, stopping, *leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            is_stopping = stopping.done()
+            raise StillWaiting(
+                "the server is stopping; ask again in a moment" if is_stopping else "its client left"
+            )
+        return task.result()
+    finally:
+        await _cancel(task, stopping, *leaving)
+
+
+async def _wait_until_left(client: Request) -> None:
+    """Return once a client has gone; its request must be read completely."""
+    while (await client.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+def bytes_stream(services: Services, content: AsyncIterator[bytes]) -> StreamingResponse:
+    """Return an answer with bytes as they arrive."""
+    return StreamingResponse(_until_stop(services, content), media_type="application/octet-stream")
+
+
+def event_stream(services: Services, events: AsyncIterator[BaseModel]) -> StreamingResponse:
+    """Return an answer with events as they arrive, and comments in between that show it is alive."""
+    headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+    return StreamingResponse(_frames(services, events), media_type="text/event-stream", headers=headers)
+
+
+async def _frames(services: Services, events: AsyncIterator[BaseModel]) -> AsyncIterator[str]:
+    stopping = asyncio.ensure_future(services.stopping.wait())
+    following = asyncio.ensure_future(_next(events))
+    try:
+        while not stopping.done():
+            await asyncio.wait(
+                {following, stopping}, timeout=KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not following.done():
+                yield ": still here\n\n"
+                continue
+            event = following.result()
+            if event is None:
+                return
+            yield f"data: {event.model_dump_json(exclude_none=True)}\n\n"
+            following = asyncio.ensure_future(_next(events))
+        yield f"event: error\ndata: {json.dumps(_STOPPING)}\n\n"
+    except BenchyardError as error:
+        yield f"event: error\ndata: {json.dumps({**error.body(), 'code': error.http_status})}\n\n"
+    finally:
+        await _cancel(following, stopping)
+
+
+async def _until_stop(services: Services, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    stopping = asyncio.ensure_future(services.stopping.wait())
+    following = asyncio.ensure_future(_next(content))
+    try:
+        while not stopping.done():
+            await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            piece = following.result() if following.done() else None
+            if piece is None:
+                return
+            yield piece
+            following = asyncio.ensure_future(_next(content))
+    finally:
+        await _cancel(following, stopping)
+
+
+async def _next(events: AsyncIterator[T]) -> T | None:
+    return await anext(events, None)
+
+
+TAR = "application/x-tar"
+ZIP = "application/zip"
+
+
+class SendableArchive(Protocol):
+    """A packed archive, ready to be sent."""
+
+    size: int
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the content in pieces that fit into memory."""
+
+
+async def archive_response(
+    services: Services, packing: AbstractAsyncContextManager[SendableArchive], media_type: str = TAR
+) -> StreamingResponse:
+    """Return the answer that sends an archive; its temporary files are removed afterwards."""
+    stack = AsyncExitStack()
+    archive = await wait_for_answer(services, stack.enter_async_context(packing))
+    return _ArchiveResponse(archive, stack, media_type)
+
+
+class _ArchiveResponse(StreamingResponse):
+    """Sends an archive and then removes it, also if the client went away."""
+
+    def __init__(self, archive: SendableArchive, stack: AsyncExitStack, media_type: str) -> None:
+        headers = {"content-length": str(archive.size), "content-disposition": "attachment"}
+        super().__init__(archive.chunks(), headers=headers, media_type=media_type)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            await super().__call__(scope, receive, send)
 
 
 class DevboxFileResponse(Response):
@@ -16,13 +152,13 @@ class DevboxFileResponse(Response):
 
     media_type = "application/octet-stream"
 
-    def __init__(self, file: OpenedFile) -> None:
+    def __init__(self, file: ReadableFile) -> None:
         super().__init__()
         self._file = file
         self.headers["content-length"] = str(file.size)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the headers, then as many bytes as were promised."""
+        """Send the headers, then as many bytes as they announce."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             left = self._file.size

@@ -1,4 +1,4 @@
-"""Running the server: opens everything, answers until it is told to stop, closes everything."""
+"""Lifecycle of the server: opens all services, answers until it is told to stop, and closes them."""
 
 import asyncio
 import fcntl
@@ -18,38 +18,36 @@ import uvicorn
 
 from benchyard import registry
 from benchyard.api.app import build_app
-from benchyard.api.crowd import Crowd, most_connections, raise_descriptor_limit
+from benchyard.api.connections import ConnectionLimits, most_connections, raise_descriptor_limit
 from benchyard.api.deps import Services
-from benchyard.api.leakage import Leakage
 from benchyard.api.log import log_to_stderr, logger
-from benchyard.api.metrics import Metrics
+from benchyard.api.metrics import LeakCounts, ServerMetrics
 from benchyard.api.protocol import BoundedHttp, BoundedSocket
-from benchyard.api.ssh.behind_tls import SshBehindTls
-from benchyard.api.ssh.opening import SshServer
+from benchyard.api.ssh.transport import SshBehindTls, SshServer
 from benchyard.api.tls import Tls, open_tls
 from benchyard.devboxes.base import Driver
+from benchyard.engine.api_keys import ApiKeys
+from benchyard.engine.background import BackgroundTasks
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.live import LiveDevboxes
+from benchyard.engine.devboxes.log_file import DevboxLog
 from benchyard.engine.engine import open_engine
-from benchyard.engine.gateway_doors import GrantedDoors
-from benchyard.engine.grants import Grants
-from benchyard.engine.journal import Journal
-from benchyard.engine.keys import Keys
+from benchyard.engine.network.gateway_access import Grants
+from benchyard.engine.network.gateway_doors import GrantedDoors
 from benchyard.engine.objects import Objects
-from benchyard.engine.roster import Roster
 from benchyard.engine.secrets import Secrets
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import Work
-from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full
+from benchyard.errors import Conflict, DiskFull, UsageError, is_disk_full, refused
 from benchyard.hosts import leaks
-from benchyard.hosts.builds import BuildGroups
+from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.hosts.host import Host
-from benchyard.hosts.output_budget import OutputBudget
-from benchyard.images.build import Builder
-from benchyard.images.builders.choose import Wanted, open_builder
+from benchyard.hosts.output import OutputBudget
+from benchyard.images.builders.base import Builder
+from benchyard.images.builders.choice import BuilderChoice, open_builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings, default_data_folder
-from benchyard.store.claims import claimed
-from benchyard.store.contents import Contents
+from benchyard.store.claims import claim_database
+from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 from benchyard.store.reserve import Reserve
 from benchyard.store.vault import Vault, write_private
@@ -62,14 +60,14 @@ _RINGS = (20_000, 20, 20)
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; raises before anything is changed if it cannot start."""
+    """Serve until SIGTERM or SIGINT; raises before any change is made if it cannot start."""
     log_to_stderr()
     raise_descriptor_limit()
     _make_private(settings.data)
     try:
         with _only_server(settings.data), _bound_socket(settings) as bound:
             async with open_tls(settings) as tls, open_services(settings) as services:
-                await _serve(services, _Door(bound, tls))
+                await _serve(services, _Listener(bound, tls))
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -78,17 +76,17 @@ async def run(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """Everything a server has open, from the database up."""
+    """Open all services of a server, from the database up."""
     async with AsyncExitStack() as stack:
         key_file = settings.data / "secret-key"
         had_key = key_file.exists()
         vault = Vault(key_file)
         store = await stack.enter_async_context(_store(settings))
-        keys = Keys(store, vault)
+        keys = ApiKeys(store, vault)
         await keys.open(settings.data / "api-key")
         secrets = Secrets(store, vault)
         await _tell_of_lost_key(key_file, secrets, had_key=had_key)
-        contents = Contents(settings.data / "objects")
+        contents = ObjectContents(settings.data / "objects")
         objects = await stack.enter_async_context(Objects(store, contents, settings.max_upload_bytes))
         driver = await stack.enter_async_context(_driver(settings))
         images = ImageStore(settings.data / "images", driver.trees)
@@ -96,16 +94,16 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(images.close)
         host = Host(settings.data / "host", driver, images, vault, OutputBudget(settings.outputs_max_bytes))
         await stack.enter_async_context(host)
-        metrics = Metrics()
+        metrics = ServerMetrics()
         gateway = Grants(host, settings.data / "gateway", settings.devbox_lease_seconds)
         grants = await stack.enter_async_context(gateway)
-        tools = Tools(
+        tools = EngineContext(
             settings=settings,
             host=host,
             images=images,
-            roster=Roster(store.live("devboxes", Devbox), metrics.saw),
-            work=Work(),
-            journal=Journal(settings.data / "logs"),
+            live_devboxes=LiveDevboxes(store.live("devboxes", Devbox), metrics.saw),
+            work=BackgroundTasks(),
+            journal=DevboxLog(settings.data / "logs"),
             vault=vault,
             secrets=secrets,
             objects=objects,
@@ -127,17 +125,17 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             images=images,
             host=host,
             builder=tools.builder,
-            roster=tools.roster,
+            live_devboxes=tools.live_devboxes,
             engine=engine,
             metrics=metrics,
-            leakage=Leakage(partial(leaks.find, settings.data)),
+            leakage=LeakCounts(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
             workers=await stack.enter_async_context(Workers()),
         )
 
 
 async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> None:
-    """Say at the start which secrets cannot be opened, and what to do about it."""
+    """Log at the start which secrets cannot be decrypted, and how to repair that."""
     lost = await secrets.unreadable()
     if not lost:
         return
@@ -155,22 +153,22 @@ async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> N
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncIterator[Store]:
     url = settings.database_url or f"sqlite:///{settings.data / 'benchyard.db'}"
-    async with claimed(url, settings.data, _give_way), Store(url) as store:
+    async with claim_database(url, settings.data, _give_way), Store(url) as store:
         yield store
 
 
 async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Builder:
     folder = settings.data / "images"
-    groups = BuildGroups(folder)
+    groups = BuildCgroups(folder)
     groups.clear()
-    # The engine that holds the devboxes is the one to build, where another could be meant.
+    # Build with the container engine that holds the devboxes, if the driver's options name one.
     socket = settings.driver_options.get("socket") if settings.driver == "container" else None
     url = f"unix://{socket.removeprefix('unix://')}" if socket else None
-    return await open_builder(images, folder, driver.trees, groups, Wanted(settings.builder, url))
+    return await open_builder(images, folder, driver.trees, groups, BuilderChoice(settings.builder, url))
 
 
 def _give_way(reason: str) -> None:
-    """Stop as by a signal: the database is another server's."""
+    """Stop as by a signal, because another server has taken the database."""
     logger.error("this server has to stop: %s", reason)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -184,8 +182,8 @@ def _driver(settings: Settings) -> Driver:
 
 
 @dataclass(frozen=True)
-class _Door:
-    """Where clients come in."""
+class _Listener:
+    """Listening socket for clients, and its TLS."""
 
     bound: socket.socket
     tls: Tls | None
@@ -196,15 +194,15 @@ class _Door:
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def _serve(services: Services, door: _Door) -> None:
+async def _serve(services: Services, door: _Listener) -> None:
     settings = services.settings
-    crowd = Crowd(most_connections(settings.max_connections), settings.client_seconds)
+    crowd = ConnectionLimits(most_connections(settings.max_connections), settings.client_seconds)
     others = SshBehindTls(services.ssh, door.tls)
-    # What is made here stays: to look for garbage in it takes a part of the time until we listen.
+    # Objects of the start stay alive: searching them for cycles would delay listening.
     gc.disable()
     app = build_app(services)
     gc.freeze()
-    # What a request or a trial makes is nearly always free of rings, and looking for them costs time.
+    # Objects of a request or trial are rarely in reference cycles, and searching for cycles costs time.
     gc.set_threshold(*_RINGS)
     gc.enable()
     config = uvicorn.Config(
@@ -223,7 +221,7 @@ async def _serve(services: Services, door: _Door) -> None:
     server = _Server(config, services)
     watching = asyncio.create_task(crowd.watch(server.server_state.connections))
     try:
-        with _signals(server), _announced(services, door):
+        with _signals(server), _announce(services, door):
             await server.serve(sockets=[door.bound])
     finally:
         watching.cancel()
@@ -231,7 +229,7 @@ async def _serve(services: Services, door: _Door) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, told to stop by us instead of by its own signal handlers."""
+    """uvicorn's server, stopped by this module instead of its own signal handlers."""
 
     def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
@@ -242,7 +240,7 @@ class _Server(uvicorn.Server):
         yield
 
     def stop(self) -> None:
-        """Begin to stop: streams and long-polls end, short requests finish; a second time does not wait."""
+        """Begin to stop: streams and long-polls end, short requests finish; a second call does not wait."""
         if jobs := self._services.engine.jobs.unfinished():
             names = ", ".join(f"{job.name!r} ({job.id})" for job in jobs[:_MOST_NAMES])
             more = ", ..." if len(jobs) > _MOST_NAMES else ""
@@ -260,12 +258,12 @@ def _signals(server: _Server) -> Iterator[None]:
     wanted = (signal.SIGTERM, signal.SIGINT)
     for number in wanted:
         loop.add_signal_handler(number, server.stop)
-    # Not taken back: to be told a second time must not cut short what is still being put away.
+    # The handlers stay: a second signal must not interrupt the closing of services.
     yield
 
 
 @contextmanager
-def _announced(services: Services, door: _Door) -> Iterator[None]:
+def _announce(services: Services, door: _Listener) -> Iterator[None]:
     note = services.settings.data / "server.json"
     told: dict[str, str | int] = {"url": door.url, "pid": os.getpid()}
     if door.tls:
@@ -296,7 +294,7 @@ def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
         bound = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise UsageError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
+            f"cannot listen on {settings.host} port {settings.port}: {refused(error)}; "
             "choose another --port or --host, or, if your own server has it (`benchyard server status`), "
             "stop that with `benchyard server stop`"
         ) from error
@@ -310,12 +308,12 @@ def _only_server(data: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Conflict(f"another server uses {data}{_told_of(data)}") from error
+            raise Conflict(f"another server uses {data}{_holder_text(data)}") from error
         yield
 
 
-def _told_of(data: Path) -> str:
-    """Which server holds a data folder, as far as its note says, and what to do."""
+def _holder_text(data: Path) -> str:
+    """Describe the server that holds a data folder, as far as its note tells, and the way out."""
     try:
         note = json.loads((data / "server.json").read_text())
         which = f": it runs at {note['url']} (process {note['pid']})."
@@ -328,7 +326,7 @@ def _told_of(data: Path) -> str:
 
 
 def _data_option(data: Path) -> str:
-    """What `benchyard server` has to be told to mean the server of this data folder."""
+    """Return the options by which `benchyard server` finds the server of this data folder."""
     return "" if data == default_data_folder().absolute() else f" --data {shlex.quote(str(data))}"
 
 

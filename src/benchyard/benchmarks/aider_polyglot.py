@@ -1,20 +1,232 @@
 """Aider Polyglot: 225 exercises of Exercism in six languages, two tries each, graded by their own tests."""
 
-from collections.abc import Iterator
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from benchyard.benchmarks import polyglot_exercises as exercises
-from benchyard.benchmarks import polyglot_images, starting_files
-from benchyard.benchmarks.base import ITEM_KEY, PUBLIC_KEY, About, Benchmark, Broken, Options
-from benchyard.benchmarks.folders import Folder
-from benchyard.benchmarks.polyglot_exercises import Exercise
-from benchyard.benchmarks.scenario_folder import Draft, Origin
+from benchyard.benchmarks.base import (
+    ITEM_KEY,
+    PUBLIC_KEY,
+    BenchmarkFacts,
+    BrokenItem,
+    ImportOptions,
+    PublicBenchmark,
+)
+from benchyard.benchmarks.files import scenario_draft
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, ScenarioDraft, StartingFile
 from benchyard.benchmarks.sources.base import GitTree
-from benchyard.benchmarks.starting_files import StartingFile
 from benchyard.errors import UsageError
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import InputContext, ScenarioEnvironment, ScenarioRequest, ScoringContract
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+
+LANGUAGES = ("cpp", "go", "java", "javascript", "python", "rust")
+_PRACTICE = "exercises/practice"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+_MOST_FILES, _MOST_BYTES = 500, 8 * 1024**2
+_ASIDE = (".meta", ".docs", ".approaches", ".articles")
+_NOT_EDITED = ("CMakeLists.txt", "Cargo.toml")
+_OF_TESTS = re.compile(r"(^|/)(tests?/|src/test/|gradle/|gradlew)|_test\.(go|py|cpp)$|\.spec\.js$|\.bat$")
+_CATCH = "test/catch.hpp"
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise."""
+
+    language: str
+    name: str
+    instructions: str
+    """Introduction, instructions and what is appended to them, as the official harness joins them."""
+    solution: tuple[str, ...]
+    """The files that are to be changed."""
+    files: Mapping[str, bytes]
+    """All that is needed for the tests: stubs, tests, builds."""
+    tests: frozenset[str] = frozenset()
+    """Files that whoever works on it must not see."""
+    example: Mapping[str, bytes] = field(default_factory=dict)
+    """The files of the solution as they should be; empty where the repository has none that fits."""
+    why_no_example: str = ""
+
+
+def exercise_folders(data: Path) -> Iterator[tuple[str, Path]]:
+    """The language and folder of every exercise, in order; raises UsageError where there is none."""
+    roots = [data, *sorted(each for each in data.glob("*") if each.is_dir())] if data.is_dir() else []
+    root = next(
+        (each for each in roots if any((each / name / _PRACTICE).is_dir() for name in LANGUAGES)), None
+    )
+    if root is None:
+        raise UsageError(
+            f"{data}: there are no exercises in it; give a copy of the repository, with folders such as "
+            f"{LANGUAGES[0]}/{_PRACTICE} (unpack an archive first)"
+        )
+    for language in LANGUAGES:
+        for folder in sorted((root / language / _PRACTICE).glob("*")):
+            if folder.is_dir():
+                yield language, folder
+
+
+def read_exercise(language: str, folder: Path) -> Exercise:
+    """The exercise of a folder; raises UsageError with what is missing."""
+    if not _NAME.fullmatch(folder.name):
+        raise UsageError(f"{folder}: the name of the folder is none of an exercise")
+    config = _config(folder)
+    tests, examples = _paths(config, "test"), _paths(config, "example")
+    edited = [path for path in _paths(config, "solution") if _is_edited(path, {*tests, *examples})]
+    files = dict(_files(folder))
+    if (
+        language == "cpp"
+        and _CATCH not in files
+        and (shared := folder.parents[2] / "_shared/catch.hpp").exists()
+    ):
+        # Copies of the repository keep this one, which all have, once.
+        files[_CATCH] = shared.read_bytes()
+    missing = [path for path in (*edited, *tests) if path not in files]
+    if missing or not edited or not tests:
+        raise UsageError(f"{folder}: it lacks {', '.join(missing) or 'names of files in .meta/config.json'}")
+    kept = {path: content for path, content in files.items() if PurePosixPath(path).parts[0] not in _ASIDE}
+    example, why = _example(
+        language, edited, {path: files[path] for path in examples if path in files}, files
+    )
+    return Exercise(
+        language=language,
+        name=folder.name,
+        instructions=_instructions(folder, files),
+        solution=tuple(edited),
+        files=kept,
+        tests=frozenset(path for path in kept if path in tests or _OF_TESTS.search(path)),
+        example=example,
+        why_no_example=why,
+    )
+
+
+def _config(folder: Path) -> dict[str, object]:
+    path = folder / ".meta/config.json"
+    try:
+        found = json.loads(path.read_bytes()[:_MOST_BYTES])
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: this is no JSON: {str(error)[:200]}") from error
+    files = found.get("files") if isinstance(found, dict) else None
+    if not isinstance(files, dict):
+        raise UsageError(f"{path}: it names no `files`")
+    return files
+
+
+def _paths(config: Mapping[str, object], name: str) -> list[str]:
+    found = config.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(each, str) and _is_inner(each) for each in found):
+        raise UsageError(f".meta/config.json: `{name}` must be a list of files inside the exercise")
+    return [str(PurePosixPath(each)) for each in found]
+
+
+def _is_inner(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and "\0" not in path
+
+
+def _is_edited(path: str, others: set[str]) -> bool:
+    parts = PurePosixPath(path).parts
+    return path not in others and parts[0] not in (".meta", ".docs") and path not in _NOT_EDITED
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file of an exercise; links are nobody's files."""
+    left, count = _MOST_BYTES, 0
+    for here, inner, names in os.walk(folder):
+        inner.sort()
+        for name in sorted(names):
+            path = Path(here, name)
+            if path.is_symlink() or not path.is_file():
+                continue
+            count, left = count + 1, left - path.stat().st_size
+            if count > _MOST_FILES or left < 0:
+                raise UsageError(
+                    f"{folder}: an exercise has at most {_MOST_FILES} files and {_MOST_BYTES} bytes"
+                )
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
+def _instructions(folder: Path, files: Mapping[str, bytes]) -> str:
+    if ".docs/instructions.md" not in files:
+        raise UsageError(f"{folder}: it has no .docs/instructions.md")
+    names = ("introduction.md", "instructions.md", "instructions.append.md")
+    return "".join(files.get(f".docs/{name}", b"").decode(errors="replace") for name in names)
+
+
+def _example(
+    language: str, edited: list[str], examples: Mapping[str, bytes], files: Mapping[str, bytes]
+) -> tuple[dict[str, bytes], str]:
+    """The example on the files of the solution; nothing, and why, where it does not fit."""
+    if b"[dependencies]" in files.get(".meta/Cargo-example.toml", b"") and language == "rust":
+        return {}, "the example needs crates that the exercise's own Cargo.toml does not name"
+    found: dict[str, bytes] = {}
+    used, beside = set(), {}
+    for path in edited:
+        same = [each for each in examples if PurePosixPath(each).name == PurePosixPath(path).name]
+        alike = [each for each in examples if PurePosixPath(each).suffix == PurePosixPath(path).suffix]
+        if match := next(iter(same or (alike if len(alike) == 1 else [])), None):
+            found[path] = examples[match]
+            used.add(match)
+            beside[str(PurePosixPath(match).parent)] = PurePosixPath(path)
+    if not found:
+        return {}, "the repository has no example that fits the files of the solution"
+    return {**found, **dict(_helpers(beside, used, examples, files))}, ""
+
+
+def _helpers(
+    beside: Mapping[str, PurePosixPath],
+    used: set[str],
+    examples: Mapping[str, bytes],
+    files: Mapping[str, bytes],
+) -> Iterator[tuple[str, bytes]]:
+    """Further files of an example in the solution's language, such as classes that it uses."""
+    for folder, solution in beside.items():
+        # Programs that made the exercise lie in `.meta` itself: there only what the config names is meant.
+        around = examples if folder == ".meta" else files
+        for path in around:
+            inner = PurePosixPath(path)
+            if path not in used and inner.suffix == solution.suffix and inner.is_relative_to(folder):
+                yield str(solution.parent / inner.relative_to(folder)), files[path]
+
+
+DOCKERFILE = "Dockerfile"
+_APT = "RUN apt-get update && apt-get install -y --no-install-recommends {} && rm -rf /var/lib/apt/lists/*\n"
+_NPM = (
+    "jest@29.7.0 @babel/core@7.25.2 @exercism/babel-preset-javascript@0.2.1 babel-jest@29.7.0 core-js@3.37.1"
+)
+_CRATES = 'anyhow = "1.0"\\nrand = "0.8"\\ntime = "0.3"'
+_TEXTS = {
+    "cpp": "FROM debian:bookworm\n" + _APT.format("g++ cmake make libboost-date-time-dev libtbb-dev"),
+    "go": "FROM golang:1.21-bookworm\n",
+    "java": "FROM debian:bookworm\n" + _APT.format("default-jdk-headless junit5 libassertj-core-java"),
+    "javascript": (
+        "FROM node:20-bookworm\n"
+        f"RUN mkdir /npm-install && cd /npm-install && npm init -y && npm install {_NPM}\n"
+    ),
+    "python": "FROM python:3.11-bookworm\nRUN pip install --no-cache-dir pytest==8.3.5\n",
+    "rust": (
+        "FROM rust:1-bookworm\n"
+        "RUN cargo new --lib /crates && cd /crates"
+        f" && printf '{_CRATES}\\n' >> Cargo.toml && cargo fetch\n"
+    ),
+}
+
+
+def write_build_context(language: str, work: Path) -> Path:
+    """The folder of the Dockerfile of a language, written where it is not there yet."""
+    if language not in _TEXTS:
+        raise UsageError(f"there is no image for {language}; there are: {', '.join(_TEXTS)}")
+    folder = work / f"image-{language}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DOCKERFILE).write_text(_TEXTS[language])
+    return folder
+
 
 NAME = "aider-polyglot"
 IMAGES, HOST = "images", "host"
@@ -55,10 +267,10 @@ _NEEDS_CRATES = {"gigasecond": "time", "grep": "anyhow", "simple-cipher": "rand"
 _NEEDS_JARS = {"hangman": "rxjava", "rest-api": "org.json", "mazy-mice": "AssertJ 3.15 or newer"}
 
 
-class AiderPolyglotBenchmark(Benchmark):
+class AiderPolyglotBenchmark(PublicBenchmark):
     """The exercises of the benchmark's repository at the commit that its results are of."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="Aider Polyglot",
         summary="225 exercises in C++, Go, Java, JavaScript, Python and Rust; two tries each",
         size=225,
@@ -76,15 +288,15 @@ class AiderPolyglotBenchmark(Benchmark):
         "https://github.com/Aider-AI/polyglot-benchmark", "7e0611e77b54e2dea774cdc0aa00cf9f7ed6144f"
     )
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
-        for language, folder in exercises.folders(data):
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
+        for language, folder in exercise_folders(data):
             try:
-                yield _draft(exercises.read(language, folder), options)
+                yield _draft(read_exercise(language, folder), options)
             except UsageError as error:
-                yield Broken(f"{language}/{folder.name}"[:200], error.message)
+                yield BrokenItem(f"{language}/{folder.name}"[:200], error.message)
 
 
-def _draft(exercise: Exercise, options: Options) -> Draft:
+def _draft(exercise: Exercise, options: ImportOptions) -> ScenarioDraft:
     is_host = options.variant == HOST
     folder = f"{_PLACE}/{exercise.name}"
     names = " ".join(PurePosixPath(path).name for path in exercise.solution)
@@ -113,12 +325,12 @@ def _draft(exercise: Exercise, options: Options) -> Draft:
         tries=_TRIES,
         retry_prompt=f"{{output}}{_FAILED.format(file_list=names)}",
     )
-    attached = packed({path: PackedFile(content) for path, content in exercise.files.items()})
+    attached = pack_files({path: PackedFile(content) for path, content in exercise.files.items()})
     if is_host:
-        return Draft(Folder(options.work), request, attachments={"exercise": attached})
-    context = polyglot_images.context(exercise.language, options.work)
-    origin = Origin("dockerfile", polyglot_images.DOCKERFILE, on_demand=True)
-    return Draft(Folder(context), request, origin, attachments={"exercise": attached})
+        return ScenarioDraft(BoundedFolder(options.work), request, attachments={"exercise": attached})
+    context = write_build_context(exercise.language, options.work)
+    origin = EnvironmentOrigin("dockerfile", DOCKERFILE, on_demand=True)
+    return ScenarioDraft(BoundedFolder(context), request, origin, attachments={"exercise": attached})
 
 
 def _prompt(exercise: Exercise, folder: str, names: str) -> str:
@@ -131,9 +343,9 @@ def _environment(exercise: Exercise, folder: str) -> ScenarioEnvironment:
     shown = [
         StartingFile(path, content)
         for path, content in exercise.files.items()
-        if path not in exercise.tests and len(content) <= starting_files.MOST_BYTES
+        if path not in exercise.tests and len(content) <= scenario_draft.MOST_BYTES
     ]
-    commands = [starting_files.command(file, folder) for file in shown]
+    commands = [scenario_draft.writing_command(file, folder) for file in shown]
     return ScenarioEnvironment(
         working_directory=folder, launch_parameters=LaunchParameters(launch_commands=commands)
     )
@@ -143,7 +355,7 @@ def _reference(exercise: Exercise) -> str | None:
     if not exercise.example:
         return None
     written = [StartingFile(path, content) for path, content in exercise.example.items()]
-    return "set -e\n" + "".join(f"{starting_files.command(file, None)}\n" for file in written)
+    return "set -e\n" + "".join(f"{scenario_draft.writing_command(file, None)}\n" for file in written)
 
 
 def _labels(exercise: Exercise, *, is_host: bool) -> dict[str, str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.benchmarks import question_sets
-from benchyard.benchmarks.base import About, Benchmark, Broken, Options
+from benchyard.benchmarks.base import BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.question_sets import Question
-from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.sources.base import HubDataset, HubDatasets, SourceFile
 from benchyard.benchmarks.sources.records import Row
 from benchyard.errors import UsageError
@@ -32,10 +32,10 @@ _SET = re.compile(r"aime[-_ ]?(?P<year>(?:19|20)?\d\d)(?!\d)", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
-class AimeBenchmark(Benchmark):
+class AimeBenchmark(PublicBenchmark):
     """The exams of three years, as the sets that are commonly used have them."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="AIME",
         summary="90 problems of the AIME I and II of 2024, 2025 and 2026; answers are integers from 0 to 999",
         size=90,
@@ -74,29 +74,31 @@ class AimeBenchmark(Benchmark):
         )
     )
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         wanted = None if options.variant in (None, _ALL) else options.variant
         seen: set[str] = set()
         for path in question_sets.data_files(data):
             for found in question_sets.items(path):
-                item = found if isinstance(found, Broken) else _item(path, *found)
-                if isinstance(item, Broken):
+                item = found if isinstance(found, BrokenItem) else _item(path, *found)
+                if isinstance(item, BrokenItem):
                     yield item
                 elif wanted in (None, item.metadata["year"]):
                     yield _twice(path, item) if item.name in seen else question_sets.draft(item, options)
                     seen.add(item.name)
 
 
-def _twice(path: Path, item: Question) -> Broken:
-    return Broken(item.name, f"{path}: another problem has this name too; give a folder with each year once")
+def _twice(path: Path, item: Question) -> BrokenItem:
+    return BrokenItem(
+        item.name, f"{path}: another problem has this name too; give a folder with each year once"
+    )
 
 
-def _item(path: Path, number: int, row: Row) -> Question | Broken:
+def _item(path: Path, number: int, row: Row) -> Question | BrokenItem:
     try:
         problem = question_sets.text(row, "problem", "Problem", "question")
         answer = _answer(question_sets.first(row, "answer", "Answer", "expected_answer"))
     except UsageError as error:
-        return Broken(f"{path.name} row {number}", f"{path}: row {number}: {error.message}")
+        return BrokenItem(f"{path.name} row {number}", f"{path}: row {number}: {error.message}")
     year, item, exam = _identity(path, number, row)
     return Question(
         name=f"aime/{item}",

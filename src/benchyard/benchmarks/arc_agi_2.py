@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.benchmarks import question_sets
-from benchyard.benchmarks.base import About, Benchmark, Broken, Options
-from benchyard.benchmarks.folders import Folder
+from benchyard.benchmarks.base import BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.question_sets import Question
-from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.sources.base import GitTree
 from benchyard.errors import UsageError
 
@@ -43,10 +43,10 @@ of its two attempts is right. An attempt that you do not make is an empty list.
 """
 
 
-class ArcAgi2Benchmark(Benchmark):
+class ArcAgi2Benchmark(PublicBenchmark):
     """The public evaluation tasks, or the public training tasks."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="ARC-AGI-2",
         summary="120 public evaluation tasks: find the rule behind a few pairs of grids, and apply it",
         size=120,
@@ -63,14 +63,14 @@ class ArcAgi2Benchmark(Benchmark):
         "https://github.com/arcprize/ARC-AGI-2", "f3283f727488ad98fe575ea6a5ac981e4a188e49", ("data",)
     )
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         split = options.variant or _SPLITS[0]
-        folder = Folder(_folder(data, split))
+        folder = BoundedFolder(_folder(data, split))
         for path in sorted(folder.path.glob("*.json")):
             try:
                 yield question_sets.draft(_question(path.stem, split, _task(folder, path)), options)
             except UsageError as error:
-                yield Broken(path.stem, error.message)
+                yield BrokenItem(path.stem, error.message)
 
 
 def _folder(data: Path, split: str) -> Path:
@@ -83,7 +83,7 @@ def _folder(data: Path, split: str) -> Path:
     )
 
 
-def _task(folder: Folder, path: Path) -> dict[str, Any]:
+def _task(folder: BoundedFolder, path: Path) -> dict[str, Any]:
     try:
         task = json.loads(folder.text(path.name, _MOST_BYTES))
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.sources.base import Source
 
 PUBLIC_KEY = "benchyard.benchmark"
@@ -23,7 +23,7 @@ ITEM_KEY = "benchyard.item"
 
 
 @dataclass(frozen=True)
-class About:
+class BenchmarkFacts:
     """What people want to know of a benchmark before they import it."""
 
     title: str
@@ -49,7 +49,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """How a benchmark is to be imported."""
 
     work: Path
@@ -60,7 +60,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenItem:
     """An item that no scenario can be made of; the others are imported all the same."""
 
     name: str
@@ -70,16 +70,16 @@ class Broken:
     """It is no item: scenarios are made all the same, and this is to be known about them."""
 
 
-class Benchmark(ABC):
+class PublicBenchmark(ABC):
     """One public benchmark. Its name is the module's, with dashes."""
 
-    about: ClassVar[About]
+    about: ClassVar[BenchmarkFacts]
     source: ClassVar[Source]
     known_bad: ClassVar[Mapping[str, str]] = {}
     """Items whose fault their authors have acknowledged -> the reason, and where it is said."""
 
     @abstractmethod
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         """The scenarios of the set, in its own order, one at a time.
 
         `data` is a folder with the files that `source` names, or a copy that somebody has, of the same

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks import bigcodebench_items as items
-from benchyard.benchmarks.base import About, Benchmark, Broken, Options
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks import bigcodebench as items
+from benchyard.benchmarks.base import BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.sources.base import HubDataset, SourceFile
 
 HARD = HubDataset(
@@ -20,10 +20,10 @@ HARD = HubDataset(
 )
 
 
-class BigcodebenchHardCompleteBenchmark(Benchmark):
+class BigcodebenchHardCompleteBenchmark(PublicBenchmark):
     """The hard set, with the beginnings of functions for prompts."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="BigCodeBench-Hard (Complete)",
         summary="148 hard Python functions to complete, with many libraries, graded by unit tests",
         size=148,
@@ -36,5 +36,5 @@ class BigcodebenchHardCompleteBenchmark(Benchmark):
     )
     source = HARD
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
-        return items.scenarios("bigcodebench-hard-complete", data, options, "complete")
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
+        return items.scenarios_of_set("bigcodebench-hard-complete", data, options, "complete")

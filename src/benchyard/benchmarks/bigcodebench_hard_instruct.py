@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks import bigcodebench_items as items
-from benchyard.benchmarks.base import About, Benchmark, Broken, Options
+from benchyard.benchmarks import bigcodebench as items
+from benchyard.benchmarks.base import BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
 from benchyard.benchmarks.bigcodebench_hard_complete import HARD
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 
 
-class BigcodebenchHardInstructBenchmark(Benchmark):
+class BigcodebenchHardInstructBenchmark(PublicBenchmark):
     """The hard set, with plain requests for prompts."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="BigCodeBench-Hard (instruct)",
         summary="148 hard requests for Python functions, with many libraries, graded by unit tests",
         size=148,
@@ -25,5 +25,5 @@ class BigcodebenchHardInstructBenchmark(Benchmark):
     )
     source = HARD
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
-        return items.scenarios("bigcodebench-hard-instruct", data, options, "instruct")
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
+        return items.scenarios_of_set("bigcodebench-hard-instruct", data, options, "instruct")

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from benchyard import registry
-from benchyard.benchmarks.base import Benchmark
+from benchyard.benchmarks.base import PublicBenchmark
 from benchyard.errors import UsageError
 from benchyard.registry import nearest
 
@@ -17,14 +17,14 @@ def names() -> list[str]:
     return registry.names(_ROOM)
 
 
-def load(name: str) -> Benchmark:
+def load(name: str) -> PublicBenchmark:
     """The benchmark of that name, and no other; raises NotFound."""
     found: Any = registry.load(_ROOM, name)
-    benchmark: Benchmark = found()
+    benchmark: PublicBenchmark = found()
     return benchmark
 
 
-def canonical(given: str) -> str | None:
+def canonical_name(given: str) -> str | None:
     """The name of the benchmark that is meant by its name, title or an alias; None if none is."""
     known = names()
     if given in known:
@@ -37,9 +37,9 @@ def canonical(given: str) -> str | None:
     return None
 
 
-def required(given: str) -> str:
+def require_name(given: str) -> str:
     """As `canonical`; raises UsageError with the names there are."""
-    found = canonical(given)
+    found = canonical_name(given)
     if found is None:
         raise UsageError(
             f"no public benchmark is called {given[:200]!r}{nearest(given, names())}; there are: "

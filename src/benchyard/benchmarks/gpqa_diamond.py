@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchyard.benchmarks import question_sets
-from benchyard.benchmarks.base import About, Benchmark, Broken, Options
+from benchyard.benchmarks.base import BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.question_sets import Question
-from benchyard.benchmarks.scenario_folder import Draft
 from benchyard.benchmarks.sources.base import HubDataset, SourceFile
 from benchyard.benchmarks.sources.records import Row
 from benchyard.errors import UsageError
@@ -40,10 +40,10 @@ Write your response to the file `{path}`. Only its `Answer: $LETTER` is graded, 
 """
 
 
-class GpqaDiamondBenchmark(Benchmark):
+class GpqaDiamondBenchmark(PublicBenchmark):
     """The options are shuffled by a seed; each scenario tells how."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="GPQA Diamond",
         summary="198 questions of biology, physics and chemistry that searching the web hardly helps with",
         size=198,
@@ -61,12 +61,12 @@ class GpqaDiamondBenchmark(Benchmark):
         gated=True,
     )
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         path = _file(data)
         with path.open("rb") as file:
             official = hashlib.file_digest(file, "sha256").hexdigest() == _SHA256
         if not official and path.name == _NAME:
-            yield Broken(
+            yield BrokenItem(
                 path.name,
                 f"{path}: this is not the official file: its sha256 is not {_SHA256}. Its questions are "
                 "imported as unofficial ones; fetch it again, or give a file of your own another name",
@@ -77,12 +77,12 @@ class GpqaDiamondBenchmark(Benchmark):
         seen: set[str] = set()
         for found in question_sets.items(path):
             shuffle = _Shuffle(options.seed, tuple(generator.sample(range(4), 4)), official)
-            item = found if isinstance(found, Broken) else _item(path, found, shuffle)
+            item = found if isinstance(found, BrokenItem) else _item(path, found, shuffle)
             if isinstance(item, Question) and item.name in seen:
-                item = Broken(item.name, f"{path}: two rows have this `Record ID`")
+                item = BrokenItem(item.name, f"{path}: two rows have this `Record ID`")
             if isinstance(item, Question):
                 seen.add(item.name)
-            yield item if isinstance(item, Broken) else question_sets.draft(item, options)
+            yield item if isinstance(item, BrokenItem) else question_sets.draft(item, options)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _file(data: Path) -> Path:
     return found[0]
 
 
-def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | Broken:
+def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | BrokenItem:
     number, row = found
     try:
         question = question_sets.text(row, "Question")
@@ -111,7 +111,7 @@ def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | B
             raise UsageError("its canary stands in the question or an option, where models would see it")
     except UsageError as error:
         # Not the text itself: it is not to be shown.
-        return Broken(f"row {number}", f"{path}: row {number}: {error.message}")
+        return BrokenItem(f"row {number}", f"{path}: row {number}: {error.message}")
     shown = [options[column] for column in shuffle.order]
     letter = _LETTERS[shuffle.order.index(0)]
     record = str(row.get("Record ID") or number)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchyard.benchmarks.base import ITEM_KEY, PUBLIC_KEY, Broken, Options
-from benchyard.benchmarks.folders import Folder
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.base import ITEM_KEY, PUBLIC_KEY, BrokenItem, ImportOptions
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.sources.records import Row, is_data, rows
 from benchyard.errors import DatasetError, UsageError
 from benchyard.models.scenarios import InputContext, ScenarioEnvironment, ScenarioRequest, ScoringContract
@@ -41,7 +41,7 @@ class Question:
     """The time that an agent has for it, where its authors give one."""
 
 
-def draft(question: Question, options: Options) -> Draft:
+def draft(question: Question, options: ImportOptions) -> ScenarioDraft:
     """The scenario of a question."""
     benchmark, _, item = question.name.partition("/")
     labels = {
@@ -62,7 +62,7 @@ def draft(question: Question, options: Options) -> Draft:
         answer_paths=[question.answer_path],
         agent_timeout_sec=question.seconds,
     )
-    return Draft(Folder(options.work), request)
+    return ScenarioDraft(BoundedFolder(options.work), request)
 
 
 def data_files(data: Path) -> list[Path]:
@@ -92,14 +92,14 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _below(each, depth - 1)
 
 
-def items(path: Path) -> Iterator[tuple[int, Row] | Broken]:
+def items(path: Path) -> Iterator[tuple[int, Row] | BrokenItem]:
     """The rows of a file with their numbers, from 1; where it breaks off, what is wrong with it."""
     number = 0
     try:
         for number, row in enumerate(rows(path), start=1):
             yield number, row
     except DatasetError as error:
-        yield Broken(f"{path.name} row {number + 1}", error.message)
+        yield BrokenItem(f"{path.name} row {number + 1}", error.message)
 
 
 def first(row: Row, *names: str) -> Any:

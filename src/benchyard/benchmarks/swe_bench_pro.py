@@ -4,31 +4,85 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks import swe_pro_images, swe_rows
-from benchyard.benchmarks.base import ITEM_KEY, About, Benchmark, Broken, Options
-from benchyard.benchmarks.folders import Folder
-from benchyard.benchmarks.scenario_folder import Draft, Origin
+from benchyard.benchmarks.base import ITEM_KEY, BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, ScenarioDraft
 from benchyard.benchmarks.sources.base import GitTree, HubDataset, HubDatasets, SourceFile, part_folder
-from benchyard.benchmarks.swe_rows import Row
-from benchyard.benchmarks.swe_scenarios import (
+from benchyard.benchmarks.swe_bench import items
+from benchyard.benchmarks.swe_bench.items import (
+    Row,
     answer_rules,
-    checked_commit,
-    checked_item,
-    contract,
-    environment,
+    base_commit,
+    contract_of,
+    item_name,
+    root_environment,
 )
 from benchyard.errors import DatasetError, UsageError
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.scenarios import InputContext, ScenarioRequest
-from benchyard.models.swe_bench import (
-    ATTACHMENT,
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+from benchyard.models.scoring.swe_bench import (
     PARSER,
     RUN_SCRIPT,
     SPEC,
+    SWE_BENCH_ATTACHMENT,
     TESTS_PATCH,
     SweBenchProTests,
     paths_in,
 )
+
+REGISTRY = "jefzda/sweap-images"
+_LONGEST_TAG = 128
+_ODD_TAG = "instance_element-hq__element-web-ec0f940ef0e8e3b61078f145f34dc40d1938e6c5-vnan"
+"""The one whose tag is not made by the rule."""
+_STAGE = "benchyard_base"
+_FROM = re.compile(r"^FROM[ \t]+(\S+)[^\n]*$", re.MULTILINE)
+_MIRROR = re.compile(r"^\d+\.dkr\.ecr\.[^/]+/docker-hub/(library/)?")
+"""A private mirror that some Dockerfiles take public images from."""
+_CLEAN = """\
+RUN cd /app && git checkout -q --detach {commit} \\
+ && git remote | xargs -r -n 1 git remote remove \\
+ && git for-each-ref --format='delete %(refname)' | git update-ref --stdin \\
+ && rm -f .git/FETCH_HEAD .git/ORIG_HEAD .git/MERGE_HEAD \\
+ && git reflog expire --expire=now --all \\
+ && git gc -q --prune=now \\
+ && if git cat-file -e {solution} 2>/dev/null; then echo "the solution is still there" >&2; exit 1; fi
+"""
+"""Nothing is left of the repository's history but what leads to the base commit."""
+_RUNS_BASH = 'ENTRYPOINT []\nCMD ["/bin/bash"]\n'
+
+
+def image_tag(item: str, repo: str) -> str:
+    """The tag of an item's image, by the rule of those who published them."""
+    owner, _, name = repo.lower().partition("/")
+    rest = item.removeprefix("instance_")
+    if item != _ODD_TAG:
+        rest = rest.removesuffix("-vnan")
+        name = "element" if repo == "element-hq/element-web" else name
+    return f"{owner}.{name}-{rest}"[:_LONGEST_TAG]
+
+
+def dockerfile_from_image(image: str, commit: str, solution: str) -> str:
+    """A Dockerfile over the official image, without what came after the base commit."""
+    return f"FROM {image}\n{_CLEAN.format(commit=commit, solution=solution)}{_RUNS_BASH}"
+
+
+def dockerfile_from_both(row: Row, commit: str, solution: str) -> str:
+    """The two Dockerfiles of an item as one, without what came after the base commit; raises DatasetError."""
+    base = items.text_of(row, "base_dockerfile")
+    instance = items.text_of(row, "instance_dockerfile")
+    if len(_FROM.findall(base)) != 1 or len(_FROM.findall(instance)) != 1:
+        raise DatasetError("base_dockerfile and instance_dockerfile must have one line FROM each")
+    base = _FROM.sub(lambda found: f"FROM {_MIRROR.sub('', found[1])} AS {_STAGE}", base)
+    instance = _FROM.sub(f"FROM {_STAGE}", instance)
+    return f"{base}\n\n{instance}\n\n{_CLEAN.format(commit=commit, solution=solution)}{_RUNS_BASH}"
+
+
+def env_lines(row: Row) -> tuple[str, ...]:
+    """The `ENV` lines of both Dockerfiles, as the official harness takes them: one line each."""
+    both = [items.text_of(row, name, default="") for name in ("base_dockerfile", "instance_dockerfile")]
+    stripped = (line.strip() for text in both for line in text.split("\n"))
+    return tuple(line for line in stripped if line.startswith("ENV"))
+
 
 NAME = "swe-bench-pro"
 DIRECTORY = "/app"
@@ -62,10 +116,10 @@ New interfaces introduced:
 """From the problem on as the authors' own harness puts it together (scaleapi/SWE-bench_Pro-os, MIT)."""
 
 
-class SweBenchProBenchmark(Benchmark):
+class SweBenchProBenchmark(PublicBenchmark):
     """Changes and repositories as they are published, with what grades them."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="SWE-Bench Pro",
         summary="731 long changes of eleven projects in Python, Go, JavaScript and TypeScript",
         size=731,
@@ -82,15 +136,15 @@ class SweBenchProBenchmark(Benchmark):
     )
     source = HubDatasets((_ROWS, _SCRIPTS))
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         is_empty = True
         scripts = _part(_SCRIPTS, data if data.is_dir() else data.parent)
-        for row in swe_rows.found(_part(_ROWS, data)):
+        for row in items.read_rows(_part(_ROWS, data)):
             is_empty = False
             try:
                 yield draft(_completed(row, scripts), options)
             except UsageError as error:
-                yield Broken(str(row["instance_id"])[:200], error.message)
+                yield BrokenItem(str(row["instance_id"])[:200], error.message)
         if is_empty:
             raise UsageError(f"{data}: there are no rows of SWE-Bench Pro in it")
 
@@ -103,14 +157,14 @@ def _part(part: HubDataset | GitTree, data: Path) -> Path:
 
 def _completed(row: Row, folder: Path) -> Row:
     """A row with its scripts: of itself, or of a copy of the authors' repository that lies beside it."""
-    item = checked_item(row)
+    item = item_name(row)
     places = {
         "run_script": f"run_scripts/{item}/run_script.sh",
         "parser": f"run_scripts/{item}/parser.py",
         "base_dockerfile": f"dockerfiles/base_dockerfile/{item}/Dockerfile",
         "instance_dockerfile": f"dockerfiles/instance_dockerfile/{item}/Dockerfile",
     }
-    beside = Folder(folder)
+    beside = BoundedFolder(folder)
     found = {
         name: beside.text(place) for name, place in places.items() if not row.get(name) and beside.has(place)
     }
@@ -123,24 +177,26 @@ def _completed(row: Row, folder: Path) -> Row:
     return whole
 
 
-def draft(row: Row, options: Options) -> Draft:
+def draft(row: Row, options: ImportOptions) -> ScenarioDraft:
     """The scenario of a row, its build written below the work folder; raises UsageError."""
-    item, commit = checked_item(row), checked_commit(row)
+    item, commit = item_name(row), base_commit(row)
     request = ScenarioRequest(
         name=f"{NAME}/{item}",
         input_context=InputContext(problem_statement=_prompt(row)),
-        scoring_contract=contract("swe_bench_pro_scorer"),
-        environment_parameters=environment(DIRECTORY),
+        scoring_contract=contract_of("swe_bench_pro_scorer"),
+        environment_parameters=root_environment(DIRECTORY),
         metadata=_metadata(row, item),
-        reference_output=swe_rows.patch(row, "patch"),
+        reference_output=items.patch_of(row, "patch"),
         scorer_timeout_sec=_SCORER_SECONDS,
         **answer_rules(DIRECTORY),
     )
     folder = options.work / item
     folder.mkdir(parents=True)
     (folder / "Dockerfile").write_text(_dockerfile(row, item, commit, options.variant or IMAGES))
-    origin = Origin("dockerfile", "Dockerfile", on_demand=True)
-    return Draft(Folder(folder), request, origin, attachments={ATTACHMENT: _graded(row, commit)})
+    origin = EnvironmentOrigin("dockerfile", "Dockerfile", on_demand=True)
+    return ScenarioDraft(
+        BoundedFolder(folder), request, origin, attachments={SWE_BENCH_ATTACHMENT: _graded(row, commit)}
+    )
 
 
 def _dockerfile(row: Row, item: str, commit: str, variant: str) -> str:
@@ -148,49 +204,49 @@ def _dockerfile(row: Row, item: str, commit: str, variant: str) -> str:
     if found is None:
         raise DatasetError(f"instance_id {item!r} does not end with the commit of its solution")
     if variant == DOCKERFILES:
-        return swe_pro_images.from_dockerfiles(row, commit, found[1])
-    tag = row.get("dockerhub_tag") or swe_pro_images.tag(item, swe_rows.text(row, "repo"))
-    return swe_pro_images.from_image(f"{swe_pro_images.REGISTRY}:{tag}", commit, found[1])
+        return dockerfile_from_both(row, commit, found[1])
+    tag = row.get("dockerhub_tag") or image_tag(item, items.text_of(row, "repo"))
+    return dockerfile_from_image(f"{REGISTRY}:{tag}", commit, found[1])
 
 
 def _graded(row: Row, commit: str) -> bytes:
-    tests = swe_rows.patch(row, "test_patch")
-    commands = swe_rows.text(row, "before_repo_set_cmd", default="").strip()
+    tests = items.patch_of(row, "test_patch")
+    commands = items.text_of(row, "before_repo_set_cmd", default="").strip()
     spec = SweBenchProTests(
         base_commit=commit,
-        fail_to_pass=swe_rows.texts(row, "fail_to_pass", "FAIL_TO_PASS"),
-        pass_to_pass=swe_rows.texts(row, "pass_to_pass", "PASS_TO_PASS"),
-        tests_to_run=swe_rows.texts(row, "selected_test_files_to_run"),
+        fail_to_pass=items.texts_of(row, "fail_to_pass", "FAIL_TO_PASS"),
+        pass_to_pass=items.texts_of(row, "pass_to_pass", "PASS_TO_PASS"),
+        tests_to_run=items.texts_of(row, "selected_test_files_to_run"),
         test_files=paths_in(tests),
         restore=commands.split("\n")[-1],
-        env_lines=swe_pro_images.env_lines(row),
+        env_lines=env_lines(row),
     )
     files = {
         SPEC: spec.model_dump_json(),
-        RUN_SCRIPT: swe_rows.text(row, "run_script"),
-        PARSER: swe_rows.text(row, "parser"),
+        RUN_SCRIPT: items.text_of(row, "run_script"),
+        PARSER: items.text_of(row, "parser"),
         TESTS_PATCH: tests,
     }
-    return packed({name: PackedFile(content.encode()) for name, content in files.items()})
+    return pack_files({name: PackedFile(content.encode()) for name, content in files.items()})
 
 
 def _prompt(row: Row) -> str:
     return _PROMPT.format(
-        repo=swe_rows.text(row, "repo"),
+        repo=items.text_of(row, "repo"),
         directory=DIRECTORY,
-        problem=swe_rows.text(row, "problem_statement").strip(),
-        requirements=swe_rows.text(row, "requirements", default="").strip(),
-        interface=swe_rows.text(row, "interface", default="").strip(),
+        problem=items.text_of(row, "problem_statement").strip(),
+        requirements=items.text_of(row, "requirements", default="").strip(),
+        interface=items.text_of(row, "interface", default="").strip(),
     )
 
 
 def _metadata(row: Row, item: str) -> dict[str, str]:
-    categories = swe_rows.texts({"issue_categories": [], **row}, "issue_categories")
-    specificity = swe_rows.texts({"issue_specificity": [], **row}, "issue_specificity")
+    categories = items.texts_of({"issue_categories": [], **row}, "issue_categories")
+    specificity = items.texts_of({"issue_specificity": [], **row}, "issue_specificity")
     told = {
-        "repo": swe_rows.text(row, "repo"),
-        "language": swe_rows.text(row, "repo_language", default=""),
-        "category": swe_rows.text(row, "repo_language", default=""),
+        "repo": items.text_of(row, "repo"),
+        "language": items.text_of(row, "repo_language", default=""),
+        "category": items.text_of(row, "repo_language", default=""),
         "issue_categories": ", ".join(categories),
         "issue_specificity": ", ".join(specificity),
     }

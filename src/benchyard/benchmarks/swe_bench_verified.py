@@ -4,23 +4,30 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks import swe_local, swe_rows, swe_scripts, swe_tasks
-from benchyard.benchmarks.base import ITEM_KEY, About, Benchmark, Broken, Options
-from benchyard.benchmarks.folders import Folder
-from benchyard.benchmarks.scenario_folder import Draft, Origin
+from benchyard.benchmarks.base import ITEM_KEY, BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, ScenarioDraft
 from benchyard.benchmarks.sources.base import GitTree
-from benchyard.benchmarks.swe_rows import Row
-from benchyard.benchmarks.swe_scenarios import (
+from benchyard.benchmarks.swe_bench import evaluation_scripts, items, local_images
+from benchyard.benchmarks.swe_bench.items import (
+    Row,
     answer_rules,
-    checked_commit,
-    checked_item,
-    contract,
-    environment,
+    base_commit,
+    contract_of,
+    item_name,
+    root_environment,
 )
 from benchyard.errors import DatasetError, UsageError
-from benchyard.models.attachments import PackedFile, packed
 from benchyard.models.scenarios import InputContext, ScenarioRequest
-from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, SweBenchSpec, SweBenchTests, paths_in
+from benchyard.models.scoring.attachments import PackedFile, pack_files
+from benchyard.models.scoring.swe_bench import (
+    EVAL_SCRIPT,
+    SPEC,
+    SWE_BENCH_ATTACHMENT,
+    SweBenchSpec,
+    SweBenchTests,
+    paths_in,
+)
 
 NAME = "swe-bench-verified"
 DATASET = "SWE-bench/SWE-bench_Verified"
@@ -39,14 +46,24 @@ as you leave them; there is no need to commit.{conda}
 {issue}
 </issue>
 """
+_ASK_OUTSIDE = {
+    "psf/requests": re.compile(
+        r"::test_(?:HTTP_\d|DIGEST|BASICAUTH|POSTBIN|connect_timeout|total_timeout_connect)"
+    ),
+    "sphinx-doc/sphinx": re.compile(
+        r"test_build_latex\.py::test_latex_images$"
+        r"|test_build_linkcheck\.py::test_(?:defaults|defaults_json|anchors_ignored)$"
+    ),
+}
+"""Tests that ask hosts on the internet, by project: where they cannot, not even the gold patch resolves."""
 _CONDA = """ The project is installed in conda's environment `testbed`: \
 `source /opt/miniconda3/bin/activate testbed`."""
 
 
-class SweBenchVerifiedBenchmark(Benchmark):
+class SweBenchVerifiedBenchmark(PublicBenchmark):
     """Issues and repositories as they are published, with what grades them."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="SWE-bench Verified",
         summary="500 issues of twelve Python projects that people checked to be solvable",
         size=500,
@@ -69,35 +86,35 @@ class SweBenchVerifiedBenchmark(Benchmark):
         "psf__requests-2317": "its tests ask httpbin.org, which must be reachable and well while they run",
     }
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         is_empty = True
         for row in _rows(data):
             is_empty = False
             if isinstance(row, DatasetError):
-                yield Broken(NAME, row.message)
+                yield BrokenItem(NAME, row.message)
                 continue
             try:
                 yield draft(row, options, data)
             except UsageError as error:
-                yield Broken(str(row["instance_id"])[:200], error.message)
+                yield BrokenItem(str(row["instance_id"])[:200], error.message)
         if is_empty:
             raise UsageError(f"{data}: there are no rows of SWE-bench Verified, and no folder `tasks`")
 
 
 def _rows(data: Path) -> Iterator[Row | DatasetError]:
-    if swe_tasks.is_repository(data):
-        return swe_tasks.found(data, DATASET)
-    return iter(swe_rows.found(data))
+    if items.is_task_repository(data):
+        return items.read_tasks(data, DATASET)
+    return iter(items.read_rows(data))
 
 
-def draft(row: Row, options: Options, data: Path) -> Draft:
+def draft(row: Row, options: ImportOptions, data: Path) -> ScenarioDraft:
     """The scenario of a row, its build written below the work folder; raises UsageError."""
-    item = checked_item(row)
-    commit = checked_commit(row)
+    item = item_name(row)
+    commit = base_commit(row)
     spec = _spec(row, item)
-    tests = swe_scripts.Tests(commit, swe_rows.patch(row, "test_patch"), item)
+    tests = evaluation_scripts.Tests(commit, items.patch_of(row, "test_patch"), item)
     graded = SweBenchTests(spec=spec, test_files=paths_in(tests.patch))
-    script = row.get("eval_script") or swe_scripts.script(spec.repo, spec.version, tests)
+    script = row.get("eval_script") or evaluation_scripts.script(spec.repo, spec.version, tests)
     files = {
         EVAL_SCRIPT: PackedFile(str(script).encode()),
         SPEC: PackedFile(graded.model_dump_json().encode()),
@@ -105,66 +122,78 @@ def draft(row: Row, options: Options, data: Path) -> Draft:
     request = ScenarioRequest(
         name=f"{NAME}/{item}",
         input_context=InputContext(problem_statement=_prompt(row, str(script))),
-        scoring_contract=contract("swe_bench_scorer", base_commit=commit),
-        environment_parameters=environment(DIRECTORY),
+        scoring_contract=contract_of("swe_bench_scorer", base_commit=commit),
+        environment_parameters=root_environment(DIRECTORY),
         metadata=_metadata(row, item, options.variant),
-        reference_output=swe_rows.patch(row, "patch"),
+        reference_output=items.patch_of(row, "patch"),
         scorer_timeout_sec=_SCORER_SECONDS,
         **answer_rules(DIRECTORY),
     )
     folder = options.work / item
     origin = _local(row, data, folder) if options.variant == LOCAL else _official(row, item, folder)
-    return Draft(Folder(folder), request, origin, attachments={ATTACHMENT: packed(files)})
+    return ScenarioDraft(
+        BoundedFolder(folder), request, origin, attachments={SWE_BENCH_ATTACHMENT: pack_files(files)}
+    )
 
 
 def _spec(row: Row, item: str) -> SweBenchSpec:
-    repo = swe_rows.text(row, "repo")
+    repo = items.text_of(row, "repo")
     return SweBenchSpec(
         instance_id=item,
         repo=repo,
-        version=swe_rows.text(row, "version", default=""),
-        FAIL_TO_PASS=swe_rows.texts(row, "FAIL_TO_PASS", "fail_to_pass"),
-        PASS_TO_PASS=swe_rows.texts(row, "PASS_TO_PASS", "pass_to_pass"),
-        log_parser=row.get("log_parser") or swe_scripts.parser(repo),
+        version=items.text_of(row, "version", default=""),
+        FAIL_TO_PASS=items.texts_of(row, "FAIL_TO_PASS", "fail_to_pass"),
+        PASS_TO_PASS=items.texts_of(row, "PASS_TO_PASS", "pass_to_pass"),
+        log_parser=row.get("log_parser") or evaluation_scripts.parser(repo),
         eval_type=row.get("eval_type") or "pass_and_fail",
     )
 
 
 def _prompt(row: Row, script: str) -> str:
     return _PROMPT.format(
-        repo=swe_rows.text(row, "repo"),
+        repo=items.text_of(row, "repo"),
         directory=DIRECTORY,
         conda=_CONDA if "/opt/miniconda3/" in script else "",
-        issue=swe_rows.text(row, "problem_statement").strip(),
+        issue=items.text_of(row, "problem_statement").strip(),
     )
 
 
 def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
     told = {
-        "repo": swe_rows.text(row, "repo"),
-        "version": swe_rows.text(row, "version", default=""),
-        "difficulty": swe_rows.text(row, "difficulty", default=""),
-        "created_at": swe_rows.text(row, "created_at", default=""),
+        "repo": items.text_of(row, "repo"),
+        "version": items.text_of(row, "version", default=""),
+        "difficulty": items.text_of(row, "difficulty", default=""),
+        "created_at": items.text_of(row, "created_at", default=""),
         "language": "python",
-        "category": swe_rows.text(row, "repo"),
-        "environment": swe_local.MARK if variant == LOCAL else "",
+        "category": items.text_of(row, "repo"),
+        "environment": local_images.MARK if variant == LOCAL else "",
+        "needs": _needs(row),
         "eval_script": "" if row.get("eval_script") else "made from the row, which has none",
     }
     return {ITEM_KEY: item, **{key: value[:1000] for key, value in told.items() if value}}
 
 
-def _official(row: Row, item: str, folder: Path) -> Origin:
+def _needs(row: Row) -> str:
+    """What must be within reach of the scorer, beside the environment."""
+    pattern = _ASK_OUTSIDE.get(items.text_of(row, "repo"))
+    listed = [
+        test for key in ("FAIL_TO_PASS", "PASS_TO_PASS") for test in items.texts_of(row, key, key.lower())
+    ]
+    return "a network for its scorer" if pattern and any(map(pattern.search, listed)) else ""
+
+
+def _official(row: Row, item: str, folder: Path) -> EnvironmentOrigin:
     """The official image, else what the Dockerfile of the row makes; one that has none takes the image."""
     image = row.get("image") or f"swebench/sweb.eval.x86_64.{item.replace('__', '_1776_').lower()}:latest"
-    text = swe_rows.text(row, "dockerfile", default="") or f"FROM {image}\n"
+    text = items.text_of(row, "dockerfile", default="") or f"FROM {image}\n"
     folder.mkdir(parents=True)
     (folder / "Dockerfile").write_text(text)
     if "environment.yml" in re.findall(r"^COPY\s+(\S+)", text, re.MULTILINE):
-        (folder / "environment.yml").write_text(swe_rows.text(row, "environment_yml"))
-    return Origin("dockerfile", "Dockerfile", prebuilt=str(image), on_demand=True)
+        (folder / "environment.yml").write_text(items.text_of(row, "environment_yml"))
+    return EnvironmentOrigin("dockerfile", "Dockerfile", prebuilt=str(image), on_demand=True)
 
 
-def _local(row: Row, data: Path, folder: Path) -> Origin:
+def _local(row: Row, data: Path, folder: Path) -> EnvironmentOrigin:
     """An environment that is not the official one."""
-    swe_local.write(row, data, folder)
-    return Origin("dockerfile", "Dockerfile", on_demand=True)
+    local_images.write(row, data, folder)
+    return EnvironmentOrigin("dockerfile", "Dockerfile", on_demand=True)

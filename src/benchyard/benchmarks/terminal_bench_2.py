@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks import task_sets
-from benchyard.benchmarks.base import About, Benchmark, Broken, Options
-from benchyard.benchmarks.scenario_folder import Draft
+from benchyard.benchmarks.base import BenchmarkFacts, BrokenItem, ImportOptions, PublicBenchmark
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.harbor import task_folders
 from benchyard.benchmarks.sources.base import GitTree
 from benchyard.models.scenarios import Isolation
 
@@ -27,10 +27,10 @@ _LIVE: dict[str, Isolation] = dict.fromkeys(
 """Tasks whose result is something that runs: it is asked while it does."""
 
 
-class TerminalBench2Benchmark(Benchmark):
+class TerminalBench2Benchmark(PublicBenchmark):
     """The tasks of the set as they are published, in Harbor's form."""
 
-    about = About(
+    about = BenchmarkFacts(
         title="Terminal-Bench 2.0",
         summary="89 hard tasks at a terminal: building, debugging, security, data, machine learning",
         size=89,
@@ -50,5 +50,5 @@ class TerminalBench2Benchmark(Benchmark):
     )
     """As Harbor's own registry pins version 2.0."""
 
-    def scenarios(self, data: Path, options: Options) -> Iterator[Draft | Broken]:
-        return task_sets.scenarios(NAME, data, options.work, _LIVE)
+    def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
+        return task_folders.scenarios_of_set(NAME, data, options.work, _LIVE)

@@ -1,27 +1,161 @@
-"""`benchyard agent`: register your own agents, and see which there are."""
+"""`benchyard agent`: register your own agents, list all, and show the requirements of each."""
 
-from collections.abc import Mapping, Sequence
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypedDict, Unpack
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import click
 
-from benchyard.agents import catalog
-from benchyard.cli.agent_list import COLUMNS, NARROW, listed, told
-from benchyard.cli.agent_sources import Wanted, source_of
-from benchyard.cli.connect import connect
-from benchyard.cli.names import PAGE, near
+from benchyard.agents import catalog, providers
+from benchyard.cli.connection import connect
+from benchyard.cli.object import content_type
 from benchyard.cli.options import name_values
-from benchyard.cli.progress import patience
-from benchyard.cli.render import duration, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.progress import ByteMeter, patience
+from benchyard.cli.render import age, duration, facts, output_option, pairs, show, show_many, when
+from benchyard.cli.table import Narrow
+from benchyard.client.build_context import context_archive
 from benchyard.client.client import Client
-from benchyard.errors import NotFound
-from benchyard.models.agents import AgentInstallView, AgentView
+from benchyard.client.lookup import PAGE, nearest_hint
+from benchyard.client.request_fields import AgentPageFields
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.agents import AgentInstallView, AgentView, origin
+from benchyard.models.objects import ObjectRequest
 from benchyard.registry import nearest
 
+_PAGE = 100
 
-class Options(TypedDict):
-    """What `register` can be given."""
+
+class ListedAgent(AgentView):
+    """An agent in a list."""
+
+    missing_keys: dict[str, list[str]] | None = None
+    """Variables by provider, any of which is a sufficient key, where neither server nor caller has one."""
+
+
+COLUMNS: Mapping[str, Callable[[ListedAgent], object]] = {
+    "NAME": lambda view: view.name,
+    "VERSION": lambda view: view.version,
+    "INSTALLED": lambda view: ", ".join(view.installed_versions or []),
+    "MISSING KEY": lambda view: _missing_key(view),
+    "SERVER LACKS": lambda view: ", ".join(view.server_lacks or []),
+    "FROM": lambda view: view.source.type if view.source else None,
+    "SOURCE": lambda view: view.source.described() if view.source else None,
+    "AGE": lambda view: None if view.is_public else age(view.create_time_ms),
+    "ID": lambda view: view.id,
+}
+"""Columns of the list; `agent show` lists the keys that an agent takes."""
+NARROW = Narrow(shorten=["NAME", "SOURCE"], drop=["ID", "AGE", "SOURCE", "FROM"])
+
+
+def _missing_key(view: ListedAgent) -> str:
+    """Return the providers of which one key would do, if there is none yet."""
+    missing = view.missing_keys or {}
+    return " or ".join(missing) if len(missing) == len(view.keys or {}) else ""
+
+
+def list_agents(
+    client: Client, name: str | None, *, own: bool, environ: Mapping[str, str] = os.environ
+) -> list[ListedAgent]:
+    """List users' own agents, newest first, if wanted; then those that come with the server."""
+    query: AgentPageFields = {"limit": _PAGE, "name": name} if name else {"limit": _PAGE}
+    found = list(client.agents.list(**query)) if own else []
+    public = sorted(client.agents.list_public(**query), key=lambda view: view.name)
+    has_keys = any(view.keys for view in public)
+    secrets = {secret.name for secret in client.secrets.list()} if has_keys else set()
+    given = {variable for variable, value in environ.items() if value}
+    return [_with_missing(view, secrets, given) for view in [*found, *public]]
+
+
+def _with_missing(view: AgentView, secrets: set[str], given: set[str]) -> ListedAgent:
+    missing = providers.missing_keys(view.keys, secrets, given) if view.keys else None
+    return ListedAgent.model_validate({**view.model_dump(), "missing_keys": missing})
+
+
+def keys_line(keys: Mapping[str, list[str]] | None) -> str:
+    """Return keys in one line."""
+    return "; ".join(
+        f"{provider}: {' or '.join(names) or 'none needed'}" for provider, names in (keys or {}).items()
+    )
+
+
+_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class AgentSourceOptions:
+    """Options of `register` that describe the source."""
+
+    given: Mapping[str, str]
+    """Values of the given source options, by kind."""
+    ref: str | None = None
+    registry: str | None = None
+    setup: list[str] = field(default_factory=list)
+
+
+def source_of(client: Client, name: str, wanted: AgentSourceOptions) -> dict[str, Any]:
+    """Return the source of an agent; uploads local files. Raises UsageError for contradicting options."""
+    if len(wanted.given) != 1:
+        raise UsageError("give one of --npm, --pip, --git and --object: where the agent comes from")
+    ((kind, value),) = wanted.given.items()
+    if wanted.ref and kind != "git":
+        raise UsageError("--ref is for --git; of a package give --version")
+    if wanted.registry and kind not in ("npm", "pip"):
+        raise UsageError("--registry is for --npm and --pip")
+    if kind in ("npm", "pip"):
+        part = {"package_name": value, "registry_url": wanted.registry}
+    elif kind == "git" and not Path(value).is_dir():
+        part = {"repository": value, "ref": wanted.ref}
+    else:
+        part = {"object_id": _object_id(client, name, kind, wanted)}
+        kind = "object"
+    return {"type": kind, kind: {**part, "agent_setup": wanted.setup or None}}
+
+
+def _object_id(client: Client, name: str, kind: str, wanted: AgentSourceOptions) -> str:
+    """Return the id of an object, uploaded first if it is a path."""
+    value = wanted.given[kind]
+    path = Path(value).expanduser()
+    if kind == "git":
+        return _repository(client, name, path, wanted.ref or "HEAD")
+    if path.is_dir():
+        with context_archive(path) as archive:
+            return _upload(client, archive, f"{name}.tgz")
+    if path.is_file():
+        return _upload(client, path, path.name)
+    if "/" in value or value.startswith("."):
+        raise UsageError(f"there is no folder or file {value}")
+    return value
+
+
+def _repository(client: Client, name: str, folder: Path, ref: str) -> str:
+    if ref.startswith("-"):
+        raise UsageError(f"{ref!r} is no branch, tag or commit")
+    command = ["git", "-C", str(folder), "archive", "--format=tar.gz", ref]
+    with tempfile.NamedTemporaryFile(prefix="benchyard-agent-", suffix=".tgz") as file:
+        try:
+            ended = subprocess.run(
+                command, stdout=file, stderr=subprocess.PIPE, check=False, timeout=_SECONDS, text=True
+            )
+        except FileNotFoundError as error:
+            raise UsageError("a local repository needs git; give --object to send the folder") from error
+        if ended.returncode != 0:
+            raise UsageError(f"{folder} at {ref} could not be packed: {ended.stderr.strip()}")
+        return _upload(client, Path(file.name), f"{name}.tgz")
+
+
+def _upload(client: Client, path: Path, name: str) -> str:
+    request = ObjectRequest(name=name.rpartition("/")[2], content_type=content_type(name))
+    with ByteMeter(name, path.stat().st_size) as meter:
+        return client.objects.upload(path, request, meter.add).id
+
+
+class RegisterOptions(TypedDict):
+    """Options of `register`."""
 
     npm: str | None
     pip: str | None
@@ -75,7 +209,7 @@ def agent() -> None:
 )
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @output_option
-def register(name: str, output: str, **options: Unpack[Options]) -> None:
+def register(name: str, output: str, **options: Unpack[RegisterOptions]) -> None:
     """Register an agent, or a new version of one; it is installed when it is first used.
 
     In --run these are filled in: {prompt_file}, {model}, {logs}, {workdir}, and {agent_dir}, its own folder.
@@ -89,7 +223,7 @@ def register(name: str, output: str, **options: Unpack[Options]) -> None:
           --run '{agent_dir}/agent --model {model}'
     """
     kinds = {"npm": options["npm"], "pip": options["pip"], "git": options["git"], "object": options["object"]}
-    wanted = Wanted(
+    wanted = AgentSourceOptions(
         given={kind: value for kind, value in kinds.items() if value is not None},
         ref=options["ref"],
         registry=options["registry"],
@@ -104,7 +238,7 @@ def register(name: str, output: str, **options: Unpack[Options]) -> None:
             run_command=options["run"],
             metadata=metadata,
         )
-    show(view, output, f"{called(view)}  {view.id}")
+    show(view, output, f"{agent_label(view)}  {view.id}")
 
 
 @agent.command("list")
@@ -114,7 +248,7 @@ def register(name: str, output: str, **options: Unpack[Options]) -> None:
 def list_(is_public: bool, name: str | None, output: str) -> None:
     """List agents: your own, newest first, and those that come with the server.
 
-    Of those, VERSION is what runs unless another is asked for, and INSTALLED what is on the server already. A
+    For the latter, VERSION runs by default, and INSTALLED lists the versions that the server has already. A
     key is missing if neither the server has it as a secret nor you have it as a variable. SERVER LACKS names
     programs that the agent needs to be installed; `benchyard doctor` says how to get them.
 
@@ -123,7 +257,7 @@ def list_(is_public: bool, name: str | None, output: str) -> None:
       benchyard agent list --public -o json
     """
     with connect() as client:
-        found = listed(client, name, own=not is_public)
+        found = list_agents(client, name, own=not is_public)
     none = "no agents; register one with `benchyard agent register`, or see `benchyard agent list --public`"
     show_many(found, output, COLUMNS, none=none, narrow=NARROW)
 
@@ -139,8 +273,8 @@ def show_(id: str, output: str) -> None:
       benchyard agent show mine@1.2.0
     """
     with connect() as client:
-        view = agent_named(client, id)
-    show(view, output, _described(view))
+        view = find_agent(client, id)
+    show(view, output, _description(view))
 
 
 @agent.command()
@@ -157,15 +291,15 @@ def install(names: Sequence[str], output: str) -> None:
     """
     installed = []
     with connect() as client:
-        wanted = [_wanted(client, given) for given in names]
+        wanted = [_agent_to_install(client, given) for given in names]
         for name, version, source in wanted:
             title = f"{name}@{version}" if version else name
-            with patience(f"installing {title} from {source}" if source else title):
+            with patience(f"installing {title} from {origin(source)}" if source else title):
                 view = client.agents.install(name, version)
             installed.append(view)
             if output == "text":
                 known = f"{view.name}@{view.version}" if view.version else view.name
-                click.echo(f"{known}  {_installed(view)}")
+                click.echo(f"{known}  {_install(view)}")
     if output != "text":
         show_many(installed, output, {})
 
@@ -179,24 +313,24 @@ def delete(ids: Sequence[str]) -> None:
       benchyard agent delete mine@1.2.0
     """
     with connect() as client:
-        for found in [agent_named(client, given) for given in ids]:
+        for found in [find_agent(client, given) for given in ids]:
             client.agents.delete(found.id)
-            click.echo(f"{called(found)}  {found.id}  deleted")
+            click.echo(f"{agent_label(found)}  {found.id}  deleted")
 
 
-def called(view: AgentView) -> str:
-    """An agent as jobs name it."""
+def agent_label(view: AgentView) -> str:
+    """Return an agent in the form in which jobs name it."""
     return f"{view.name}@{view.version}" if view.version else view.name
 
 
 def split_version(given: str) -> tuple[str, str | None]:
-    """`name@version` as its parts; npm's scoped names begin with an `@`."""
+    """Split `name@version`; npm's scoped names begin with an `@`."""
     name, at, version = given.rpartition("@")
     return (name, version or None) if at and name else (given, None)
 
 
-def agent_named(client: Client, given: str) -> AgentView:
-    """The agent of that id; else the newest of that name, and of that version."""
+def find_agent(client: Client, given: str) -> AgentView:
+    """Return the agent of that id; else the newest of that name, and of the given version."""
     try:
         return client.agents.get(given)
     except NotFound:
@@ -205,18 +339,18 @@ def agent_named(client: Client, given: str) -> AgentView:
             for view in ask(name=name, limit=100):
                 if view.name == name and version in (None, view.version):
                     return view
-    hint = near(name, chain(client.agents.list(limit=PAGE), client.agents.list_public(limit=PAGE)))
+    hint = nearest_hint(name, chain(client.agents.list(limit=PAGE), client.agents.list_public(limit=PAGE)))
     raise NotFound(f"no agent has the id or name {given!r}{hint}; `benchyard agent list` shows all")
 
 
-def _wanted(client: Client, given: str) -> tuple[str, str | None, str | None]:
-    """Name, version and source of an agent to install; raises NotFound with the nearest name."""
+def _agent_to_install(client: Client, given: str) -> tuple[str, str | None, str | None]:
+    """Return name, version and source of an agent to install; raises NotFound with the nearest name."""
     name, version = split_version(given)
     known: list[str] = []
     for ask in (client.agents.list, client.agents.list_public):
         for view in ask(limit=100):
             if view.name == name:
-                # Of one that comes with the server the source is told by what is published, in any version.
+                # The publisher determines the source of an agent that comes with the server, in any version.
                 source = view.source.type if view.source else catalog.source_type(name)
                 return name, version or view.version, source
             known.append(view.name)
@@ -224,15 +358,15 @@ def _wanted(client: Client, given: str) -> tuple[str, str | None, str | None]:
     raise NotFound(f"no agent is called {name!r}{nearest(name, known)}; `benchyard agent list` shows all")
 
 
-def _installed(view: AgentInstallView) -> str:
+def _install(view: AgentInstallView) -> str:
     if view.source is None:
         return "comes with the server"
     if view.was_installed:
         return "was installed already"
-    return f"installed from {view.source} in {duration(view.duration_ms)}"
+    return f"installed from {origin(view.source)} in {duration(view.duration_ms)}"
 
 
-def _described(view: AgentView) -> str:
+def _description(view: AgentView) -> str:
     source = view.source
     return facts(
         {
@@ -240,7 +374,7 @@ def _described(view: AgentView) -> str:
             "name": view.name,
             "version": view.version,
             "installed": ", ".join(view.installed_versions or []),
-            "keys": told(view.keys),
+            "keys": keys_line(view.keys),
             "kwargs": _kwargs(view.kwargs),
             "server lacks": ", ".join(view.server_lacks or []),
             "from": f"{source.type} {source.described()}" if source else None,
@@ -254,7 +388,7 @@ def _described(view: AgentView) -> str:
 
 
 def _kwargs(kwargs: Mapping[str, str] | None) -> str:
-    """Kwargs in one line; what they are for, where that is known."""
+    """Return kwargs in one line, each with its purpose if it is known."""
     if kwargs is None:
         return "none"
     return "; ".join(f"{name}: {text}" if text else name for name, text in kwargs.items())

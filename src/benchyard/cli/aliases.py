@@ -1,4 +1,4 @@
-"""Other names of commands: plurals, and what users of `rli` type; none of them is in the help."""
+"""Aliases of commands: plurals, and names that users of `rli` type; the help shows none of them."""
 
 from collections.abc import Collection
 
@@ -17,7 +17,7 @@ NOUNS = {
     "scn": "scenario",
     "snap": "snapshot",
 }
-"""Short name -> noun; `s` is a secret, as in rli."""
+"""Nouns by short name; `s` is a secret, as in rli."""
 
 VERBS = {
     "get": "show",
@@ -26,7 +26,7 @@ VERBS = {
     "remove": "delete",
     "rm": "delete",
 }
-"""Another name of a verb -> the verb, for every noun that has it."""
+"""Verbs by alias, for every noun that has the verb."""
 
 VERBS_OF = {
     "devbox": {
@@ -42,7 +42,7 @@ VERBS_OF = {
     "secret": {"create": "set", "update": "set"},
     "snapshot": {"status": "show"},
 }
-"""Noun -> another name of a verb -> the verb."""
+"""Verbs by alias, by noun."""
 
 _UPLOAD = "copy with `benchyard devbox cp FILE DEVBOX:PATH`"
 _DOWNLOAD = "copy with `benchyard devbox cp DEVBOX:PATH FILE`"
@@ -64,7 +64,7 @@ ELSEWHERE = {
     ("devbox", "write"): _UPLOAD,
     ("snapshot", "prune"): _PRUNE.format("snapshot", "snapshot"),
 }
-"""Noun and verb of rli whose equal takes other arguments -> what to type."""
+"""Commands to type instead, by noun and verb of rli whose equal takes other arguments."""
 
 ABSENT = {
     "axon": "axons are not there; docs/guides/coming-from-rli.md lists what is",
@@ -72,18 +72,18 @@ ABSENT = {
     "mcp-config": "MCP configs are not there; a gateway config lets devboxes use an HTTP API without its key",
     "mcpc": "MCP configs are not there; a gateway config lets devboxes use an HTTP API without its key",
 }
-"""Nouns of rli that have no equal -> what there is instead."""
+"""Replacements for nouns of rli that have no equal."""
 
 
 def noun_of(given: str, known: Collection[str]) -> str | None:
-    """The noun that a short name or a plural stands for, if it is one of these."""
+    """Return the noun that a short name or a plural stands for; None for an unknown one."""
     if given in NOUNS:
         return NOUNS[given]
     return next((noun for noun in known if given == _plural(noun)), _singular_alias(given))
 
 
 def verb_of(noun: str, given: str) -> str | None:
-    """The verb that another name of it stands for."""
+    """Return the verb that an alias stands for."""
     return VERBS_OF.get(noun, {}).get(given) or VERBS.get(given)
 
 

@@ -1,4 +1,4 @@
-"""`benchyard completion`: what a shell needs to complete commands, flags and names."""
+"""`benchyard completion`: scripts and answers by which a shell completes commands, flags and names."""
 
 import os
 import re
@@ -19,14 +19,14 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from benchyard.cli.several import SeveralCommand, repeated
+from benchyard.cli.multi_value_options import SeveralCommand, repeat_flags
 from benchyard.errors import BenchyardError
 
 VARIABLE = "_BENCHYARD_COMPLETE"
-"""Set by the shell's script: which shell asks."""
+"""Variable in which the shell's script names the shell that asks."""
 
 PATIENCE_SECONDS = 2.0
-"""How long the server may take at most: whoever types has not asked for anything yet."""
+"""Longest wait for the server: the user has not run a command yet."""
 
 BASH = """\
 _benchyard_completion() {
@@ -94,7 +94,7 @@ complete --no-files --command %(prog_name)s --arguments "(_benchyard_completion)
 
 
 class Names(click.types.StringParamType):
-    """The type of a parameter that names something on the server."""
+    """Type of a parameter that names an object of the server."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -102,7 +102,7 @@ class Names(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The names that begin like this one."""
+        """Return the names that begin with the incomplete word."""
         names = import_module("benchyard.cli.completion_names")
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
@@ -114,10 +114,10 @@ class Names(click.types.StringParamType):
 
 
 class _Named(ShellComplete):
-    """Finds parameters that take names before click looks for what completes them."""
+    """Sets the types of parameters that take names before click completes them."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """What may stand in the place of the incomplete word."""
+        """Return the completions of the incomplete word."""
         path, command = self._command(args)
         kinds: Mapping[str, str] = (
             import_module("benchyard.cli.completion_names").kinds(path, command.params) if path else {}
@@ -144,23 +144,23 @@ class _Named(ShellComplete):
 
 
 class Bash(_Named, BashComplete):
-    """Takes the line as it was typed: bash itself cuts words at colons."""
+    """Completion in bash, from the line as it was typed: bash itself cuts words at colons."""
 
     source_template: ClassVar[str] = BASH
 
     def source(self) -> str:
-        """The script."""
+        """Return the script for the shell."""
         return self.source_template % self.source_vars()
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The whole words, and the one that is being typed."""
+        """Return the complete words, and the incomplete one."""
         line = os.environ["COMP_LINE"]
         words = split_arg_string(line)
         self.word = "" if not words or line[-1:].isspace() else words.pop()
         return words[1:], self.word
 
     def format_completion(self, item: CompletionItem) -> str:
-        """A line of the answer; bash puts it in the place of what follows the last colon or `=`."""
+        """Return a line of the answer; bash replaces only the part after the last colon or `=`."""
         breaks = set(os.environ.get("COMP_WORDBREAKS", "")) & set(":=")
         typed = self.word.partition("=")[2] if self.word.startswith("-") else self.word
         kept = max((typed.rfind(each) + 1 for each in breaks), default=0)
@@ -170,13 +170,13 @@ class Bash(_Named, BashComplete):
 
 
 class Zsh(_Named, ZshComplete):
-    """As click does it, silently."""
+    """Completion in zsh, as click does it, without messages."""
 
     source_template: ClassVar[str] = ZSH
 
 
 class Fish(_Named, FishComplete):
-    """As click does it, silently."""
+    """Completion in fish, as click does it, without messages."""
 
     source_template: ClassVar[str] = FISH
 
@@ -213,7 +213,7 @@ def completion(shell: str) -> None:
 
 
 def answer(cli: click.Command, asked: str) -> int:
-    """Answer a shell that completes a line; whatever goes wrong, it is told nothing."""
+    """Answer a shell that completes a line; errors are not shown to it."""
     shell, _, verb = asked.partition("_")
     if shell not in SHELLS or verb not in ("complete", "source"):
         return 1
@@ -232,12 +232,12 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 
 def _with_flag(command: click.Command, args: list[str]) -> list[str]:
-    """The words with the flag once more where the next word is one more value of it."""
+    """Return the words, with the flag repeated if the next word is a further value of it."""
     flags = {
         name
         for param in command.params
         if isinstance(param, click.Option) and param.multiple
         for name in param.opts
     }
-    *words, _ = repeated([*args, ""], flags)
+    *words, _ = repeat_flags([*args, ""], flags)
     return words

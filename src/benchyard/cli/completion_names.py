@@ -1,4 +1,4 @@
-"""Names that a shell may complete: which parameter takes which, and what the server has of them."""
+"""Names for completion: the kind that each parameter takes, and the names the server has."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ import httpx
 from click.shell_completion import CompletionItem
 
 from benchyard.benchmarks import catalog
-from benchyard.client.locate import configured_server, recorded_server
-from benchyard.client.trust import tls_context
+from benchyard.client.servers import configured_server, recorded_server
+from benchyard.client.sessions import tls_context
 from benchyard.settings import default_data_folder
 
 TIMEOUT_SECONDS = 1.5
@@ -22,36 +22,42 @@ _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where the names of a kind are listed."""
+class NameSource:
+    """Route that lists the names of a kind."""
 
     path: str
     key: str
     field: str = "name"
-    """Its name; the id is offered where a thing has none, and to those who type an id."""
+    """Field of the name; the id is completed for items without one, and when an id is typed."""
 
 
-SOURCES: Mapping[str, Sequence[Source]] = {
-    "agent": (Source("/v1/agents", "agents"), Source("/v1/agents/list_public", "agents")),
-    "benchmark": (Source("/v1/benchmarks", "benchmarks"), Source("/v1/benchmarks/list_public", "benchmarks")),
-    "blueprint": (Source("/v1/blueprints", "blueprints"),),
-    "devbox": (Source("/v1/devboxes?status=running", "devboxes"),),
-    "gateway-config": (Source("/v1/gateway-configs", "gateway_configs"),),
-    "image": (Source("/v1/images", "images"),),
-    "job": (Source("/v1/benchmark_jobs", "jobs"),),
-    "key": (Source("/v1/apikeys", "apikeys", "id"),),
-    "network-policy": (Source("/v1/network-policies", "network_policies"),),
-    "object": (Source("/v1/objects", "objects", "id"),),
-    "run": (Source("/v1/scenarios/runs", "runs", "id"),),
-    "scenario": (Source("/v1/scenarios", "scenarios"), Source("/v1/scenarios/list_public", "scenarios")),
-    "secret": (Source("/v1/secrets", "secrets"),),
-    "snapshot": (Source("/v1/devboxes/disk_snapshots", "snapshots"),),
+SOURCES: Mapping[str, Sequence[NameSource]] = {
+    "agent": (NameSource("/v1/agents", "agents"), NameSource("/v1/agents/list_public", "agents")),
+    "benchmark": (
+        NameSource("/v1/benchmarks", "benchmarks"),
+        NameSource("/v1/benchmarks/list_public", "benchmarks"),
+    ),
+    "blueprint": (NameSource("/v1/blueprints", "blueprints"),),
+    "devbox": (NameSource("/v1/devboxes?status=running", "devboxes"),),
+    "gateway-config": (NameSource("/v1/gateway-configs", "gateway_configs"),),
+    "image": (NameSource("/v1/images", "images"),),
+    "job": (NameSource("/v1/benchmark_jobs", "jobs"),),
+    "key": (NameSource("/v1/apikeys", "apikeys", "id"),),
+    "network-policy": (NameSource("/v1/network-policies", "network_policies"),),
+    "object": (NameSource("/v1/objects", "objects", "id"),),
+    "run": (NameSource("/v1/scenarios/runs", "runs", "id"),),
+    "scenario": (
+        NameSource("/v1/scenarios", "scenarios"),
+        NameSource("/v1/scenarios/list_public", "scenarios"),
+    ),
+    "secret": (NameSource("/v1/secrets", "secrets"),),
+    "snapshot": (NameSource("/v1/devboxes/disk_snapshots", "snapshots"),),
 }
 
 _OF_NOUN = ("id", "ids", "given", "name", "names", "policy", "policies")
-"""Arguments that name what the command's noun says."""
+"""Arguments that name an item of the command's noun."""
 _NEW = ("create", "new", "register", "set", "import", "pull")
-"""Verbs whose argument is not there yet."""
+"""Verbs whose argument is a new name."""
 _ANYWHERE = {
     "agents": "agent",
     "agent": "agent",
@@ -73,7 +79,7 @@ _ANYWHERE = {
     "source": "file",
     "target": "file",
 }
-"""Names of parameters that mean the same wherever they are."""
+"""Kinds of name by parameter, the same in all commands."""
 _OF_COMMAND = {
     ("agent", "register"): {"object_": "object"},
     ("benchmark", "import"): {"given": "public"},
@@ -81,11 +87,11 @@ _OF_COMMAND = {
     ("secret", "set"): {"name": "secret"},
 }
 _NOUNS = {"trial": "job"}
-"""Nouns whose first argument is the name of something else."""
+"""Nouns whose first argument names an item of another noun."""
 
 
 def kinds(path: Sequence[str], params: Sequence[click.Parameter]) -> dict[str, str]:
-    """Which parameters of a command take which kind of name."""
+    """Return the kind of name that each parameter of a command takes."""
     noun, verb = path[0], path[-1]
     found: dict[str, str] = {}
     for param in params:
@@ -103,7 +109,7 @@ def kinds(path: Sequence[str], params: Sequence[click.Parameter]) -> dict[str, s
 
 
 def items(kind: str, incomplete: str, environ: Mapping[str, str]) -> list[CompletionItem]:
-    """What may stand in the place of an incomplete word, of one kind."""
+    """Return the completions of an incomplete word, of one kind."""
     if kind == "file":
         return [CompletionItem(incomplete, type="file")]
     before = ""
@@ -137,22 +143,22 @@ def _names(kind: str, incomplete: str, environ: Mapping[str, str]) -> Iterator[s
             yield from _labels(http)
 
 
-def _listed(http: httpx.Client, source: Source, incomplete: str) -> Iterator[str]:
+def _listed(http: httpx.Client, source: NameSource, incomplete: str) -> Iterator[str]:
     for each in _page(http, source, incomplete):
         id, name = str(each.get("id", "")), str(each.get(source.field) or "")
-        # A name may have been chosen by anybody who has a key: it must stay one word on one line.
+        # Anybody with a key may have chosen the name: it must stay one word on one line.
         yield from (text for text in (name or id, id if incomplete else "") if _is_word(text))
 
 
 def _labels(http: httpx.Client) -> Iterator[str]:
-    """The agents of the last jobs, with their models."""
+    """Yield the agents of the last jobs, with their models."""
     for each in _page(http, SOURCES["job"][0], ""):
         for config in each.get("job_spec", {}).get("agent_configs", []):
             if config.get("model_name") and _is_word(label := f"{config['name']}:{config['model_name']}"):
                 yield label
 
 
-def _page(http: httpx.Client, source: Source, incomplete: str) -> list[dict[str, Any]]:
+def _page(http: httpx.Client, source: NameSource, incomplete: str) -> list[dict[str, Any]]:
     query: dict[str, str | int] = {"limit": PAGE, **({"search": incomplete} if incomplete else {})}
     try:
         answer = http.get(httpx.URL(source.path).copy_merge_params(query))
@@ -167,4 +173,4 @@ def _is_word(text: str) -> bool:
 
 
 _SPECIAL: Mapping[str, Sequence[str]] = {"file": (), "public": (), "origin": ("blueprint", "image")}
-"""Kinds that are no noun -> the nouns they are made of."""
+"""Nouns that make up each kind which is no noun itself."""

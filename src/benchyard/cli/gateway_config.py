@@ -5,12 +5,12 @@ from typing import TypedDict, Unpack
 
 import click
 
-from benchyard.cli.connect import connect
-from benchyard.cli.names import PAGE, near
+from benchyard.cli.connection import connect
 from benchyard.cli.options import checked_input, name_values
 from benchyard.cli.render import age, facts, output_option, show, show_many, when
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
+from benchyard.client.lookup import PAGE, nearest_hint
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.gateway_configs import AuthMechanism, CustomHeader, GatewayConfigView
 
@@ -18,14 +18,14 @@ COLUMNS: Mapping[str, Callable[[GatewayConfigView], object]] = {
     "NAME": lambda view: view.name,
     "ID": lambda view: view.id,
     "ENDPOINT": lambda view: view.endpoint,
-    "AUTH": lambda view: described_auth(view.auth_mechanism),
+    "AUTH": lambda view: auth_text(view.auth_mechanism),
     "AGE": lambda view: age(view.create_time_ms) if view.account_id else "built-in",
 }
 NARROW = Narrow(drop=["AGE", "ID"])
 
 
-class Options(TypedDict):
-    """What `create` and `update` can be given."""
+class GatewayConfigOptions(TypedDict):
+    """Options of `create` and `update`."""
 
     endpoint: str | None
     auth: str | None
@@ -72,7 +72,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("name")
 @_options
 @output_option
-def create(name: str, output: str, **options: Unpack[Options]) -> None:
+def create(name: str, output: str, **options: Unpack[GatewayConfigOptions]) -> None:
     """Make a gateway config.
 
     \b
@@ -117,8 +117,8 @@ def show_(given: str, output: str) -> None:
       benchyard gateway-config show anthropic
     """
     with connect() as client:
-        view = config_named(client, given)
-    show(view, output, _described(view))
+        view = find_config(client, given)
+    show(view, output, _description(view))
 
 
 @gateway_config.command()
@@ -127,8 +127,10 @@ def show_(given: str, output: str) -> None:
 @click.option("--no-headers", is_flag=True, help="Remove its headers.")
 @_options
 @output_option
-def update(given: str, name: str | None, no_headers: bool, output: str, **options: Unpack[Options]) -> None:
-    """Change a gateway config; what is not given stays. Headers replace those that it has.
+def update(
+    given: str, name: str | None, no_headers: bool, output: str, **options: Unpack[GatewayConfigOptions]
+) -> None:
+    """Change a gateway config; fields without an option stay. Headers replace the present ones.
 
     \b
       benchyard gateway-config update tracker --endpoint https://eu.example.com
@@ -138,7 +140,7 @@ def update(given: str, name: str | None, no_headers: bool, output: str, **option
         raise UsageError("--no-headers and new headers contradict each other")
     with connect() as client:
         view = client.gateway_configs.update(
-            config_named(client, given).id,
+            find_config(client, given).id,
             name=name,
             endpoint=options["endpoint"],
             auth_mechanism=_auth(options["auth"]) if options["auth"] else None,
@@ -157,27 +159,27 @@ def delete(given: Sequence[str]) -> None:
       benchyard gateway-config delete tracker
     """
     with connect() as client:
-        for found in [config_named(client, each) for each in given]:
+        for found in [find_config(client, each) for each in given]:
             client.gateway_configs.delete(found.id)
             click.echo(f"{found.name}  {found.id}  deleted")
 
 
-def config_named(client: Client, given: str) -> GatewayConfigView:
-    """The gateway config of that id or name; raises NotFound."""
+def find_config(client: Client, given: str) -> GatewayConfigView:
+    """Return the gateway config of that id or name; raises NotFound."""
     try:
         return client.gateway_configs.get(given)
     except NotFound:
         for view in client.gateway_configs.list(name=given, limit=PAGE):
             if view.name == given:
                 return view
-    hint = near(given, client.gateway_configs.list(limit=PAGE))
+    hint = nearest_hint(given, client.gateway_configs.list(limit=PAGE))
     raise NotFound(
         f"no gateway config has the id or name {given!r}{hint}; `benchyard gateway-config list` shows all"
     )
 
 
-def described_auth(mechanism: AuthMechanism) -> str:
-    """How a key is sent, as the option takes it."""
+def auth_text(mechanism: AuthMechanism) -> str:
+    """Return the way a key is sent, as the option takes it."""
     return f"header:{mechanism.key}" if mechanism.key else mechanism.type
 
 
@@ -187,7 +189,7 @@ def _auth(given: str) -> AuthMechanism:
         return AuthMechanism.model_validate({"type": kind, "key": key or None})
 
 
-def _headers(options: Options) -> list[CustomHeader] | None:
+def _headers(options: GatewayConfigOptions) -> list[CustomHeader] | None:
     plain = name_values(options["header"], "--header")
     secret = name_values(options["secret_header"], "--secret-header")
     with checked_input():
@@ -196,7 +198,7 @@ def _headers(options: Options) -> list[CustomHeader] | None:
     return headers or None
 
 
-def _described(view: GatewayConfigView) -> str:
+def _description(view: GatewayConfigView) -> str:
     headers = [
         f"{each.name}: {each.value if each.secret is None else f'(secret {each.secret})'}"
         for each in view.custom_headers or []
@@ -206,7 +208,7 @@ def _described(view: GatewayConfigView) -> str:
             "id": view.id,
             "name": view.name,
             "endpoint": view.endpoint,
-            "auth": described_auth(view.auth_mechanism),
+            "auth": auth_text(view.auth_mechanism),
             "headers": "\n".join(headers) or None,
             "description": view.description,
             "built-in": None if view.account_id else "yes",

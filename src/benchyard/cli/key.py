@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from benchyard.cli.connect import connect
+from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.render import age, output_option, show, show_many, when
-from benchyard.models.keys import ApiKeyRequest, ApiKeyView
+from benchyard.models.account import ApiKeyRequest, ApiKeyView
 
 DAY_MS = 86_400_000
 COLUMNS: Mapping[str, Callable[[ApiKeyView], object]] = {

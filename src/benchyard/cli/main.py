@@ -1,4 +1,4 @@
-"""The `benchyard` command: where it starts, and how it ends when something goes wrong."""
+"""The `benchyard` command: its entrance, and its exit statuses and messages for errors."""
 
 import os
 import signal
@@ -8,42 +8,52 @@ from importlib import import_module
 
 import click
 
-from benchyard.cli.lazy import Entry, LazyGroup
+from benchyard.cli.lazy_group import CommandEntry, LazyGroup
 from benchyard.cli.notices import explain, say, tell
 from benchyard.errors import BenchyardError
 
 COMMANDS = {
-    "devbox": Entry("benchyard.cli.devbox:devbox", "Create, use and end devboxes."),
-    "blueprint": Entry("benchyard.cli.blueprint:blueprint", "Build what devboxes start from."),
-    "scenario": Entry("benchyard.cli.scenario:scenario", "Write, keep and check what agents are run on."),
-    "benchmark": Entry("benchyard.cli.benchmark:benchmark", "Write, keep and check sets of scenarios."),
-    "job": Entry("benchyard.cli.job:job", "Run agents on benchmarks; `benchmark-job` is the same."),
-    "trial": Entry(
-        "benchyard.cli.trial:trial", "Look at one attempt of an agent: scorers, logs, trajectory."
+    "devbox": CommandEntry("benchyard.cli.devbox.commands:devbox", "Create, use and end devboxes."),
+    "blueprint": CommandEntry("benchyard.cli.image.blueprint:blueprint", "Build what devboxes start from."),
+    "scenario": CommandEntry(
+        "benchyard.cli.benchmark.scenario:scenario", "Write, keep and check what agents are run on."
     ),
-    "run": Entry("benchyard.cli.run:run", "Look at runs that were made through the SDK."),
-    "agent": Entry(
+    "benchmark": CommandEntry(
+        "benchyard.cli.benchmark.commands:benchmark", "Write, keep and check sets of scenarios."
+    ),
+    "job": CommandEntry(
+        "benchyard.cli.job.commands:job", "Run agents on benchmarks; `benchmark-job` is the same."
+    ),
+    "trial": CommandEntry(
+        "benchyard.cli.run.trial:trial", "Look at one attempt of an agent: scorers, logs, trajectory."
+    ),
+    "run": CommandEntry("benchyard.cli.run.commands:run", "Look at runs that were made through the SDK."),
+    "agent": CommandEntry(
         "benchyard.cli.agent:agent",
         "Register, list and install agents: the programs that are run on scenarios.",
     ),
-    "snapshot": Entry("benchyard.cli.snapshot:snapshot", "Keep the disks of devboxes."),
-    "image": Entry("benchyard.cli.image:image", "Import and list what devboxes start from."),
-    "secret": Entry("benchyard.cli.secret:secret", "Keep values that devboxes get as environment."),
-    "gateway-config": Entry(
+    "snapshot": CommandEntry("benchyard.cli.image.snapshot:snapshot", "Keep the disks of devboxes."),
+    "image": CommandEntry("benchyard.cli.image.commands:image", "Import and list what devboxes start from."),
+    "secret": CommandEntry("benchyard.cli.secret:secret", "Keep values that devboxes get as environment."),
+    "gateway-config": CommandEntry(
         "benchyard.cli.gateway_config:gateway_config", "Let devboxes use HTTP APIs without seeing the key."
     ),
-    "network-policy": Entry("benchyard.cli.network_policy:network_policy", "Say what devboxes may reach."),
-    "object": Entry("benchyard.cli.object:object_", "Store files on the server."),
-    "key": Entry("benchyard.cli.key:key", "Make and revoke API keys."),
-    "serve": Entry("benchyard.cli.serve:serve", "Run a server in the foreground."),
-    "server": Entry("benchyard.cli.server:server", "Look after a server: status, env, disk, backup, stop."),
-    "doctor": Entry(
+    "network-policy": CommandEntry(
+        "benchyard.cli.network_policy:network_policy", "Say what devboxes may reach."
+    ),
+    "object": CommandEntry("benchyard.cli.object:object_", "Store files on the server."),
+    "key": CommandEntry("benchyard.cli.key:key", "Make and revoke API keys."),
+    "serve": CommandEntry("benchyard.cli.serve:serve", "Run a server in the foreground."),
+    "server": CommandEntry(
+        "benchyard.cli.server:server", "Look after a server: status, env, disk, backup, stop."
+    ),
+    "doctor": CommandEntry(
         "benchyard.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
     ),
-    "completion": Entry(
+    "completion": CommandEntry(
         "benchyard.cli.completion:completion", "Complete commands and names in bash, zsh or fish."
     ),
-    "version": Entry("benchyard.cli.version:version", "Print the version."),
+    "version": CommandEntry("benchyard.cli.version:version", "Print the version."),
 }
 
 HELP = """Run AI agents on benchmarks, in devboxes that start in milliseconds.
@@ -59,7 +69,7 @@ BENCHYARD_URL and BENCHYARD_API_KEY.
 """
 
 COMPLETION = "_BENCHYARD_COMPLETE"
-"""Set by a shell that completes a line."""
+"""Variable that is set by a shell that completes a line."""
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + 13
@@ -131,7 +141,7 @@ def _surprise(error: Exception) -> str:
 
 
 def _abandon_stdout() -> None:
-    """The reader is gone: let nothing be written to it when Python flushes at exit."""
+    """Redirect stdout, whose reader is gone, so that Python's flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

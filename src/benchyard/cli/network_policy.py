@@ -1,4 +1,4 @@
-"""`benchyard network-policy`: what devboxes may reach, kept under names."""
+"""`benchyard network-policy`: named rules on what devboxes may reach."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,10 +6,10 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import click
 
-from benchyard.cli.connect import connect
-from benchyard.cli.names import policy_named
+from benchyard.cli.connection import connect
 from benchyard.cli.render import age, facts, output_option, show, show_many, when
-from benchyard.client.network_policies import PolicyFields
+from benchyard.client.lookup import find_policy
+from benchyard.client.resources.network import PolicyFields
 from benchyard.models.network_policies import AllowedCidr, Egress, NetworkPolicyView
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -24,8 +24,8 @@ _CIDR = re.compile(r"(?P<cidr>[^/\s]+/\d+)(:(?P<ports>[\d,-]+))?")
 _PORTS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-class Options(TypedDict):
-    """What a policy can be given."""
+class PolicyOptions(TypedDict):
+    """Options of `create` and `update`."""
 
     description: str | None
     allow_host: Sequence[str]
@@ -79,7 +79,7 @@ def network_policy() -> None:
 @click.argument("name")
 @_options
 @output_option
-def create(name: str, output: str, **options: Unpack[Options]) -> None:
+def create(name: str, output: str, **options: Unpack[PolicyOptions]) -> None:
     """Make a policy; one that allows nothing keeps devboxes from all networks.
 
     \b
@@ -121,8 +121,8 @@ def show_(policy: str, output: str) -> None:
       benchyard network-policy show git
     """
     with connect() as client:
-        view = policy_named(client, policy)
-    show(view, output, _described(view))
+        view = find_policy(client, policy)
+    show(view, output, _description(view))
 
 
 @network_policy.command()
@@ -130,8 +130,8 @@ def show_(policy: str, output: str) -> None:
 @click.option("--name", help="New name.")
 @_options
 @output_option
-def update(policy: str, name: str | None, output: str, **options: Unpack[Options]) -> None:
-    """Change a policy: what is given takes the place of what was there, the rest stays.
+def update(policy: str, name: str | None, output: str, **options: Unpack[PolicyOptions]) -> None:
+    """Change a policy: given options replace its present rules, all others stay.
 
     Devboxes that exist keep the rules they were made with.
 
@@ -143,7 +143,7 @@ def update(policy: str, name: str | None, output: str, **options: Unpack[Options
     if name is not None:
         fields["name"] = name
     with connect() as client:
-        view = client.network_policies.update(policy_named(client, policy).id, **fields)
+        view = client.network_policies.update(find_policy(client, policy).id, **fields)
     show(view, output, f"{view.name}  {view.id}")
 
 
@@ -156,12 +156,12 @@ def delete(policies: Sequence[str]) -> None:
       benchyard network-policy delete git
     """
     with connect() as client:
-        for view in [policy_named(client, each) for each in policies]:
+        for view in [find_policy(client, each) for each in policies]:
             client.network_policies.delete(view.id)
             click.echo(f"{view.name}  {view.id}  deleted")
 
 
-def _fields(options: Options) -> PolicyFields:
+def _fields(options: PolicyOptions) -> PolicyFields:
     fields: PolicyFields = {}
     if options["description"] is not None:
         fields["description"] = options["description"]
@@ -177,7 +177,7 @@ def _fields(options: Options) -> PolicyFields:
 
 
 def allowed_cidr(text: str) -> dict[str, Any]:
-    """`10.0.0.0/8:443,8000-8010` as the wire has it."""
+    """Parse `10.0.0.0/8:443,8000-8010` into the form of the wire."""
     found = _CIDR.fullmatch(text)
     ports = [_PORTS.fullmatch(part) for part in found["ports"].split(",")] if found and found["ports"] else []
     if found is None or not all(ports):
@@ -204,7 +204,7 @@ def _written(allowed: AllowedCidr) -> str:
     return f"{allowed.cidr}:{ports}" if ports else allowed.cidr
 
 
-def _described(view: NetworkPolicyView) -> str:
+def _description(view: NetworkPolicyView) -> str:
     egress = view.egress
     kept = ("allow_devbox_to_devbox", "allow_mcp_gateway", "allow_runloop_mirrors")
     return facts(

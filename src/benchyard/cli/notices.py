@@ -1,4 +1,4 @@
-"""What is said to a person on standard error: a terminal breaks no word of it, a pipe gets it whole."""
+"""Notices for people on standard error: wrapped between words in a terminal, unwrapped in a pipe."""
 
 import io
 import os
@@ -16,7 +16,7 @@ _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def tell(text: str) -> None:
-    """Say something about the work, beside what is printed."""
+    """Print a notice about the work, apart from the output."""
     say(f"benchyard: {text}")
 
 
@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def explain(error: click.ClickException) -> None:
-    """Print a mistake on the command line as click puts it."""
+    """Print a mistake on the command line in click's form."""
     told = io.StringIO()
     error.show(file=told)
     say(told.getvalue().rstrip("\n"))
@@ -40,7 +40,7 @@ def _wrapped(line: str, width: int) -> list[str]:
     width = max(width, LEAST_WIDTH)
 
     def whole(command: re.Match[str]) -> str:
-        # A command that fits is on one line, to be copied.
+        # Keep a command that fits on one line, so that it can be copied.
         fits = len(command[0]) + len(indent) < width
         return command[0].replace(" ", _UNBROKEN) if fits else command[0]
 
@@ -55,11 +55,11 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _width() -> int | None:
-    """How wide the terminal is; None where it is none."""
+    """Return the width of the terminal; None if stderr is none."""
     try:
         if not sys.stderr.isatty():
             return None
-        # Some terminals do not know how wide they are, and say 0.
+        # Some terminals do not know their width, and report 0.
         return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
     except (OSError, ValueError):
         return None

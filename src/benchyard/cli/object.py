@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from benchyard.cli.confirmation import confirm, yes_option
-from benchyard.cli.connect import connect
-from benchyard.cli.names import job_named
-from benchyard.cli.options import IntRange, checked_input, name_values
-from benchyard.cli.progress import Meter
-from benchyard.cli.render import age, clean, facts, output_option, pairs, show, show_many, size, when
+from benchyard.cli.connection import connect
+from benchyard.cli.job.names import find_job
+from benchyard.cli.options import IntRange, checked_input, confirm, name_values, yes_option
+from benchyard.cli.progress import ByteMeter
+from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, size, when
 from benchyard.cli.table import Narrow
 from benchyard.client.bodies import Source, size_of
 from benchyard.client.client import Client
-from benchyard.client.objects import Origin
+from benchyard.client.plain_text import clean
+from benchyard.client.resources.objects import Origin
 from benchyard.errors import UsageError
 from benchyard.models.base import RenameRequest
 from benchyard.models.jobs import Artifact
@@ -89,7 +89,7 @@ def upload(path: Path, name: str | None, metadata: Sequence[str], ttl: int | Non
             ttl_ms=ttl * 1000 if ttl else None,
         )
     source: Source = sys.stdin.buffer if path == STANDARD else path
-    with connect() as client, Meter(called, size_of(source)) as meter:
+    with connect() as client, ByteMeter(called, size_of(source)) as meter:
         view = client.objects.upload(source, request, meter.add)
     show(view, output, f"{view.id}  {size(view.size_bytes)}")
 
@@ -108,7 +108,7 @@ def download(id: str, path: Path | None) -> None:
         target = path or Path(client.objects.get(id).name.rpartition("/")[2] or id)
         if path is None and target.exists():
             raise UsageError(f"{target} is already here; name the file to write")
-        with Meter(str(target)) as meter:
+        with ByteMeter(str(target)) as meter:
             if target == STANDARD:
                 client.objects.download(id, sys.stdout.buffer, meter.add)
                 sys.stdout.buffer.flush()
@@ -124,7 +124,7 @@ def download(id: str, path: Path | None) -> None:
 @click.option("--limit", type=IntRange(min=1), default=100, show_default=True, help="List at most this many.")
 @output_option
 def list_(name: str | None, show_all: bool, job: str | None, limit: int, output: str) -> None:
-    """List what users uploaded, newest first; logs and traces of runs only when they are asked for.
+    """List uploaded objects, newest first; logs and traces of runs only with --all or --of.
 
     \b
       benchyard object list
@@ -147,7 +147,7 @@ def list_(name: str | None, show_all: bool, job: str | None, limit: int, output:
 
 
 def _of_job(client: Client, given: str, name: str | None) -> Iterator[Artifact]:
-    job_id = job_named(client, given).id
+    job_id = find_job(client, given).id
     after = None
     while True:
         page = client.jobs.artifacts(job_id, after)
@@ -186,7 +186,7 @@ def show_(id: str, output: str) -> None:
 @click.argument("name", metavar="NEW-NAME")
 @output_option
 def rename(id: str, name: str, output: str) -> None:
-    """Give an object another name; what is kept with a run keeps its own.
+    """Give an object another name; files that are kept with a run cannot be renamed.
 
     \b
       benchyard object rename obj_... data-2026.tgz
@@ -217,7 +217,7 @@ def delete(ids: Sequence[str], yes: bool) -> None:
 
 
 def content_type(name: str) -> ContentType:
-    """What a file of that name holds, as far as its ending tells."""
+    """Return the type of a file's content, guessed from its ending."""
     for suffix, kind in TYPES.items():
         if name.endswith(suffix):
             return kind

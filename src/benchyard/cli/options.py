@@ -1,7 +1,8 @@
-"""What people give on the command line: NAME=VALUE, LOCAL:REMOTE, and values a model has to accept."""
+"""Options of commands: ranges, NAME=VALUE, LOCAL:REMOTE, sizes and ages, and confirmation."""
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ _NAMES = {
     "scenario_ids": ("scenarios",),
     "agent_configs": ("agents",),
 }
-"""Fields of requests -> what the parameter of a command is called, where that is another name."""
+"""Names of command parameters by the field of the request, where they differ."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])i?)?B?", re.I)
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([hdw])", re.I)
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
@@ -35,25 +36,25 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class IntRange(click.IntRange):
-    """A whole number in a range, refused in words."""
+    """A whole number in a range; refusals are sentences."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
+        """Return the number."""
         try:
             return int(super().convert(value, param, ctx))  # type: ignore[arg-type]
         except click.BadParameter:
             return self.fail(f"{_shown(value)} is not {_range_words('a whole number', self)}.", param, ctx)
 
     def _describe_range(self) -> str:
-        """What the help says of it, after the option's own words."""
+        """Return the range as the help shows it, after the option's own text."""
         return _range_help(self, super()._describe_range())
 
 
 class FloatRange(click.FloatRange):
-    """A number in a range, refused in words; `nan` and `inf` are in none."""
+    """A number in a range, which excludes `nan` and `inf`; refusals are sentences."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number."""
+        """Return the number."""
         try:
             found = float(super().convert(value, param, ctx))  # type: ignore[arg-type]
         except click.BadParameter:
@@ -74,7 +75,7 @@ def _shown(value: object) -> str:
 
 
 def _range_words(what: str, limits: click.IntRange | click.FloatRange) -> str:
-    """`a whole number from 1 to 1000`; a limit that only keeps numbers storable says nothing to people."""
+    """Return a text such as `a whole number from 1 to 1000`; omits limits that only keep numbers storable."""
     least = None if limits.min is None or limits.min <= -MAX_INT else f"{limits.min:g}"
     most = None if limits.max is None or limits.max >= MAX_INT else f"{limits.max:.15g}"
     if least is None:
@@ -86,7 +87,7 @@ def _range_words(what: str, limits: click.IntRange | click.FloatRange) -> str:
 
 @contextmanager
 def checked_input() -> Iterator[None]:
-    """Say in one line what a request cannot be made of, by the flag that said it where there is one."""
+    """Turn a model's validation error into one line, with the flag of the wrong value if there is one."""
     try:
         yield
     except ValidationError as error:
@@ -97,13 +98,13 @@ def checked_input() -> Iterator[None]:
 
 
 def flag_of(place: Sequence[str | int]) -> str | None:
-    """The flag of this command that a field of a request comes from; None if no flag does."""
+    """Return the flag of this command that sets a field of a request; None if no flag does."""
     context = click.get_current_context(silent=True)
     options = [each for each in context.command.params if isinstance(each, click.Option)] if context else []
     flags = {each.name: each.opts[-1] for each in options}
     parts = [each for each in place if isinstance(each, str)]
     if parts[-1:] == ["name"] and len(parts) > 1:
-        # Of a part of the request: what is itself called so is something else.
+        # The `name` of a nested part is not the command's `--name`.
         parts = parts[:-1]
     for part in reversed(parts):
         for name in (part, *_NAMES.get(part, ())):
@@ -113,7 +114,7 @@ def flag_of(place: Sequence[str | int]) -> str | None:
 
 
 def name_values(given: Sequence[str], option: str, like: str = "NAME=VALUE") -> dict[str, str]:
-    """`["A=1", "B=2"]` as a mapping."""
+    """Parse `["A=1", "B=2"]` into a mapping."""
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -124,7 +125,7 @@ def name_values(given: Sequence[str], option: str, like: str = "NAME=VALUE") -> 
 
 
 def local_remote(given: Iterable[str], option: str) -> list[tuple[Path, str]]:
-    """`["notes.txt:/tmp/notes.txt"]` as pairs; the local file must be there."""
+    """Parse `["notes.txt:/tmp/notes.txt"]` into pairs; the local file must exist."""
     found = []
     for text in given:
         local, colon, remote = text.partition(":")
@@ -137,7 +138,7 @@ def local_remote(given: Iterable[str], option: str) -> list[tuple[Path, str]]:
 
 
 def age_in_days(text: str) -> float:
-    """A time span in days, as people write it: 90d, 12h, 8w."""
+    """Parse an age as people write it (90d, 12h, 8w) into days."""
     found = _AGE.fullmatch(text.strip())
     days = float(found[1]) * _DAYS[found[2].lower()] if found else 0.0
     if not 0 < days <= _MOST_DAYS:
@@ -146,8 +147,22 @@ def age_in_days(text: str) -> float:
 
 
 def size_in_bytes(text: str) -> int:
-    """A number of bytes, as people write it: 20GiB, 500M, 1000."""
+    """Parse a size as people write it (20GiB, 500M, 1000) into bytes."""
     found = _SIZE.fullmatch(text.strip())
     if not found:
         raise click.BadParameter(f"{text!r} is no size: write 20GiB, 500M or a number of bytes")
     return int(float(found[1]) * 1024 ** _UNITS[(found[2] or "").upper()])
+
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask in a terminal and end the command unless the answer is yes; elsewhere `--yes` is required."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask in: give --yes")
+    if not click.confirm(question, err=True):
+        click.echo("nothing was done", err=True)
+        raise click.exceptions.Exit(1)

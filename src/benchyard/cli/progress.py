@@ -1,4 +1,4 @@
-"""Shows on stderr that something long goes on, and for how long."""
+"""Progress of long activities on stderr, with their duration."""
 
 import os
 import shutil
@@ -23,21 +23,21 @@ _CLEAR = "\r\x1b[K"
 
 
 def stamp(time_ms: int | None = None) -> str:
-    """A time for logs, to the second: `2026-01-31T12:00:00Z`; now if none is given."""
+    """Return a time for logs, to the second: `2026-01-31T12:00:00Z`; now if none is given."""
     seconds = time.time() if time_ms is None else time_ms / 1000
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_terminal() -> bool:
-    """Whether stderr is a terminal on which a line can be drawn anew."""
+    """Tell whether stderr is a terminal on which a line can be redrawn."""
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-class Activity:
-    """Something that takes its time, and for how long; use as a context manager.
+class ActivityLine:
+    """Shows an activity and its duration; use as a context manager.
 
-    A terminal has one line that is drawn anew. Elsewhere there is a line with the time of day when it begins,
-    one now and then, and one at the end. With `after` nothing is shown of what takes fewer seconds.
+    A terminal has one line that is redrawn. Elsewhere there is a line with the time of day at the begin, one
+    now and then, and one at the end. With `after`, activities that take fewer seconds are not shown.
     """
 
     def __init__(self, text: str, *, after: float = 0.0) -> None:
@@ -69,11 +69,11 @@ class Activity:
 
     @property
     def seconds(self) -> float:
-        """How long it has gone on."""
+        """Return the duration so far."""
         return time.monotonic() - self._begin
 
     def say(self, line: str) -> None:
-        """Print a line of its own: above what is drawn, never behind it."""
+        """Print a separate line, above the redrawn one."""
         with self._lock:
             is_drawn = self._is_shown and is_terminal()
             click.echo(f"{_CLEAR if is_drawn else ''}{line}", err=True, color=is_drawn or None)
@@ -105,23 +105,23 @@ class Activity:
         return f"{seconds}s" if seconds < 10 else duration(seconds * 1000)
 
 
-def spinner(text: str) -> Activity:
-    """What is shown while something goes on that always takes long."""
-    return Activity(text)
+def spinner(text: str) -> ActivityLine:
+    """Return a line for an activity that always takes long."""
+    return ActivityLine(text)
 
 
-def patience(text: str) -> Activity:
-    """What is shown while something goes on that may be quick: nothing, if it is."""
-    return Activity(text, after=QUIET_SECONDS)
+def patience(text: str) -> ActivityLine:
+    """Return a line for an activity that may be quick; quick ones are not shown."""
+    return ActivityLine(text, after=QUIET_SECONDS)
 
 
-class Meter:
-    """Counts bytes that pass and, from the third second on, says how many."""
+class ByteMeter:
+    """Counts bytes and, from the third second on, shows their number."""
 
     def __init__(self, name: str, total: int | None = None, then: str | None = None) -> None:
         self._name = name
-        self._then = Activity(then, after=QUIET_SECONDS) if then else None
-        """What goes on when all has passed."""
+        self._then = ActivityLine(then, after=QUIET_SECONDS) if then else None
+        """Activity that follows when all bytes have passed."""
         self._total = total
         self._count = 0
         self._stack = ExitStack()
@@ -130,7 +130,7 @@ class Meter:
         self._drawn = False
 
     def add(self, count: int) -> None:
-        """Note that so many more have passed."""
+        """Count further bytes."""
         self._count += count
         now = time.monotonic()
         if now >= self._next:
@@ -143,7 +143,7 @@ class Meter:
             self._then = None
 
     def expect(self, total: int) -> None:
-        """Note how many there will be."""
+        """Set the number of bytes to come."""
         self._total = total
 
     def __enter__(self) -> Self:

@@ -1,11 +1,11 @@
-"""Shows what came back: as text for people, or as the wire's own view in JSON or YAML."""
+"""Output of commands: text for people, through a pager if it is long, or JSON or YAML."""
 
 import json
-import re
+import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 
@@ -15,12 +15,13 @@ from pydantic import BaseModel
 from rich.cells import cell_len
 
 from benchyard.cli.notices import say
-from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrapped
+from benchyard.cli.table import LEAST_SENTENCE, Narrow, Table, terminal_width, wrap_words
+from benchyard.client.plain_text import clean
+from benchyard.models.job_plans import count_text
+from benchyard.models.removals import RemovalView
 
 M = TypeVar("M", bound=BaseModel)
 
-LONGEST_LINE = 2000
-"""Of what came out of a devbox; the rest of a line is counted."""
 _GOES_ON = " \\"
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -35,7 +36,7 @@ output_option = click.option(
 
 
 def show(view: BaseModel | Mapping[str, Any], output: str, text: str) -> None:
-    """Print one thing: the given text, or the thing itself."""
+    """Print one item: the given text, or its data."""
     if output == "text":
         click.echo(text)
     else:
@@ -50,7 +51,7 @@ def show_many(
     none: str = "none",
     narrow: Narrow | None = None,
 ) -> None:
-    """Print several things: a table with these columns, or a list of the things themselves."""
+    """Print several items: a table with these columns, or a list of their data."""
     found = list(views)
     if output != "text":
         click.echo(_dump([wire(view) for view in found], output), nl=False)
@@ -62,51 +63,70 @@ def show_many(
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Narrow | None = None) -> None:
-    """Print aligned columns; only a terminal has a width that they are fitted to."""
+    """Print aligned columns, fitted to the width only in a terminal."""
     table = Table(titles, list(rows), narrow or Narrow())
     head, *body = table.lines(terminal_width() if sys.stdout.isatty() else None)
     click.echo("\n".join([head if table.is_blocks else click.style(head, bold=True), *body]))
-    if table.dropped:
+    left = [column for column, title in enumerate(titles) if title in table.dropped]
+    if left and table.narrow.goes_on and len(left) + 1 < len(titles):
+        click.echo()
+        again = [0, *left]
+        print_table(
+            [titles[column] for column in again],
+            [[row[column] for column in again] for row in table.rows],
+            narrow,
+        )
+    elif left:
         say(f"left out, the terminal is too narrow: {', '.join(table.dropped)}")
 
 
 def table_lines(
     titles: Sequence[str], rows: Iterable[Sequence[str]], narrow: Narrow | None = None
 ) -> list[str]:
-    """The lines of a table that is a part of a longer text."""
+    """Return the lines of a table that is a part of a longer text."""
     table = Table(titles, list(rows), narrow or Narrow())
     return table.lines(terminal_width() if sys.stdout.isatty() else None)
 
 
 def facts(pairs: Mapping[str, object]) -> str:
-    """Lines of `name: value`, aligned; what is None or empty is left out."""
+    """Return lines of `name: value`, aligned; omits None and empty values."""
     kept = {name: clean(value) for name, value in pairs.items() if value not in (None, "", [], {})}
     indent = max((len(name) for name in kept), default=0) + 2
     lines = []
     for name, value in kept.items():
-        first, *rest = hanging(value, indent)
+        first, *rest = indented(value, indent)
         lines += [f"{name + ':':<{indent}}{first}", *rest]
     return "\n".join(lines)
 
 
-def hanging(text: str, indent: int) -> list[str]:
-    """Lines of whole words in a terminal, those after the first set in by so much; one line elsewhere.
+def indented(text: str, indent: int) -> list[str]:
+    """Return lines of whole words for a terminal, indented after the first; one line elsewhere.
 
-    The first has to be printed as far to the right.
+    The first line has to be printed at the same indent.
     """
     if not sys.stdout.isatty():
         return [text]
-    first, *rest = wrapped(text, _room(indent))
+    first, *rest = wrap_words(text, _room(indent))
     return [first, *(" " * indent + line for line in rest)]
 
 
+def wrap_details(lines: Iterable[str]) -> Iterator[str]:
+    """Wrap lines indented by two, which are details of the line above them."""
+    for line in lines:
+        if line.startswith("  "):
+            first, *rest = indented(line[2:], 4)
+            yield from (f"  {first}", *rest)
+        else:
+            yield line
+
+
 def echo_sentence(text: str) -> None:
-    """Print a sentence; a terminal breaks no word of it."""
-    click.echo("\n".join(hanging(text, 2)))
+    """Print a sentence, wrapped between words in a terminal."""
+    click.echo("\n".join(indented(text, 2)))
 
 
-def typed(command: str, before: str = "") -> list[str]:
-    """A command as it can be typed, in a terminal over several lines where it is longer than one."""
+def command_text(command: str, before: str = "") -> list[str]:
+    """Return a command as it can be typed, in a terminal on several lines if it is too long for one."""
     if not sys.stdout.isatty() or cell_len(before + command) <= terminal_width():
         return [before + command]
     lines = [before]
@@ -125,40 +145,22 @@ def _room(indent: int) -> int:
 
 
 def wire(view: BaseModel | Mapping[str, Any]) -> Any:
-    """The plain values of a view, as the wire shows them."""
+    """Return the plain values of a view, as the wire shows them."""
     if isinstance(view, BaseModel):
         return view.model_dump(mode="json", exclude_none=True, by_alias=True)
     return dict(view)
 
 
 def write_all(target: BinaryIO, data: bytes) -> None:
-    """Write every byte at once, also where Python was told not to buffer and writes may be short."""
+    """Write all bytes at once: unbuffered writes may be short."""
     left = memoryview(data)
     while left:
         left = left[target.write(left) :]
     target.flush()
 
 
-def clean(value: object) -> str:
-    """Text that cannot steer a terminal, whatever a devbox or another client put into it."""
-    text = "" if value is None else str(value)
-    # A line is one line, whatever was written in several.
-    return "".join(char if char.isprintable() else "\ufffd" for char in re.sub(r"[\t\n]+", " ", text))
-
-
-def clean_lines(text: str, longest: int = LONGEST_LINE) -> list[str]:
-    """Lines of a text that cannot steer a terminal, none longer than this; blank ones at the end are gone."""
-    lines = text.rstrip().split("\n") if text.strip() else []
-    return [shorter(clean(line.removesuffix("\r").expandtabs(4)), longest) for line in lines]
-
-
-def shorter(line: str, longest: int) -> str:
-    """A line with its end left out where it is too long, and how much that is."""
-    return line if len(line) <= longest else f"{line[:longest]}... {len(line) - longest} more characters"
-
-
 def size(count: int | None) -> str:
-    """Bytes for people."""
+    """Return a number of bytes for people."""
     if count is None:
         return ""
     amount, unit = float(count), 0
@@ -168,14 +170,14 @@ def size(count: int | None) -> str:
 
 
 def when(time_ms: int | None) -> str:
-    """A time for people, to the second, in UTC."""
+    """Return a time for people, to the second, in UTC."""
     if time_ms is None:
         return ""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def age(time_ms: int | None) -> str:
-    """How long ago, in the largest unit that says something."""
+    """Return the time since then, in the largest unit that is at least 1."""
     if time_ms is None:
         return ""
     seconds = max(0, int(time.time() - time_ms / 1000))
@@ -186,12 +188,12 @@ def age(time_ms: int | None) -> str:
 
 
 def duration(milliseconds: int | None) -> str:
-    """A length of time for people."""
+    """Return a duration for people."""
     if milliseconds is None:
         return ""
-    if milliseconds < 10_000:
+    if milliseconds < 9_950:
         return f"{milliseconds / 1000:.1f}s"
-    minutes, seconds = divmod(milliseconds // 1000, 60)
+    minutes, seconds = divmod(max(milliseconds, 10_000) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}h{minutes:02}m"
@@ -199,7 +201,7 @@ def duration(milliseconds: int | None) -> str:
 
 
 def pairs(values: Mapping[str, str]) -> str:
-    """`a=1, b=2`."""
+    """Return a mapping as `a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
@@ -207,3 +209,37 @@ def _dump(value: Any, output: str) -> str:
     if output == "json":
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+
+
+def show_removed(done: RemovalView, output: str) -> None:
+    """Print the removed objects."""
+    parts = [count_text(done.n_trials, "trial")] if done.kind == "job" else []
+    parts += [
+        count_text(done.n_scenario_runs, "run"),
+        count_text(done.n_objects, "file"),
+        size(done.size_bytes),
+    ]
+    show(done, output, f"{done.id}  deleted: {', '.join(parts)}")
+
+
+def print_paged(lines: Iterator[str]) -> None:
+    """Print lines; output higher than the terminal goes through PAGER, or a pager that click finds."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(line)
+        return
+    height = os.get_terminal_size(sys.stdout.fileno()).lines
+    held: list[str] = []
+    for line in lines:
+        held.append(line)
+        if len(held) >= height:
+            # Let less leave its output on the screen, unless the user's own settings say otherwise.
+            os.environ.setdefault("LESS", "FRX")
+            click.echo_via_pager(_whole(held, lines))
+            return
+    click.echo("\n".join(held))
+
+
+def _whole(held: list[str], rest: Iterator[str]) -> Iterator[str]:
+    yield from (f"{line}\n" for line in held)
+    yield from (f"{line}\n" for line in rest)

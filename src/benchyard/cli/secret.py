@@ -1,14 +1,14 @@
-"""`benchyard secret`: values that devboxes get as environment, and that nobody gets back."""
+"""`benchyard secret`: values that devboxes get in their environment, and that are never shown again."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from benchyard.cli.connect import connect
+from benchyard.cli.connection import connect
 from benchyard.cli.notices import tell
 from benchyard.cli.render import age, output_option, show, show_many
-from benchyard.engine.scrubbing import LEAST_CHARACTERS
+from benchyard.engine.redaction import LEAST_CHARACTERS
 from benchyard.errors import UsageError
 from benchyard.models.secrets import SecretView
 

@@ -8,8 +8,8 @@ from typing import TypedDict, Unpack
 import click
 import uvloop
 
-from benchyard.api.certificates import LOCAL_DOMAIN
 from benchyard.api.server import run
+from benchyard.api.tls import LOCAL_DOMAIN
 from benchyard.cli.options import FloatRange, IntRange, age_in_days, size_in_bytes
 from benchyard.settings import DEFAULT_PORT, Settings, default_data_folder
 
@@ -26,8 +26,8 @@ Examples:
 _UPSTREAM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-class Rare(TypedDict):
-    """What is said more rarely."""
+class RareOptions(TypedDict):
+    """Options of `serve` that are rarely needed."""
 
     tls_cert: Path | None
     tls_key: Path | None
@@ -286,7 +286,7 @@ def serve(
     devbox_network: str,
     driver_options: tuple[str, ...],
     public_url: str | None,
-    **rare: Unpack[Rare],
+    **rare: Unpack[RareOptions],
 ) -> None:
     """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
     options = _parsed(driver_options)
@@ -327,7 +327,7 @@ def serve(
         trial_output_max_bytes=rare["trial_output_max_size"],
         outputs_max_bytes=rare["outputs_max_size"],
         import_folders=tuple(folder.absolute() for folder in rare["import_from"]),
-        **upstreams(rare["upstream"]),
+        **upstreams_from_text(rare["upstream"]),
         git_url=os.environ.get("BENCHYARD_GIT_URL") or Settings.git_url,
     )
     uvloop.run(run(settings))
@@ -346,8 +346,8 @@ class _Upstreams(TypedDict):
     keyless_upstreams: frozenset[str]
 
 
-def upstreams(given: tuple[str, ...]) -> _Upstreams:
-    """`NAME=URL[,no-key]`, each as settings have it."""
+def upstreams_from_text(given: tuple[str, ...]) -> _Upstreams:
+    """Parse `NAME=URL[,no-key]` into the form of the settings."""
     found: dict[str, str] = {}
     keyless = set()
     for each in given:
@@ -373,7 +373,7 @@ def _parsed(options: tuple[str, ...]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _tls_domain(rare: Rare) -> str | None:
+def _tls_domain(rare: RareOptions) -> str | None:
     if bool(rare["tls_cert"]) != bool(rare["tls_key"]):
         raise click.UsageError("--tls-cert and --tls-key go together; give both")
     if not rare["tls_self_signed"]:

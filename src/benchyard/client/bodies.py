@@ -1,4 +1,4 @@
-"""What is uploaded and where downloads go: paths, bytes and open files."""
+"""Request bodies and targets of downloads: paths, bytes and open files."""
 
 import os
 import secrets
@@ -8,32 +8,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from benchyard.client.core import Body
+from benchyard.client.operations import Body
 
 Source = Path | bytes | BinaryIO
 Target = Path | BinaryIO
 Progress = Callable[[int], None]
-"""Told how many more bytes have passed."""
+"""Called with the number of further bytes that have passed."""
 
 Sized = Callable[[int], None]
-"""Told how many bytes will come, before the first."""
+"""Called with the number of bytes to come, before the first."""
 
 CHUNK = 1024 * 1024
 
 
-def silent(count: int) -> None:
-    """A progress nobody looks at."""
+def no_progress(count: int) -> None:
+    """Ignore the progress of a transfer."""
 
 
-def body_from(source: Source, progress: Progress = silent) -> Body:
-    """The source as a request body."""
+def body_from(source: Source, progress: Progress = no_progress) -> Body:
+    """Return the source as a request body."""
     return Body(
         lambda: chunks_of(source, progress), length=size_of(source), repeatable=not _reads_once(source)
     )
 
 
-def multipart(path: str, source: Source, progress: Progress = silent) -> Body:
-    """The form of a file upload: the part `path`, then the part `file`."""
+def multipart(path: str, source: Source, progress: Progress = no_progress) -> Body:
+    """Return the form of a file upload: the part `path`, then the part `file`."""
     boundary = secrets.token_hex(16)
     name = path.rsplit("/", 1)[-1] or "file"
     safe = "".join(c if c.isprintable() and c not in '"\\' else "_" for c in name)
@@ -56,7 +56,7 @@ def multipart(path: str, source: Source, progress: Progress = silent) -> Body:
 
 
 def size_of(source: Source) -> int | None:
-    """How many bytes will come, if that can be told."""
+    """Return the number of bytes to come; None if it is not known in advance."""
     if isinstance(source, bytes):
         return len(source)
     if isinstance(source, Path):
@@ -64,16 +64,16 @@ def size_of(source: Source) -> int | None:
     return None
 
 
-def chunks_of(source: Source, progress: Progress = silent) -> Iterator[bytes]:
-    """The source's bytes, never empty ones; a file is sent with the size it has when it is opened."""
+def chunks_of(source: Source, progress: Progress = no_progress) -> Iterator[bytes]:
+    """Yield the source's bytes, never empty ones; a file is sent with the size it has when it is opened."""
     for chunk in _chunks(source):
         progress(len(chunk))
         yield chunk
 
 
 @contextmanager
-def opened(target: Target) -> Iterator[BinaryIO]:
-    """Where to write a download; a path appears only when it is whole."""
+def open_target(target: Target) -> Iterator[BinaryIO]:
+    """Open the target of a download; a path appears only when the download is complete."""
     if not isinstance(target, Path):
         yield target
         return

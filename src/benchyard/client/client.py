@@ -5,37 +5,31 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Generic, Self
 
-from benchyard.client.agents import Agents
-from benchyard.client.benchmark_runs import BenchmarkRuns
-from benchyard.client.benchmarks import Benchmarks
-from benchyard.client.blueprints import Blueprints
-from benchyard.client.core import TRANSFER_TIMEOUT, Request, Server, Steps, fetch
-from benchyard.client.devboxes import Devboxes
-from benchyard.client.executions import Executions
-from benchyard.client.files import Files
-from benchyard.client.gateway_configs import GatewayConfigs
-from benchyard.client.images import Images
-from benchyard.client.jobs import Jobs
-from benchyard.client.keys import Keys
-from benchyard.client.locate import find_server
-from benchyard.client.logs import Logs
-from benchyard.client.network_policies import NetworkPolicies
-from benchyard.client.objects import Objects
-from benchyard.client.pty import Pty
-from benchyard.client.scenarios import Scenarios
-from benchyard.client.secrets import Secrets
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Server, Steps, fetch
+from benchyard.client.resources.access import Pty, Ssh, Tunnels
+from benchyard.client.resources.agents import Agents
+from benchyard.client.resources.benchmarks import Benchmarks
+from benchyard.client.resources.blueprints import Blueprints
+from benchyard.client.resources.devboxes import Devboxes, Logs
+from benchyard.client.resources.executions import Executions
+from benchyard.client.resources.files import Files
+from benchyard.client.resources.images import Images
+from benchyard.client.resources.jobs import Jobs
+from benchyard.client.resources.network import GatewayConfigs, NetworkPolicies
+from benchyard.client.resources.objects import Objects
+from benchyard.client.resources.runs import BenchmarkRuns
+from benchyard.client.resources.scenarios import Scenarios
+from benchyard.client.resources.secrets import Keys, Secrets
+from benchyard.client.resources.snapshots import Snapshots
+from benchyard.client.servers import find_server
 from benchyard.client.sessions import AsyncSession, SyncSession
-from benchyard.client.snapshots import Snapshots
-from benchyard.client.ssh import Ssh
-from benchyard.client.tunnels import Tunnels
-from benchyard.client.verbs import Group, S, call
-from benchyard.models.disk import DiskView
-from benchyard.models.doctor import DoctorView
 from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
+from benchyard.models.server import DiskView, DoctorView
 
 
-class Nouns(Group[S], Generic[S]):
-    """Everything a server has, by noun."""
+class Nouns(VerbGroup[S], Generic[S]):
+    """All operations of a server, grouped by noun."""
 
     def __init__(self, session: S) -> None:
         super().__init__(session)
@@ -67,19 +61,19 @@ class Nouns(Group[S], Generic[S]):
 
     @call
     def doctor(self) -> Steps[DoctorView]:
-        """What works on the server's machine, and what to do about the rest."""
+        """Return which features work on the server's machine, and how to repair the others."""
         return (yield from fetch(Request("GET", "/v1/doctor"), DoctorView))
 
     @call
     def disk(self) -> Steps[DiskView]:
-        """What the server takes on its disk, by kind."""
+        """Return the disk space that the server uses, by kind."""
         return (yield from fetch(Request("GET", "/v1/server/disk", timeout=TRANSFER_TIMEOUT), DiskView))
 
     @call
     def collect_results(
         self, keep_days: float | None = None, *, dry_run: bool = False
     ) -> Steps[CollectedResultsView]:
-        """Remove jobs and runs that ended longer ago, or tell which would go; pinned jobs stay."""
+        """Remove jobs and runs that ended longer ago, or only list them in a dry run; pinned jobs stay."""
         body = CollectResultsRequest(keep_days=keep_days, dry_run=dry_run)
         request = Request("POST", "/v1/server/collect", json=body, timeout=TRANSFER_TIMEOUT)
         return (yield from fetch(request, CollectedResultsView))
@@ -93,7 +87,7 @@ class Client(Nouns[SyncSession]):
 
     @classmethod
     def find(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """A client of the server that is configured, else of this user's own; raises ServerUnreachable."""
+        """Return a client of the configured server, else of this user's own; raises ServerUnreachable."""
         return cls(find_server(os.environ if environ is None else environ))
 
     def close(self) -> None:
@@ -117,7 +111,7 @@ class AsyncClient(Nouns[AsyncSession]):
 
     @classmethod
     def find(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """A client of the server that is configured, else of this user's own; raises ServerUnreachable."""
+        """Return a client of the configured server, else of this user's own; raises ServerUnreachable."""
         return cls(find_server(os.environ if environ is None else environ))
 
     async def close(self) -> None:

@@ -12,21 +12,45 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from benchyard.client.core import (
+from benchyard.client.operations import (
     Action,
     Body,
     Emit,
     Flow,
     Open,
-    Pause,
     Read,
     Reply,
     Request,
     Send,
     Server,
+    Sleep,
     Steps,
 )
-from benchyard.client.trust import tls_context
+from benchyard.errors import ServerUnreachable
+
+
+def tls_context(server: Server) -> ssl.SSLContext | None:
+    """Return the TLS context that checks a server's certificate; None where there is no TLS.
+
+    For a server of this machine, only the certificate that it left for its clients is trusted, under any host
+    name: nobody else has its key. All others are checked against `SSL_CERT_FILE`, else the publicly known
+    authorities.
+    """
+    if urlsplit(server.url).scheme != "https":
+        return None
+    if server.trusted is None:
+        return httpx.create_ssl_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(server.trusted)
+    except OSError as error:
+        raise ServerUnreachable(
+            f"cannot read {server.trusted}, by which the local server is known: {error}; restart the server"
+        ) from error
+    return context
+
 
 T = TypeVar("T")
 
@@ -55,14 +79,14 @@ class SyncSession:
         raise AssertionError("an operation ends with its result")
 
     def spawn(self, steps: Steps[None]) -> "Spawned":
-        """Carry out an operation beside whatever follows."""
+        """Carry out an operation in parallel to the caller."""
         spawned = Spawned()
 
         async def carry_out() -> None:
             self.run(steps)
 
         def in_thread() -> None:
-            # A loop of its own, because a task keeps whatever error ends it.
+            # A loop of its own, because a task keeps any error that ends it.
             loop = asyncio.new_event_loop()
             try:
                 task = loop.create_task(carry_out())
@@ -119,7 +143,7 @@ class AsyncSession:
         raise AssertionError("an operation ends with its result")
 
     def spawn(self, steps: Steps[None]) -> "Spawned":
-        """Carry out an operation beside whatever follows."""
+        """Carry out an operation in parallel to the caller."""
         spawned = Spawned()
         spawned.task = asyncio.get_running_loop().create_task(self.run(steps))
         spawned.task.add_done_callback(spawned.end)
@@ -155,22 +179,22 @@ Session = SyncSession | AsyncSession
 
 @dataclass
 class Spawned:
-    """An operation that is carried out beside others."""
+    """An operation that is carried out in parallel to others."""
 
     is_done: bool = False
     error: BaseException | None = None
     task: "asyncio.Task[None] | None" = None
-    """Held here: an event loop forgets tasks that nobody holds."""
+    """Reference to the task: an event loop forgets tasks that nothing refers to."""
 
     def end(self, task: "asyncio.Task[None]") -> None:
-        """Note how it ended."""
+        """Record the end of the operation, and its error."""
         self.error = asyncio.CancelledError() if task.cancelled() else task.exception()
         self.is_done = True
 
 
 @dataclass(frozen=True)
 class Done(Generic[T]):
-    """An operation has ended with this value."""
+    """End of an operation, with its result."""
 
     value: T
 
@@ -186,7 +210,7 @@ def _advance(
 
 
 class _SyncActor:
-    """Carries out the actions of one operation; what it opens is closed with the operation."""
+    """Carries out the actions of one operation; answers that it opens are closed with the operation."""
 
     def __init__(self, http: httpx.Client, server: Server) -> None:
         self._http = http
@@ -208,7 +232,7 @@ class _SyncActor:
                 return self._open(request)
             case Read():
                 return next(self._chunks, b"")
-            case Pause(seconds):
+            case Sleep(seconds):
                 time.sleep(seconds)
         return None
 
@@ -225,7 +249,7 @@ class _SyncActor:
 
 
 class _AsyncActor:
-    """Carries out the actions of one operation; what it opens is closed with the operation."""
+    """Carries out the actions of one operation; answers that it opens are closed with the operation."""
 
     def __init__(self, http: httpx.AsyncClient, server: Server) -> None:
         self._http = http
@@ -246,7 +270,7 @@ class _AsyncActor:
                 return await self._open(request)
             case Read():
                 return b"" if self._chunks is None else await anext(self._chunks, b"")
-            case Pause(seconds):
+            case Sleep(seconds):
                 await asyncio.sleep(seconds)
         return None
 

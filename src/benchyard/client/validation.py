@@ -1,24 +1,32 @@
 """Validation: shows that a scenario can be solved, that doing nothing does not solve it, and that it is fair.
 
 The reference output must score 1.0, doing nothing the declared `nop_score`, and each twice the same. The
-strictest isolation in which that is so is found out, by trying them in turn. All of it goes over the public
-API, so that any server can be asked; see docs/adr/0018 and 0030.
+isolations are tried in turn to find the strictest in which this holds. All requests use the public API, so
+that any server can be asked; see docs/adr/0018 and 0030.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
-from benchyard.client.client import AsyncClient
-from benchyard.client.core import Request, fetch
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.files.scenario_file import NAME
+from benchyard.client.benchmark_files.environments import resolve_draft
+from benchyard.client.benchmark_files.progress import SILENT, PushProgress
+from benchyard.client.client import AsyncClient, Client
+from benchyard.client.lookup import find_custom_scorer
+from benchyard.client.operations import Request, fetch
 from benchyard.errors import BenchyardError, UsageError
-from benchyard.models import references
 from benchyard.models.base import Model
 from benchyard.models.runs import REFERENCE_KEY, ContractResult, RunProfile, ScenarioRunView
 from benchyard.models.scenarios import (
@@ -29,6 +37,7 @@ from benchyard.models.scenarios import (
     ValidatedIsolation,
     of_round,
 )
+from benchyard.models.scoring import references
 
 TWICE = 2
 _CLOSE = 1e-9
@@ -38,57 +47,57 @@ _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which n
 
 Kind = Literal["reference", "nothing"]
 BUILD_FAILED = "the environment could not be built"
-"""How the server begins to tell of it."""
-Told = Callable[[str, "Attempt"], None]
-"""Told the scenario's name and each attempt that is over."""
+"""Beginning of the server's message about a failed build."""
+OnAttempt = Callable[[str, "ValidationAttempt"], None]
+"""Called with the scenario's name and each attempt that is over."""
 
 
-class Attempt(Model):
-    """One run of a scenario, to see what it scores."""
+class ValidationAttempt(Model):
+    """A run of a scenario, made to see its score."""
 
     kind: Kind
     isolation: Isolation = "clean"
     run_id: str | None = None
     score: float | None = None
-    """None if there is none."""
+    """Score of the run; None if it has none."""
     scorers: dict[str, float] = Field(default_factory=dict)
     reasons: list[str] = Field(default_factory=list)
-    """Why it has no score, or why scorers ended in an error or took something off."""
+    """Reasons why it has no score, or why scorers failed or deducted points."""
     has_errors: bool = False
     counted: dict[str, int] = Field(default_factory=dict)
-    """Scorer -> how many tests the report told of that it has its runner make."""
+    """Number of tests in the report, for each scorer that makes its runner write one."""
     seconds: float = 0.0
 
 
 class ScenarioValidation(Model):
-    """What was found out about one scenario."""
+    """Result of validating one scenario."""
 
     scenario_id: str
     name: str
     revision: int = 1
     isolation: Isolation = "clean"
-    """How it is graded: as its author chose, else the strictest that does."""
+    """Isolation of its grading: the author's choice, else the strictest that works."""
     is_chosen: bool = False
-    """Whether its author chose that."""
+    """True if the author chose the isolation."""
     strictest: Isolation | None = None
-    """The strictest isolation in which the reference is solved and nothing is not; None if there is none."""
+    """Strictest isolation in which the reference scores 1.0 and doing nothing does not; None without one."""
     failed: dict[Isolation, str] = Field(default_factory=dict)
-    """Those that were tried and would not do -> why."""
+    """Isolations that were tried and do not work, each with the reason."""
     is_valid: bool
     problems: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    """Worth knowing, and no failure."""
+    """Remarks that are no failures."""
     clean_suffices: bool | None = None
-    """Whether grading in a clean room would say the same; None if that is not known."""
-    attempts: list[Attempt] = Field(default_factory=list)
+    """True if grading in a clean room gives the same scores; None if that is not known."""
+    attempts: list[ValidationAttempt] = Field(default_factory=list)
     needs_live: bool = False
-    """Whether the reference gets its score while what it started runs, and only then."""
+    """True if the reference gets its score only while the processes it started still run."""
     is_unbuilt: bool = False
-    """Whether its environment cannot be built on this server."""
+    """True if its environment cannot be built on this server."""
 
     @property
     def validated(self) -> ValidatedIsolation | None:
-        """What is kept with the scenario; None if nothing was found."""
+        """Return the record that is stored with the scenario; None if no isolation works."""
         if self.strictest is None:
             return None
         at = STRICTEST_FIRST.index(self.strictest)
@@ -97,30 +106,32 @@ class ScenarioValidation(Model):
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to validate."""
+class ValidationOptions:
+    """Settings of a validation."""
 
     profile: RunProfile = field(default_factory=RunProfile)
     concurrency: int = 4
     seconds: float = 3600.0
-    """For one attempt."""
+    """Time limit of one attempt."""
 
 
-def _silent(name: str, attempt: Attempt) -> None:
-    """Nobody wants to know."""
+def _silent(name: str, attempt: ValidationAttempt) -> None:
+    """Ignore an attempt."""
 
 
 class Validator:
-    """Validates scenarios, at most so many attempts at the same time."""
+    """Validates scenarios, with a limit on simultaneous attempts."""
 
-    def __init__(self, client: AsyncClient, options: Options | None = None, told: Told = _silent) -> None:
+    def __init__(
+        self, client: AsyncClient, options: ValidationOptions | None = None, told: OnAttempt = _silent
+    ) -> None:
         self._client = client
-        self._options = options or Options()
+        self._options = options or ValidationOptions()
         self._told = told
         self._turns = asyncio.Semaphore(self._options.concurrency)
 
     async def validate(self, scenario: ScenarioView) -> ScenarioValidation:
-        """Try a scenario in every way; what goes wrong is in the result."""
+        """Try a scenario in all ways; errors are part of the result."""
         search = _Search(scenario)
         if scenario.is_isolation_chosen:
             kinds: list[Kind] = ["reference"] * TWICE
@@ -135,35 +146,37 @@ class Validator:
         return search.result()
 
     async def _try_room(self, search: "_Search", isolation: Isolation) -> None:
-        """Note what a scenario gets when it is graded so; where the reference fails, that is enough."""
+        """Try an isolation and record the result; doing nothing is tried only if the reference succeeds."""
         try:
             async with temporary(self._client, isolated_copy(search.scenario, isolation)) as copy:
                 tried = list(await asyncio.gather(*(self._attempt(copy, "reference") for _ in range(TWICE))))
                 if not _problems(copy, tried) and not _is_prepared(copy):
                     tried += await asyncio.gather(*(self._attempt(copy, "nothing") for _ in range(TWICE)))
         except UsageError as error:
-            # What the rules of scenarios refuse for this isolation.
+            # The rules of scenarios refuse some of them in this isolation.
             search.failed[isolation] = error.message[:_SHOWN]
             return
         search.note(isolation, tried)
 
-    async def _attempt(self, scenario: ScenarioView, kind: Kind) -> Attempt:
-        """One run, whatever happens to it."""
+    async def _attempt(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
+        """Run one attempt; a failure or timeout becomes its result."""
         async with self._turns:
             begin = time.monotonic()
             try:
                 async with asyncio.timeout(self._options.seconds):
                     attempt = await self._tried(scenario, kind)
             except TimeoutError:
-                attempt = Attempt(kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"])
+                attempt = ValidationAttempt(
+                    kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"]
+                )
             except BenchyardError as error:
-                attempt = Attempt(kind=kind, reasons=[error.message])
+                attempt = ValidationAttempt(kind=kind, reasons=[error.message])
             seconds = round(time.monotonic() - begin, 3)
             attempt = attempt.model_copy(update={"seconds": seconds, "isolation": scenario.isolation})
         self._told(scenario.name, attempt)
         return attempt
 
-    async def _tried(self, scenario: ScenarioView, kind: Kind) -> Attempt:
+    async def _tried(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
         run = await self._client.scenarios.start_run(
             scenario_id=scenario.id,
             run_name=f"validation: {kind} in {scenario.isolation}",
@@ -177,7 +190,7 @@ class Validator:
                 if kind == "reference":
                     await self._apply(of_round(scenario, number), run.devbox_id)
                 scored = await self._client.scenarios.runs.score_and_await(run.id)
-                number = _following(scenario, number, scored)
+                number = _next_step(scenario, number, scored)
             await self._client.scenarios.runs.complete(run.id)
         except (BenchyardError, asyncio.CancelledError):
             with contextlib.suppress(BenchyardError):
@@ -186,7 +199,7 @@ class Validator:
         return _read(kind, run.id, scored.scoring_contract_result)
 
     async def _apply(self, scenario: ScenarioView, devbox_id: str) -> None:
-        """Do in a devbox what the reference output says; raises UsageError where that fails."""
+        """Apply the reference output in a devbox; raises UsageError if that fails."""
         if not scenario.reference_output:
             raise UsageError("there is no reference output, so nothing shows that it can be solved")
         if references.kind(scenario) == "expected":
@@ -203,7 +216,7 @@ class Validator:
 
 @contextlib.asynccontextmanager
 async def temporary(client: AsyncClient, request: ScenarioRequest) -> AsyncIterator[ScenarioView]:
-    """A scenario for the time of a block; its id follows from what it is, so that none are heaped up."""
+    """Make a scenario for the time of a block; its id derives from its content, so copies do not pile up."""
     content = request.model_dump_json(exclude_none=True)
     id = f"benchyard-validation-{hashlib.sha256(content.encode()).hexdigest()}"
     made = await client.session.run(
@@ -218,7 +231,7 @@ async def temporary(client: AsyncClient, request: ScenarioRequest) -> AsyncItera
 
 
 def isolated_copy(scenario: ScenarioView, isolation: Isolation) -> ScenarioRequest:
-    """The same scenario, graded in another way."""
+    """Return a request for the same scenario with another isolation."""
     copied = scenario.model_dump(exclude={"environment", "name", "scoring_isolation", "validated_isolation"})
     return ScenarioRequest(
         **{name: value for name, value in copied.items() if name in ScenarioRequest.model_fields},
@@ -229,19 +242,19 @@ def isolated_copy(scenario: ScenarioView, isolation: Isolation) -> ScenarioReque
 
 
 def temporary_name(name: str) -> str:
-    """What a scenario is called while it is tried."""
-    return f"{_TEMPORARY}{name}"[:1024]
+    """Return the name of a scenario while it is tried; the copy of a temporary one has the same name."""
+    return f"{_TEMPORARY}{name.removeprefix(_TEMPORARY)}"[:1024]
 
 
 def lasting_name(name: str) -> str:
-    """What a scenario is called by its author, also while it is tried."""
+    """Return the name that its author gave a scenario, also while it is tried."""
     while name.startswith(_TEMPORARY):
         name = name.removeprefix(_TEMPORARY)
     return name
 
 
-def _following(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> int | None:
-    """The number of the next step; a further try would do the same once more, so there is none."""
+def _next_step(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> int | None:
+    """Return the number of the next step; None for a further try, which would only repeat the attempt."""
     following = scored.next_round
     if not scenario.steps or following is None or following.number == number:
         return None
@@ -251,13 +264,13 @@ def _following(scenario: ScenarioView, number: int, scored: ScenarioRunView) -> 
 
 
 def _is_prepared(scenario: ScenarioView) -> bool:
-    """Whether the environment itself must score 1.0, so that doing nothing is the same attempt."""
+    """Tell whether the environment itself must score 1.0: doing nothing then equals the reference."""
     return references.kind(scenario) == "expected" and references.answer_path(scenario) is None
 
 
-def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
+def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationAttempt:
     if result is None:
-        return Attempt(kind=kind, run_id=run_id, reasons=["it ended without a score"])
+        return ValidationAttempt(kind=kind, run_id=run_id, reasons=["it ended without a score"])
     reasons = []
     for each in result.scoring_function_results:
         if each.state == "error" or each.score < 1:
@@ -267,7 +280,7 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
                 f"{each.scoring_function_name}: {each.score:g}{f' ({why[:_SHOWN]})' if why else ''}"
             )
     scorers = {each.scoring_function_name: each.score for each in result.scoring_function_results}
-    return Attempt(
+    return ValidationAttempt(
         kind=kind,
         run_id=run_id,
         score=result.score,
@@ -278,14 +291,14 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> Attempt:
             for each in result.scoring_function_results
             if each.counted
         },
-        # One that the answer made fail has a score, and is told with who made it fail.
+        # A scorer that the answer made fail has a score, and is reported together with the cause.
         has_errors=any(
             each.state == "error" or each.cause is not None for each in result.scoring_function_results
         ),
     )
 
 
-def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
+def _problems(scenario: ScenarioView, attempts: list[ValidationAttempt]) -> list[str]:
     found: list[str] = []
     for kind, wanted in (("reference", 1.0), ("nothing", scenario.nop_score or 0.0)):
         tried = [each for each in attempts if each.kind == kind]
@@ -300,16 +313,16 @@ def _problems(scenario: ScenarioView, attempts: list[Attempt]) -> list[str]:
 
 
 class _Search:
-    """The isolations of a scenario that were tried, and what came of it."""
+    """Isolations of a scenario that were tried, and their results."""
 
     def __init__(self, scenario: ScenarioView) -> None:
         self.scenario = scenario
-        self.attempts: list[Attempt] = []
+        self.attempts: list[ValidationAttempt] = []
         self.failed: dict[Isolation, str] = {}
         self._problems: dict[Isolation, list[str]] = {}
 
-    def note(self, isolation: Isolation, attempts: list[Attempt]) -> None:
-        """Note what was tried in one."""
+    def note(self, isolation: Isolation, attempts: list[ValidationAttempt]) -> None:
+        """Record the attempts in one isolation."""
         self.attempts += attempts
         problems = _problems(self.scenario, attempts)
         self._problems[isolation] = problems
@@ -317,20 +330,21 @@ class _Search:
             self.failed[isolation] = problems[0][:_SHOWN]
 
     def wanted(self) -> Iterator[Isolation]:
-        """Those to try, one after the other."""
+        """Yield the isolations to try, one after the other."""
         scenario = self.scenario
         own = scenario.isolation
         if not scenario.is_isolation_chosen:
             yield from (each for each in STRICTEST_FIRST if each != "answer" or scenario.answer_paths)
         elif not self._problems[own]:
-            # An answer that its author named is as strict as can be, and so is work that is named beside it.
+            # Isolation by answer paths that the author named cannot be made stricter; neither can separately
+            # named work.
             stricter = STRICTEST_FIRST[: STRICTEST_FIRST.index(own)] if own in ("clean", "live") else ()
             yield from (each for each in stricter if each != "answer" or scenario.answer_paths)
         elif own == "clean" and self._was_graded(own):
             yield "live"
 
     def goes_on(self, isolation: Isolation) -> bool:
-        """Whether another isolation may do where this one was tried: the reference was graded, and failed."""
+        """Tell whether another isolation may work instead: this one graded the reference, which failed."""
         if isolation not in self._problems:
             return True
         return bool(self._problems[isolation]) and self._was_graded(isolation)
@@ -341,7 +355,7 @@ class _Search:
         return is_whole and any(each.score is not None and each.score < 1 for each in tried)
 
     def result(self) -> ScenarioValidation:
-        """What was found out."""
+        """Return the result of the search."""
         scenario, own = self.scenario, self.scenario.isolation
         passing = [each for each in STRICTEST_FIRST if self._problems.get(each) == []]
         strictest = passing[0] if passing else None
@@ -368,7 +382,7 @@ class _Search:
         )
 
     def _own_problems(self, strictest: Isolation | None) -> list[str]:
-        """Those of how it is graded; where nothing was chosen and nothing does, of the loosest but `live`."""
+        """Return the problems of the chosen isolation, or of the last one tried but `live` if none works."""
         if self.scenario.is_isolation_chosen:
             return list(self._problems[self.scenario.isolation])
         if strictest is not None:
@@ -400,3 +414,89 @@ class _Search:
         if _is_prepared(scenario):
             found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
         return found
+
+
+_FOUND = "validated_isolation"
+
+
+@dataclass(frozen=True)
+class ValidationTarget:
+    """A scenario to validate: one of the server, or a request for a temporary one."""
+
+    scenario: ScenarioView | ScenarioRequest
+    file: Path | None = None
+    """File that defines it, if it comes from a folder."""
+
+
+def target_of_draft(
+    client: Client, draft: ScenarioDraft, progress: PushProgress = SILENT
+) -> ValidationTarget:
+    """Return the target for a folder's scenario, ready to be made for the time of its validation."""
+    for type, script in draft.custom_scorers.items():
+        known = find_custom_scorer(client, type)
+        if known is None:
+            client.scenarios.scorers.create(type, script)
+        elif known.bash_script != script:
+            raise UsageError(
+                f"the custom scorer {type!r} is registered with another script than this folder has; "
+                "push the folder first, or give the scorer another type"
+            )
+    request = resolve_draft(client, draft, progress=progress)
+    named = request.model_copy(update={"name": temporary_name(request.name)})
+    return ValidationTarget(named, draft.folder.path / NAME)
+
+
+async def record_isolation(
+    client: AsyncClient, wanted: ValidationTarget, result: ScenarioValidation, *, changes_choice: bool
+) -> ScenarioValidation:
+    """Store the isolation that was found with a scenario, or in its file; a note tells what was stored."""
+    found, scenario = result.validated, wanted.scenario
+    changes: dict[str, Any] = {}
+    if found is None or (isinstance(scenario, ScenarioView) and scenario.is_public):
+        return result
+    if scenario.validated_isolation == found or found.isolation == scenario.scoring_isolation:
+        return result
+    if isinstance(scenario, ScenarioRequest):
+        if result.is_chosen or wanted.file is None:
+            return result
+        note = write_isolation(wanted.file, found)
+    elif not result.needs_live:
+        await client.scenarios.update(result.scenario_id, validated_isolation=found)
+        note = f"it is graded `{found.isolation}` from now on"
+        if result.is_chosen:
+            note = f"a score that is not reached in `{found.isolation}` too is suspect from now on"
+    elif changes_choice:
+        await client.scenarios.update(result.scenario_id, scoring_isolation="live")
+        note = "it is graded `live` from now on"
+        changes = {"isolation": "live", "is_valid": True}
+    else:
+        return result
+    return result.model_copy(update={**changes, "notes": [*result.notes, note]})
+
+
+def write_isolation(file: Path, found: ValidatedIsolation) -> str:
+    """Write the result of validation into the file of a scenario; returns a sentence on what was done."""
+    told = json.dumps(found.model_dump(exclude_defaults=True))
+    line = f"{_FOUND}: {told}\n"
+    try:
+        text = file.read_text()
+        # Replace only the one-line form that is written here; a form written by hand stays untouched.
+        written, count = re.subn(rf"^{_FOUND}: *{{.*\n", lambda _: line, text, flags=re.MULTILINE)
+        if not count and re.search(rf"^{_FOUND}:", text, flags=re.MULTILINE):
+            return f"write into {file}: {line.strip()}"
+        if not count:
+            written = f"{text.rstrip()}\n{line}"
+        file.write_text(written)
+    except OSError as error:
+        return f"{file} could not be changed ({error.strerror}); write into it: {line.strip()}"
+    return f"`{found.isolation}` was written into {file}: push it to be graded so"
+
+
+@asynccontextmanager
+async def present_scenario(client: AsyncClient, wanted: ValidationTarget) -> AsyncIterator[ScenarioView]:
+    """Yield the scenario of a target; a folder's scenario exists for the time of the block."""
+    if isinstance(wanted.scenario, ScenarioView):
+        yield wanted.scenario
+        return
+    async with temporary(client, wanted.scenario) as made:
+        yield made

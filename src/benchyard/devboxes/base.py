@@ -6,8 +6,9 @@ missing or empty until the command has ended (`read_status`); the driver writes 
 reads them. `events` are hints that something ended; the folder is the truth.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,48 +16,224 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchyard.devboxes.commands import (
-    Command,
-    Control,
-    Kill,
-    OpenFile,
-    Resize,
-    Signal,
-    Status,
-    Stdin,
-    read_status,
-)
-from benchyard.devboxes.inside import Inside, Process, Watch
 from benchyard.errors import ImageError, NotFound, NotSupported
 
-__all__ = [
-    "Capability",
-    "Command",
-    "Control",
-    "DevboxEnded",
-    "DevboxSpec",
-    "Driver",
-    "Event",
-    "ExecutionEnded",
-    "Inside",
-    "Kill",
-    "Limits",
-    "Network",
-    "OpenFile",
-    "Process",
-    "Report",
-    "Resize",
-    "Rootfs",
-    "Shown",
-    "Signal",
-    "Status",
-    "Stdin",
-    "Storage",
-    "Trees",
-    "Usage",
-    "Watch",
-    "read_status",
-]
+
+@dataclass(frozen=True)
+class Command:
+    """One process to start in a devbox; `folder` exists and receives stdout, stderr and status.json."""
+
+    id: str
+    argv: tuple[str, ...]
+    folder: Path
+    user: str = "root"
+    """A name of the devbox's own /etc/passwd, or a number."""
+    cwd: str | None = None
+    """None is the user's home; a missing directory fails the command with status 126."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the user's basic environment (HOME, USER, LOGNAME, SHELL, PATH, LANG, TERM)."""
+    attach_stdin: bool = False
+    """Else standard input is /dev/null."""
+    pty: tuple[int, int] | None = None
+    """Columns and rows: run on a terminal; everything it prints goes to `stdout`, input is attached."""
+    timeout_seconds: float | None = None
+    """After this the command and all its descendants are killed and `timed_out` is set."""
+    extra_files: tuple[tuple[Path, str], ...] = ()
+    output_bytes: int | None = None
+    """What each of its streams may say; None is what the devbox's limits grant."""
+    spare_bytes: int = 0
+    """How much of the disk that its output lies on is left to others: where there is less, it is cut."""
+    """Files of the host handed over as descriptors 8, 9, ...: (path, "r" | "w")."""
+    strict: bool = False
+    """Output counts only up to the end of the command's own process; what it leaves behind is killed then.
+
+    Not for commands on a terminal.
+    """
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a command ended: the content of `status.json`."""
+
+    exit_status: int
+    """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""
+    timed_out: bool = False
+    killed: bool = False
+    """True when `Kill` was asked for."""
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    ended_ms: int = 0
+    error: str | None = None
+    """Why it could not be started, or why it was cut short (for example out of memory)."""
+    signal: int | None = None
+    """The signal that ended it, if one did."""
+
+
+def read_status(folder: Path) -> Status | None:
+    """How the command of this execution folder ended; None while it runs."""
+    try:
+        with open(f"{folder}/status.json", "rb", buffering=0) as file:  # noqa: PTH123  (for every command)
+            text = file.read()
+    except FileNotFoundError:
+        return None
+    return Status(**json.loads(text)) if text else None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send a signal to the command's process group (or its terminal's foreground group)."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill the command; with `tree` also every descendant, wherever it forked to."""
+
+    tree: bool = True
+
+
+@dataclass(frozen=True)
+class Stdin:
+    """Bytes for the command's standard input; `close` after them is end of file."""
+
+    data: bytes = b""
+    close: bool = False
+
+
+@dataclass(frozen=True)
+class Resize:
+    """A new size for the command's terminal."""
+
+    columns: int
+    rows: int
+
+
+Control = Signal | Kill | Stdin | Resize
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A file to open inside the devbox, as one of its users; relative paths and `~` start at its home."""
+
+    path: str
+    user: str = "root"
+    write: bool = False
+    """Create or truncate, making missing parent directories; else read."""
+    mode: int = 0o644
+    truncate: bool = True
+    """Whether what a file that is written held before is gone as soon as it is open."""
+    fresh: bool = False
+    """Of a file to write: it is made anew, and what had its name is gone, unless that is a directory."""
+    emptied_for: str = ""
+    """Of a fresh file: its folder is made anew first, for this user; whatever had its name is gone."""
+    group_of: str = ""
+    """Of a fresh file: the user whose group it belongs to, so that a mode can tell that user from others."""
+
+
+MOST_PROCESSES = 5000
+"""More than a devbox may have unless it was asked for with more."""
+MOST_WATCHED = 10_000
+
+
+@dataclass(frozen=True)
+class DevboxProcess:
+    """A process of a devbox that is not our own; what it says of itself is only shown, never believed."""
+
+    pid: int
+    ppid: int
+    uid: int
+    user: str
+    """What the devbox's own list of users calls it; else its number."""
+    command: str
+    """Its command line, or its name in brackets where it shows none; 200 characters at most."""
+    start_seconds_ago: float
+
+
+class DevboxProcesses(list[DevboxProcess]):
+    """The processes of a devbox in the order of their pids, and how many there are in all."""
+
+    def __init__(self, listed: Iterable[DevboxProcess] = (), total: int | None = None) -> None:
+        super().__init__(listed)
+        self.total = len(self) if total is None else total
+
+
+@dataclass(frozen=True)
+class NewFolder:
+    """A folder that a devbox is to have, which all may read."""
+
+    path: str
+    owner: str | None = None
+    """None is root."""
+    only_new: bool = False
+    """Leave one that is there as it is."""
+
+
+class OpenWatch(ABC):
+    """Some files of a devbox that are watched."""
+
+    unwatched: Sequence[str] = ()
+    """Of those that were asked for, what is there and cannot be watched."""
+
+    @abstractmethod
+    def close(self) -> list[str] | None:
+        """Stop, and tell which of them were opened or executed; None if that is not known."""
+
+
+class Inside:
+    """What a driver can tell of what goes on in a devbox."""
+
+    async def processes(self, devbox_id: str) -> DevboxProcesses:
+        """What runs, without the driver's own processes: `MOST_PROCESSES` at most, and the number of all.
+
+        One whose first thread has ended runs as long as another goes on; one of a chain in which each forks
+        the next and ends is among them. Where not all are listed, one of each command line goes first.
+        """
+        raise NotSupported(f"this driver cannot tell what runs in {devbox_id}; use the native driver")
+
+    async def kill_all(self, devbox_id: str) -> None:
+        """Kill every process but the driver's own."""
+        raise NotSupported(f"this driver cannot end what runs in {devbox_id} only; stop the devbox")
+
+    async def set_tracing(self, devbox_id: str, *, allowed: bool) -> None:
+        """Refuse from now on that processes trace or look into each other, or allow it again.
+
+        Of a devbox that was started with `tracing_switch`, as far as the capabilities `REFUSE_TRACING` and
+        `OUT_OF_REACH` say; raises DevboxError where it cannot be, NotSupported by drivers with neither.
+        """
+        raise NotSupported(f"this driver cannot refuse tracing in {devbox_id}; use the native driver")
+
+    async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
+        """Make folders, and those above them, by no program of the devbox; False where that cannot be."""
+        return False
+
+    async def files(
+        self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
+    ) -> list[str] | None:
+        """The paths of plain files below a folder, from there on, as a user sees them; so many at most.
+
+        Only those that were changed later than the file `newer_than`. No program of the devbox is run; None
+        where that cannot be.
+        """
+        return None
+
+    async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
+        """A descriptor of a socket that listens on the devbox's loopback, and its port; the caller closes it.
+
+        Served from outside, it is a door out of a devbox that has no network. The devbox keeps the socket
+        open: asked again for a port that it already listens on for us, it gives the same one, with whoever
+        waits there. Port 0 takes a free one. Raises Conflict if a program of the devbox has the port,
+        DevboxGone.
+        """
+        raise NotSupported(f"this driver cannot open a door out of {devbox_id}; use the native driver")
+
+    async def watch(self, devbox_id: str, paths: Sequence[str]) -> OpenWatch | None:
+        """Watch files for being opened or executed; None where that cannot be.
+
+        A link tells when the file it leads to is opened, or something in the folder that it leads to. Where
+        there is no room for all, those that come first are watched.
+        """
+        return None
 
 
 class Network(StrEnum):
@@ -102,7 +279,7 @@ class Capability(StrEnum):
 
 
 @dataclass(frozen=True)
-class Limits:
+class DevboxLimits:
     """What one devbox may use; a driver enforces those it has the capability for."""
 
     cpus: float = 1.0
@@ -127,7 +304,7 @@ class Rootfs:
 
 
 @dataclass(frozen=True)
-class Shown:
+class HostFolder:
     """A folder of the host that a devbox sees, and cannot change."""
 
     source: Path
@@ -148,11 +325,11 @@ class DevboxSpec:
     """The devbox's own folder, made by the host (0700). The driver keeps its disk and sockets there."""
     rootfs: Rootfs
     network: Network = Network.NONE
-    limits: Limits = field(default_factory=Limits)
+    limits: DevboxLimits = field(default_factory=DevboxLimits)
     hostname: str = "devbox"
     network_of: str | None = None
     """A running devbox whose network this one shares, loopback and all, unless it has the host's."""
-    mounts: tuple[Shown, ...] = ()
+    mounts: tuple[HostFolder, ...] = ()
     """Folders of the host to read; without the capability `MOUNTS` a start with any raises NotSupported."""
     tracing: bool = True
     """Whether a process may trace another; refused by drivers with the capability `NO_TRACING` only."""
@@ -187,7 +364,7 @@ Event = ExecutionEnded | DevboxEnded
 
 
 @dataclass(frozen=True)
-class Usage:
+class DevboxUsage:
     """What a devbox uses now; None where the driver cannot tell."""
 
     cpu_seconds: float | None = None
@@ -197,7 +374,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Report:
+class DriverReport:
     """What a driver found on this machine, for `benchyard doctor`."""
 
     mode: str = ""
@@ -344,10 +521,10 @@ class Driver(ABC):
     ) -> None:
         """Let go of everything but the devboxes, which live on."""
 
-    def report(self) -> Report:
+    def report(self) -> DriverReport:
         """What works here and what does not."""
         absent = sorted(set(Capability) - self.capabilities)
-        return Report(missing={name.value: "this driver does not have it" for name in absent})
+        return DriverReport(missing={name.value: "this driver does not have it" for name in absent})
 
     @abstractmethod
     async def start(self, spec: DevboxSpec) -> None:
@@ -401,7 +578,7 @@ class Driver(ABC):
         """Let a frozen devbox go on."""
 
     @abstractmethod
-    async def usage(self, devbox_id: str) -> Usage:
+    async def usage(self, devbox_id: str) -> DevboxUsage:
         """What the devbox uses now."""
 
     def network_refusals(self, devbox_id: str) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchyard.devboxes.base import Capability, Command, DevboxSpec
-from benchyard.devboxes.process import ProcessDriver
+from benchyard.devboxes.process.driver import ProcessDriver
 from benchyard.errors import DevboxGone, StartFailed
 
 

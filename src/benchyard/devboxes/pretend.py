@@ -18,14 +18,14 @@ from benchyard.devboxes.base import (
     Command,
     Control,
     DevboxSpec,
+    DevboxUsage,
     Driver,
     Event,
     ExecutionEnded,
     OpenFile,
     Status,
-    Usage,
 )
-from benchyard.devboxes.trees import LocalTrees
+from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.errors import DevboxGone, NotFound
 
 _logger = logging.getLogger(__name__)
@@ -88,9 +88,9 @@ class PretendDriver(Driver):
     async def thaw(self, devbox_id: str) -> None:
         self._require(devbox_id)
 
-    async def usage(self, devbox_id: str) -> Usage:
+    async def usage(self, devbox_id: str) -> DevboxUsage:
         self._require(devbox_id)
-        return Usage()
+        return DevboxUsage()
 
     async def events(self) -> AsyncIterator[Event]:
         while True:

@@ -1,1 +1,1 @@
-"""The engine: what happens between a request and a devbox."""
+"""The engine: the work between a request and a devbox."""

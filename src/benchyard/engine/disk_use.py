@@ -1,28 +1,29 @@
-"""How much of the disk a server uses, by kind."""
+"""Space on disk: how much the server uses, by kind, and whether it runs short."""
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, func, select, text
 
-from benchyard.engine.boot import FINAL_KIND
-from benchyard.engine.tools import Tools
-from benchyard.models.disk import DiskView, KindView
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import FINAL_KIND
 from benchyard.models.runs import RUN_KEY
-from benchyard.store.bodies import body_field, metadata_value
+from benchyard.models.server import DiskView, KindView
 from benchyard.store.database import Store
+from benchyard.store.json_columns import body_field, metadata_value
 from benchyard.store.tables import TABLES
 
 _REMEMBERED_SECONDS = 10.0
 _MOST_FILES = 2_000_000
-"""Looked at for one answer; what is beyond them is not counted, and that is said."""
+"""Most files counted for one answer; the answer says when there are more."""
 
 
 class _Budget:
-    """How many files may still be looked at."""
+    """Number of files that may still be counted."""
 
     def __init__(self, files: int) -> None:
         self.left = files
@@ -33,16 +34,16 @@ class _Budget:
 
 
 class DiskUse:
-    """Counts at most once at a time; whoever asks soon after is told the same."""
+    """Counts the disk use of each kind, one count at a time; the last answer is reused for a short while."""
 
-    def __init__(self, tools: Tools, store: Store) -> None:
+    def __init__(self, tools: EngineContext, store: Store) -> None:
         self._tools = tools
         self._store = store
         self._counting = asyncio.Lock()
         self._last: tuple[float, DiskView] | None = None
 
     async def view(self) -> DiskView:
-        """What each kind takes now."""
+        """Return the disk use of each kind now."""
         async with self._counting:
             if self._last is None or time.monotonic() - self._last[0] > _REMEMBERED_SECONDS:
                 found = await self._count()
@@ -122,7 +123,7 @@ _FOLDERS = (
 
 
 def _objects(connection: Connection) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Sizes and numbers of the objects of users, and of those of runs."""
+    """Return sizes and numbers of users' own objects, and of the objects of runs."""
     own = TABLES["objects"]
     is_of_run = metadata_value(own.c.body, RUN_KEY).is_not(None)
     size = body_field(own.c.body, "size_bytes")
@@ -135,7 +136,7 @@ def _objects(connection: Connection) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _devboxes(folder: Path, budget: _Budget) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Sizes and numbers of the outputs of devboxes, and of their disks."""
+    """Return sizes and numbers of the outputs of devboxes, and of their disks."""
     outputs = disks = n_outputs = n_disks = 0
     for each in sorted(folder.iterdir()) if folder.is_dir() else ():
         size, count = _tree([each / "executions"], budget)
@@ -145,14 +146,14 @@ def _devboxes(folder: Path, budget: _Budget) -> tuple[tuple[int, int], tuple[int
         try:
             rest = [path for path in each.iterdir() if path.name != "executions"]
         except OSError:
-            # Gone meanwhile, or no folder.
+            # The folder has just been removed, or is a file.
             rest = []
         disks += _tree(rest, budget)[0]
     return (outputs, n_outputs), (disks, n_disks)
 
 
 def _tree(paths: Sequence[Path], budget: _Budget) -> tuple[int, int]:
-    """What files and folders take on disk, and how many files that are; links are not followed."""
+    """Return the bytes on disk and the number of files below these paths; links are not followed."""
     size = count = 0
     waiting = [os.fspath(path) for path in paths]
     while waiting and not budget.is_spent:
@@ -166,7 +167,7 @@ def _tree(paths: Sequence[Path], budget: _Budget) -> tuple[int, int]:
             else:
                 count += 1
         except OSError:
-            # Gone meanwhile, or a folder that belongs to a user of a devbox.
+            # The file has just been removed, or the folder belongs to a user of a devbox.
             continue
     return size, count
 
@@ -176,3 +177,15 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
+
+
+SHORT_BYTES = 64 * 1024**2
+"""With more than this free, a failed write for lack of space was not to the server's disk."""
+
+
+def is_short(data: Path) -> bool:
+    """Tell whether the disk of the data folder is full, or nearly.
+
+    A devbox has folders in memory too, which fill up apart from all disks: a link can lead into one.
+    """
+    return shutil.disk_usage(data).free < SHORT_BYTES

@@ -1,4 +1,4 @@
-"""Ids: a prefix that tells the noun, and 21 characters that nobody can guess."""
+"""Ids: a prefix for the kind of thing, and 21 characters that cannot be guessed."""
 
 import secrets
 
@@ -10,7 +10,7 @@ _SPAN = len(_LETTERS) ** _LENGTH
 
 
 def id_from_bytes(prefix: str, source: bytes) -> str:
-    """The id that these (at least 16, evenly spread) bytes stand for."""
+    """Return the id made of these bytes (at least 16, evenly distributed)."""
     number = int.from_bytes(source, "big") % _SPAN
     letters = []
     for _ in range(_LENGTH):
@@ -20,16 +20,16 @@ def id_from_bytes(prefix: str, source: bytes) -> str:
 
 
 def account_id(vault: Vault) -> str:
-    """The id of the account that owns everything on a server."""
+    """Return the id of the account that owns everything on a server."""
     return id_from_bytes("acc_", vault.derive("account"))
 
 
 def random_id(prefix: str) -> str:
-    """A new id."""
+    """Return a new random id."""
     return id_from_bytes(prefix, secrets.token_bytes(32))
 
 
 def is_well_formed(id: str, prefix: str) -> bool:
-    """Whether such an id could have been given here."""
+    """Tell whether an id has this prefix and the form that this server gives."""
     letters = id.removeprefix(prefix)
     return id.startswith(prefix) and len(letters) == _LENGTH and set(letters) <= set(_LETTERS)

@@ -1,19 +1,20 @@
-"""Objects: made, uploaded, completed, read, deleted, and swept when their time is over."""
+"""Objects: create, upload, read, delete, expire; and the attachments of scenarios."""
 
 import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
-from benchyard.errors import Conflict, NotFound, StoreError, TooLarge, UsageError
+from benchyard.engine.clock import now_ms
+from benchyard.errors import Conflict, NotFound, ScorerFailed, StoreError, TooLarge, UsageError
 from benchyard.models.objects import ObjectRequest, ObjectState, StoredObject
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import RUN_KEY
-from benchyard.store.contents import Contents
+from benchyard.models.scenarios import Scenario
+from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 
 OBJECT_PREFIX = "obj_"
@@ -23,9 +24,9 @@ logger = logging.getLogger("benchyard.objects")
 
 
 class Objects:
-    """The objects of this server. Use as an async context manager: a sweep runs beside it."""
+    """The objects of this server. Use as an async context manager, which sweeps expired objects."""
 
-    def __init__(self, store: Store, contents: Contents, max_bytes: int) -> None:
+    def __init__(self, store: Store, contents: ObjectContents, max_bytes: int) -> None:
         self.records = store.collection("objects", StoredObject)
         self._contents = contents
         self._max_bytes = max_bytes
@@ -49,8 +50,8 @@ class Objects:
             await asyncio.wait([self._sweeper])
 
     async def create(self, id: str, request: ObjectRequest, request_hash: str | None) -> StoredObject:
-        """Make an object that waits for its content."""
-        now = _now_ms()
+        """Create an object that waits for its content."""
+        now = now_ms()
         record = StoredObject(
             id=id,
             create_time_ms=now,
@@ -66,22 +67,22 @@ class Objects:
         return stored
 
     async def get(self, id: str) -> StoredObject:
-        """The object as it is now; one whose time is over is deleted. Raises NotFound."""
+        """Return an object as it is now; an expired one is deleted. Raises NotFound."""
         record = await self.records.get(id)
         if record.state != ObjectState.DELETED and _is_over(record):
             return await self.delete(id)
         return record
 
     async def page(self, query: Query) -> Page[StoredObject]:
-        """One page of objects, newest first."""
+        """Return a page of objects, newest first."""
         await self._sweep()
         return await self.records.page(query)
 
     async def upload(self, id: str, pieces: AsyncIterator[bytes]) -> None:
-        """Take an object's content; cut short, it changes nothing. Raises Conflict once it is complete."""
+        """Store an object's content; an interrupted upload changes nothing. Raises Conflict if complete."""
         _expect_uploading(await self.get(id))
         path = f"{id}/{secrets.token_hex(8)}"
-        size = await self._contents.put(path, self._limited(pieces))
+        size = await self._contents.put(path, self._limit(pieces))
         replaced: list[str | None] = []
 
         def change(record: StoredObject) -> StoredObject:
@@ -98,7 +99,7 @@ class Objects:
             await self._contents.delete(replaced[0])
 
     async def complete(self, id: str) -> StoredObject:
-        """Close an upload: from now on the object can be read and not written."""
+        """Complete an upload: from now on the object can be read but not written."""
 
         def change(record: StoredObject) -> StoredObject:
             _expect_uploading(record)
@@ -110,7 +111,7 @@ class Objects:
         return await self.records.change(id, change)
 
     async def delete(self, id: str) -> StoredObject:
-        """Remove the content and mark the object as deleted; a second time changes nothing."""
+        """Remove the content and mark the object as deleted; a second call changes nothing."""
         removed: list[str | None] = []
 
         def change(record: StoredObject) -> StoredObject:
@@ -126,7 +127,7 @@ class Objects:
         return deleted
 
     async def rename(self, id: str, name: str) -> StoredObject:
-        """Give an object another name; raises Conflict for one that is deleted, or kept with a run."""
+        """Rename an object; raises Conflict for one that is deleted, or belongs to a run."""
 
         def change(record: StoredObject) -> StoredObject:
             if record.state == ObjectState.DELETED:
@@ -138,12 +139,12 @@ class Objects:
         return await self.records.change(id, change)
 
     async def remove(self, id: str) -> None:
-        """Remove an object with its record; no error if it is not there."""
+        """Remove an object with its record; no error if there is none."""
         record = await self.records.find(id)
         if record is None:
             return
         self._ends_ms.pop(id, None)
-        # Contents without a record go at the next start, should this be cut short.
+        # If this is interrupted, the next start removes contents without a record.
         with contextlib.suppress(NotFound):
             await self.records.delete(id)
         if record.path is not None:
@@ -152,7 +153,7 @@ class Objects:
     async def content(
         self, id: str, start: int = 0, end: int | None = None
     ) -> tuple[StoredObject, AsyncIterator[bytes]]:
-        """An object and the stream of its bytes; raises NotFound, or Conflict while it is not complete."""
+        """Return an object and a stream of its bytes; raises NotFound, or Conflict if it is incomplete."""
         record = await self.get(id)
         if record.state == ObjectState.DELETED:
             raise NotFound(f"object {id[:200]} was deleted", id=id[:200])
@@ -163,11 +164,11 @@ class Objects:
         return record, self._contents.read(record.path, start, end)
 
     async def open_content(self, id: str) -> int:
-        """A descriptor to read an object's content, which the caller closes; raises as `content` does."""
+        """Return a descriptor of an object's content, which the caller closes; raises as `content` does."""
         record, _ = await self.content(id)
         return await self._contents.open(str(record.path))
 
-    async def _limited(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _limit(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         received = 0
         async for piece in pieces:
             received += len(piece)
@@ -177,7 +178,7 @@ class Objects:
                 yield piece
 
     async def _sweep(self) -> None:
-        now = _now_ms()
+        now = now_ms()
         for id in [id for id, end in self._ends_ms.items() if end <= now]:
             await self.delete(id)
 
@@ -204,8 +205,32 @@ def _expect_uploading(record: StoredObject) -> None:
 
 
 def _is_over(record: StoredObject) -> bool:
-    return record.delete_after_time_ms is not None and record.delete_after_time_ms <= _now_ms()
+    return record.delete_after_time_ms is not None and record.delete_after_time_ms <= now_ms()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+MOST_BYTES = 256 * 1024**2
+"""Most bytes of one attachment: it is held in memory while it is put into a devbox."""
+
+
+class Attachments:
+    """Attachments of one scenario."""
+
+    def __init__(self, objects: Objects, scenario: Scenario) -> None:
+        self._objects = objects
+        self._ids = scenario.attachments or {}
+        self._name = scenario.name
+
+    async def content(self, name: str) -> bytes:
+        """Return the bytes of an attachment; raises ScorerFailed with advice if they cannot be read."""
+        if name not in self._ids:
+            told = f"scenario {self._name!r} has no attachment {name!r}; import it again"
+            raise ScorerFailed(told, cause="scorer")
+        try:
+            record, pieces = await self._objects.content(self._ids[name])
+        except (NotFound, Conflict) as error:
+            told = f"attachment {name!r} of the scenario: {error.message}; import it again"
+            raise ScorerFailed(told, cause="scorer") from error
+        if (record.size_bytes or 0) > MOST_BYTES:
+            told = f"attachment {name!r} of the scenario is larger than {MOST_BYTES} bytes"
+            raise ScorerFailed(told, cause="scorer")
+        return b"".join([piece async for piece in pieces])

@@ -1,7 +1,7 @@
-"""Deletes jobs and runs with everything that was kept of them, also where the server is killed meanwhile.
+"""Deletes jobs and runs with all that was stored for them, even if the server is killed meanwhile.
 
-First a record says what goes, in the same transaction in which the job or benchmark run itself goes; that
-record is removed when nothing is left. A server that starts goes on with every such record it finds.
+First a record notes what is to be deleted, in the same transaction that deletes the row of the job or
+benchmark run itself; this record is removed at the end. A starting server resumes every such record.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, select
 
-from benchyard.engine.boot import FINAL_KIND, SCORING_KIND
-from benchyard.engine.definitions.deletion import Deletions
-from benchyard.engine.grants import Grants
-from benchyard.engine.jobs.jobs import Jobs
-from benchyard.engine.journal import now_ms
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext, devbox_key
+from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
+from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
-from benchyard.engine.runs.gateways import grant_id_of
+from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.tools import Tools, job_key
-from benchyard.engine.work import until_kept
+from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.objects import StoredObject
 from benchyard.models.removals import Removal, RemovalKind, RemovalView, RemovedRun
@@ -47,7 +47,7 @@ class Removals:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: EngineContext,
         store: Store,
         jobs: Jobs,
         benchmark_runs: BenchmarkRuns,
@@ -66,24 +66,24 @@ class Removals:
         self._answers: OrderedDict[str, RemovalView] = OrderedDict()
 
     async def open(self) -> None:
-        """Go on with what an earlier server had begun to delete."""
+        """Resume the deletions that an earlier server had begun."""
         for removal in await self.records.all({}):
             self._start(removal)
 
     async def job(self, id: str, request_id: str | None = None) -> RemovalView:
-        """Delete a job that has ended, its trials and its runs; raises Conflict while something runs."""
+        """Delete a job that has ended, its trials and its runs; raises Conflict while any of it runs."""
 
         async def ask() -> RemovalView:
             async with self._jobs.at_rest(id) as job:
                 view = await self.job_size(id)
-                removal = await self._planned("job", id, job.benchmark_run_ids)
+                removal = await self._plan("job", id, job.benchmark_run_ids)
                 await self._begin(removal, "benchmark_jobs")
             return view
 
         return await self._once(request_id, ask)
 
     async def benchmark_run(self, id: str, request_id: str | None = None) -> RemovalView:
-        """Delete a benchmark run that has ended, and its scenario runs; raises Conflict for one of a job."""
+        """Delete an ended benchmark run and its scenario runs; raises Conflict if it belongs to a job."""
 
         async def ask() -> RemovalView:
             run = await self._benchmark_runs.get(id)
@@ -93,13 +93,13 @@ class Removals:
                     f"benchmark run {id} is running; complete it, or end it: `benchyard run cancel {id}`"
                 )
             view = await self._view("benchmark_run", id, run.name, [id])
-            await self._begin(await self._planned("benchmark_run", id, [id]), "benchmark_runs")
+            await self._begin(await self._plan("benchmark_run", id, [id]), "benchmark_runs")
             return view
 
         return await self._once(request_id, ask)
 
     async def scenario_run(self, id: str, request_id: str | None = None) -> RemovalView:
-        """Delete a scenario run that has ended; raises Conflict for one that runs, or is of a job."""
+        """Delete a scenario run that has ended; raises Conflict if it runs, or belongs to a job."""
 
         async def ask() -> RemovalView:
             run = await self._runs.get(id)
@@ -113,23 +113,23 @@ class Removals:
         return await self._once(request_id, ask)
 
     async def job_size(self, id: str) -> RemovalView:
-        """What would go with a job."""
+        """Return what deleting a job would remove."""
         job = await self._jobs.get(id)
         trials = await self._count("trials", id)
         view = await self._view("job", id, job.name, job.benchmark_run_ids)
         return view.model_copy(update={"n_trials": trials})
 
     async def benchmark_run_size(self, run: BenchmarkRun) -> RemovalView:
-        """What would go with a benchmark run."""
+        """Return what deleting a benchmark run would remove."""
         return await self._view("benchmark_run", run.id, run.name, [run.id])
 
     async def scenario_run_size(self, run: ScenarioRun) -> RemovalView:
-        """What would go with a scenario run."""
+        """Return what deleting a scenario run would remove."""
         size = await self._sizes([run])
         return RemovalView(id=run.id, kind="scenario_run", name=run.name, n_scenario_runs=1, **size)
 
     async def _once(self, request_id: str | None, ask: Callable[[], Awaitable[RemovalView]]) -> RemovalView:
-        """Do it; the same request again, whose first answer may have been lost, is told the same."""
+        """Delete once; the same request again, after a lost answer, gets the same answer."""
         known = self._answers.get(request_id or "")
         if known is not None:
             return known
@@ -139,13 +139,13 @@ class Removals:
             self._answers[request_id] = view
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
-        # What takes longer goes on without whoever asked.
+        # A long deletion goes on after the request has been answered.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HOLD_SECONDS):
                 await self._tools.work.settle(_key(view.id))
         return view
 
-    async def _planned(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
+    async def _plan(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
         runs = await self._children(parents)
         for run in runs:
             _require_ended(run)
@@ -168,7 +168,7 @@ class Removals:
         )
 
     async def _begin(self, removal: Removal, table: str | None) -> None:
-        """Note what goes; the row of what was asked for goes in the same transaction."""
+        """Note what is to be deleted; the row of the requested job or run goes in the same transaction."""
 
         def work(connection: Connection) -> None:
             self.records.rows.adding([removal])(connection)
@@ -176,7 +176,7 @@ class Removals:
                 own = TABLES[table]
                 connection.execute(delete(own).where(own.c.id == removal.subject))
 
-        await uninterrupted(self._store.write_whole(work))
+        await run_to_end(self._store.write_whole(work))
         self._start(removal)
 
     def _start(self, removal: Removal) -> None:
@@ -190,32 +190,32 @@ class Removals:
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
             await self._remove_objects([each.id for each in removal.runs])
-            await until_kept(partial(self._remove_rows, removal))
+            await retry_store(partial(self._remove_rows, removal))
             await self._deletions.sweep(removal.scenario_ids)
-            await until_kept(partial(self._forget, removal.id))
+            await retry_store(partial(self._forget, removal.id))
         except (BenchyardError, OSError) as error:
-            # Its record stays: the next pass, or the next server, goes on with it.
+            # The record stays: the next pass, or the next server, resumes it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
 
     async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
         async with turns:
             await self._tools.work.cancel(f"run/{run.id}/")
             with contextlib.suppress(NotFound):
-                await until_kept(partial(self._runs.records.delete, run.id))
+                await retry_store(partial(self._runs.records.delete, run.id))
             await self._remove_devbox(run.devbox_id)
 
     async def _remove_devbox(self, devbox_id: str) -> None:
-        """Remove the devbox of a run that is over: its services, its outputs, its log and its record."""
+        """Remove the devbox of an ended run: its services, its outputs, its log and its record."""
         await self._runs.end_devbox(devbox_id)
-        await self._tools.work.settle(job_key(devbox_id))
+        await self._tools.work.settle(devbox_key(devbox_id))
         for each in (devbox_id, *await asyncio.to_thread(self._tools.host.folders, f"{devbox_id}-")):
             await self._tools.host.forget(each)
             await asyncio.to_thread(self._tools.journal.forget, each)
         with contextlib.suppress(NotFound):
-            await until_kept(partial(self._tools.roster.records.delete, devbox_id))
+            await retry_store(partial(self._tools.live_devboxes.records.delete, devbox_id))
 
     async def _remove_images(self, run_ids: set[str]) -> None:
-        """Remove final states, and what a scoring froze."""
+        """Remove final states, and the images frozen for scoring."""
         for image in await self._tools.images.list():
             if image.kind in (FINAL_KIND, SCORING_KIND) and image.id.partition("-")[0] in run_ids:
                 with contextlib.suppress(NotFound):
@@ -243,7 +243,9 @@ class Removals:
     async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
         found: list[StoredObject] = []
         for part in _chunks(run_ids):
-            found += await until_kept(partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part}))
+            found += await retry_store(
+                partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
+            )
         return found
 
     async def _children(self, parents: Sequence[str]) -> list[ScenarioRun]:

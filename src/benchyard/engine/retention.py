@@ -1,16 +1,16 @@
-"""Removes results that are older than the server keeps them: jobs, and runs that belong to none."""
+"""Removes results that are older than the server keeps them: jobs, and runs without a job."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from benchyard.engine.definitions.deletion import Deletions
-from benchyard.engine.jobs.jobs import Jobs
-from benchyard.engine.journal import now_ms
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext
+from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.removals import Removals
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.tools import Tools
+from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
 from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, TRIAL_KEY, Job
 from benchyard.models.removals import CollectedResultsView, RemovalView
@@ -27,11 +27,11 @@ Sized = Callable[[], Awaitable[RemovalView]]
 
 
 class Retention:
-    """Looks for old results every hour, where the server has a limit; whoever asks can give another."""
+    """Removes old results every hour if the server has a limit, and on request with any limit."""
 
     def __init__(
         self,
-        tools: Tools,
+        tools: EngineContext,
         removals: Removals,
         deletions: Deletions,
         jobs: Jobs,
@@ -47,11 +47,11 @@ class Retention:
         self._passing = asyncio.Lock()
 
     def open(self) -> None:
-        """Begin to look."""
+        """Start the hourly pass."""
         self._tools.work.start("retention/pass", self._pass_for_ever)
 
     async def collect(self, keep_days: float | None, *, dry_run: bool) -> CollectedResultsView:
-        """Remove what ended longer ago; pinned jobs stay. Raises UsageError where no limit is known."""
+        """Remove results that ended longer ago; pinned jobs stay. Raises UsageError if there is no limit."""
         days = self._tools.settings.keep_results_days if keep_days is None else keep_days
         if days is None:
             raise UsageError(
@@ -68,7 +68,7 @@ class Retention:
                 try:
                     view = await (measure() if dry_run else remove())
                 except (Conflict, NotFound) as error:
-                    # Somebody began to use it, or deleted it, in this moment.
+                    # The result has just come into use, or was deleted.
                     _log.info("an old result is left alone: %s", error.message)
                     continue
                 count, size = count + 1, size + view.size_bytes
@@ -84,7 +84,7 @@ class Retention:
         )
 
     async def _old(self, jobs: list[Job], before_ms: int) -> AsyncIterator[tuple[Sized, Sized]]:
-        """How each old result is measured, and how it is removed; the oldest jobs first, then loose runs."""
+        """Yield, for each old result, a call that measures and one that removes it: jobs first, then runs."""
         removals = self._removals
         for job in jobs:
             yield _call(removals.job_size, job.id), _call(removals.job, job.id)
@@ -111,7 +111,7 @@ class Retention:
         return job_id is not None and await self._jobs.records.find(job_id) is not None
 
     async def _pass_for_ever(self) -> None:
-        # A server that starts has better to do.
+        # Not at once: a starting server has more urgent work.
         await asyncio.sleep(_FIRST_SECONDS)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Secrets: kept sealed, handed to devboxes, never shown."""
+"""Secrets: stored sealed, given to devboxes, never shown."""
 
 import time
 
@@ -19,7 +19,7 @@ class Secrets:
         self._vault = vault
 
     async def unreadable(self) -> list[str]:
-        """The names of secrets that were sealed with another key than the one there is."""
+        """Return the names of secrets that were sealed with another key than the present one."""
         return sorted(each.name for each in await self._records.all({}) if not self._opens(each))
 
     def _opens(self, secret: Secret) -> bool:
@@ -30,7 +30,7 @@ class Secrets:
         return True
 
     async def create(self, id: str, request: SecretRequest, request_hash: str | None) -> Secret:
-        """Keep a new secret; raises UsageError if its name is taken."""
+        """Store a new secret; raises UsageError if its name is taken."""
         now = time.time_ns() // 1_000_000
         record = Secret(
             id=id,
@@ -47,34 +47,34 @@ class Secrets:
         return stored
 
     async def get(self, name: str) -> Secret:
-        """The secret of that name; raises NotFound."""
+        """Return the secret with this name; raises NotFound."""
         found = await self._records.find_named(name)
         if found is None:
             raise NotFound(f"no secret is called {name[:200]}; `benchyard secret list` shows those there are")
         return found
 
     async def get_by_id(self, id: str) -> Secret:
-        """The secret of that id; raises NotFound."""
+        """Return the secret with this id; raises NotFound."""
         return await self._records.get(id)
 
     async def update(self, id: str, value: str) -> Secret:
-        """Give a secret another value."""
+        """Change the value of a secret."""
         new = {"sealed": self._vault.seal(value), "update_time_ms": time.time_ns() // 1_000_000}
         return await self._records.change(id, lambda secret: secret.model_copy(update=new))
 
     async def delete(self, id: str) -> None:
-        """Forget a secret; devboxes that have its value keep it."""
+        """Delete a secret; devboxes that have its value keep it."""
         await self._records.delete(id)
 
     async def page(self, query: Query) -> Page[Secret]:
-        """Secrets, newest first."""
+        """Return a page of secrets, newest first."""
         return await self._records.page(query)
 
     async def find(self, given: str) -> Secret:
-        """The secret of that name or id; raises NotFound."""
+        """Return the secret with this name or id; raises NotFound."""
         by_id = await self._records.find(given) if given.startswith(SECRET_PREFIX) else None
         return by_id or await self.get(given)
 
     async def value(self, name: str) -> str:
-        """The value of one secret, by its name or id; raises NotFound."""
+        """Return the value of a secret by its name or id; raises NotFound."""
         return self._vault.open((await self.find(name)).sealed)

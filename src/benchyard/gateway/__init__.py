@@ -1,1 +1,1 @@
-"""The devbox's only door to models: swaps keys, meters, records; a process that outlives the server."""
+"""The gateway, a devbox's only door to models: swaps keys, meters, records, and outlives the server."""

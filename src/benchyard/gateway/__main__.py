@@ -6,18 +6,18 @@ from dataclasses import fields
 from pathlib import Path
 
 from benchyard.gateway.process import complain, start
-from benchyard.gateway.protocol import Options
+from benchyard.gateway.protocol import GatewayOptions
 
 
 def main() -> int:
-    """Start it as the command line says."""
+    """Start the gateway of the folder named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchyard.gateway")
     parser.add_argument("folder", type=Path)
-    for each in fields(Options):
+    for each in fields(GatewayOptions):
         parser.add_argument(f"--{each.name}", type=float, default=each.default)
     given = vars(parser.parse_args())
     try:
-        return start(given.pop("folder").absolute(), Options(**given))
+        return start(given.pop("folder").absolute(), GatewayOptions(**given))
     except OSError as error:
         return complain(error)
 

@@ -1,4 +1,4 @@
-"""The server's side of the gateway: finds its process or starts it, asks it, starts it again when it died."""
+"""The server's client of the gateway: finds, starts and restarts its process, and sends requests to it."""
 
 import asyncio
 import contextvars
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import benchyard
-from benchyard.devboxes.box import wire
-from benchyard.devboxes.parts.channel import Channel
+from benchyard.devboxes.guest import wire
+from benchyard.devboxes.shared.channel import Channel
 from benchyard.errors import (
     BenchyardError,
     Conflict,
@@ -28,9 +28,9 @@ from benchyard.errors import (
 )
 from benchyard.gateway import protocol
 from benchyard.gateway.calls import Call
-from benchyard.gateway.grants import Grant, Spent
-from benchyard.gateway.protocol import Options
-from benchyard.gateway.reading import read_calls
+from benchyard.gateway.grants import Grant, GrantUsage
+from benchyard.gateway.protocol import GatewayOptions
+from benchyard.gateway.records.reader import read_calls
 
 OnRestart = Callable[[], Awaitable[None]]
 
@@ -41,7 +41,7 @@ _ERRORS: dict[str, type[BenchyardError]] = {
     each.code: each for each in (UsageError, NotFound, Conflict, TooLarge, StoreError)
 }
 _PASSED_ON = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-"""What of the server's environment the gateway gets: how to reach upstreams, and no key."""
+"""Variables of the server's environment that the gateway gets: those for reaching upstreams, and no key."""
 
 _restarting: contextvars.ContextVar[bool] = contextvars.ContextVar("restarting", default=False)
 
@@ -49,15 +49,15 @@ _restarting: contextvars.ContextVar[bool] = contextvars.ContextVar("restarting",
 class Gateway:
     """The gateway process of one folder.
 
-    The process outlives whoever started it. A process of another version that still has grants is kept until
-    they are gone, because their requests would die with it; `status()` tells its version.
+    The process outlives the server that started it. A process of another version that still has grants is
+    kept until they are gone, because their requests would die with it; `status()` returns its version.
     """
 
     def __init__(
-        self, folder: Path, options: Options | None = None, on_restart: OnRestart | None = None
+        self, folder: Path, options: GatewayOptions | None = None, on_restart: OnRestart | None = None
     ) -> None:
         self._folder = folder
-        self._options = options or Options()
+        self._options = options or GatewayOptions()
         self._on_restart = on_restart
         self._channel: Channel | None = None
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -80,7 +80,7 @@ class Gateway:
         self._ready.set()
 
     async def close(self) -> None:
-        """Let go of it; the process goes on."""
+        """Disconnect from the process, which goes on."""
         self._is_open = False
         if self._recovery is not None:
             self._recovery.cancel()
@@ -90,35 +90,35 @@ class Gateway:
             self._channel = None
         self._fail_asked()
 
-    async def grant(self, grant: Grant) -> Spent:
-        """Let a token in; what its id has spent before counts. Raises UsageError."""
+    async def grant(self, grant: Grant) -> GrantUsage:
+        """Accept a token; earlier usage under the same id still counts. Raises UsageError."""
         answer = await self._ask({"op": "grant", "grant": protocol.grant_to_json(grant)})
         return protocol.spent_from_json(answer["spent"])
 
     async def listen(self, devbox_id: str, descriptor: int) -> None:
-        """Serve models on a socket that listens in a devbox; the caller still closes its descriptor."""
+        """Serve models on a listening socket of a devbox; the caller still closes its own descriptor."""
         await self._ask({"op": "listen", "devbox_id": devbox_id}, [descriptor])
 
     async def unlisten(self, devbox_id: str) -> None:
-        """Stop serving a devbox, in whichever way; one that is not served is fine."""
+        """Stop serving a devbox, both by socket and by connection; a devbox that is not served is fine."""
         await self._ask({"op": "unlisten", "devbox_id": devbox_id})
 
-    async def spent(self, grant_id: str) -> Spent:
-        """What was used so far; raises NotFound."""
+    async def spent(self, grant_id: str) -> GrantUsage:
+        """Return the usage so far; raises NotFound."""
         answer = await self._ask({"op": "usage", "grant_id": grant_id})
         return protocol.spent_from_json(answer["spent"])
 
-    async def revoke(self, grant_id: str) -> Spent:
-        """End a token and what it has open, and tell what was used; every call is on disk then."""
+    async def revoke(self, grant_id: str) -> GrantUsage:
+        """End a token and its open requests, and return the usage; every call is on disk by then."""
         answer = await self._ask({"op": "revoke", "grant_id": grant_id})
         return protocol.spent_from_json(answer["spent"])
 
     async def status(self) -> dict[str, Any]:
-        """`grants` and `devboxes` by id, `pid`, `version`, `instance`."""
+        """Return `grants` and `devboxes` by id, `pid`, `version`, `instance`."""
         return await self._ask({"op": "status"})
 
     def calls(self, grant_id: str) -> Iterator[Call]:
-        """Every call of a grant, in order, read from disk as it goes (blocks)."""
+        """Yield every call of a grant, in order, read from disk lazily (blocks)."""
         return read_calls(protocol.record_file(self._folder, grant_id))
 
     async def forget(self, grant_id: str) -> None:
@@ -126,7 +126,7 @@ class Gateway:
         await self._ask({"op": "forget", "grant_id": grant_id})
 
     async def stop(self) -> None:
-        """End the process, whatever it has open, and wait until it is gone."""
+        """End the process together with its open requests, and wait until it is gone."""
         self._is_open = False
         if is_running(self._folder):
             await self._connect()
@@ -134,11 +134,11 @@ class Gateway:
         await self.close()
 
     async def ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
-        """Ask for an operation by its name: for those that other rooms of the gateway add."""
+        """Send an operation by name, for the operations that other modules add to the gateway."""
         return await self._ask(message, descriptors)
 
     async def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
-        """Ask once more if the process died with the request in hand: every operation can be done again."""
+        """Send a message, and once more if the process died meanwhile: every operation may be repeated."""
         for attempt in range(2):
             if not self._is_open:
                 raise Conflict("the gateway was not opened, or is closed already")
@@ -197,7 +197,7 @@ class Gateway:
                 future.set_exception(BrokenPipeError(32, "the gateway is gone"))
 
     async def _recover(self) -> None:
-        """Find or start the process again, and tell whoever has to grant and listen again."""
+        """Find or start the process again, and run the callback that grants and listens again."""
         while self._is_open:
             try:
                 await self._connect()
@@ -206,7 +206,7 @@ class Gateway:
                     _restarting.set(True)
                     await self._on_restart()
                 if self._channel is None:
-                    # It was ended again meanwhile, which nobody else looks after while this goes on.
+                    # The connection ended again meanwhile, and only this task restores it.
                     continue
                 self._instance = status["instance"]
                 self._ready.set()
@@ -216,11 +216,11 @@ class Gateway:
                 await asyncio.sleep(1)
 
     async def _connect(self) -> None:
-        """Connect to the process, once it runs; of two that start it at once its lock takes one."""
+        """Connect to the process, starting it if needed; its lock lets only one of several starts succeed."""
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         while self._channel is None:
             try:
-                self._channel = Channel(protocol.connect(self._folder), self._heard)
+                self._channel = Channel(protocol.connect_control_socket(self._folder), self._heard)
             except OSError as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise StillWaiting(f"the gateway does not answer: {error}") from error
@@ -231,8 +231,8 @@ class Gateway:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise from_os(error) from error
-        values = [f"--{each.name}={getattr(self._options, each.name)}" for each in fields(Options)]
-        # In a thread: uvloop waits for the end of a pipe that the gateway itself would hold on to.
+        values = [f"--{each.name}={getattr(self._options, each.name)}" for each in fields(GatewayOptions)]
+        # Start it in a thread: uvloop waits for the end of a pipe that the gateway itself keeps open.
         ran = await asyncio.to_thread(
             subprocess.run,
             (sys.executable, "-s", "-m", "benchyard.gateway", str(self._folder), *values),
@@ -253,7 +253,7 @@ class Gateway:
         try:
             await self._tell({"op": "stop"})
         except OSError:
-            # It was gone before it could say so.
+            # The process ended before it could answer.
             _LOG.info("the gateway had ended already")
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -280,7 +280,7 @@ def _environment() -> dict[str, str]:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a folder has a process, whoever started it: it holds a lock, and its end lets that go."""
+    """Tell whether the gateway of a folder is running: its process holds a lock until it ends."""
     try:
         descriptor = os.open(folder / protocol.LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the server may ask of its gateway: one method per operation, over a socket in its folder."""
+"""Operations that the server can request from its gateway, over a socket in the gateway's folder."""
 
 import asyncio
 import logging
@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.parts.channel import Channel
+from benchyard.devboxes.shared.channel import Channel
 from benchyard.errors import BenchyardError, NotFound, UsageError
 from benchyard.gateway import protocol
-from benchyard.gateway.doors import Doors, ModelDoor, listening
-from benchyard.gateway.egress_door import EgressOperations
-from benchyard.gateway.ledger import Ledger
-from benchyard.gateway.proxy import Proxy
+from benchyard.gateway.accounts import TokenAccounts
+from benchyard.gateway.doors import EgressOperations, ModelDoor, ServedDoors, listener_from_descriptor
+from benchyard.gateway.proxy.server import ModelProxy
 
 Operation = Callable[[dict[str, Any], list[int]], Awaitable[dict[str, Any]]]
 
@@ -25,9 +24,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Control:
-    """Answers whoever runs as the same user."""
+    """Listener that answers requests of processes of the same user."""
 
-    def __init__(self, ledger: Ledger, doors: Doors, proxy: Proxy) -> None:
+    def __init__(self, ledger: TokenAccounts, doors: ServedDoors, proxy: ModelProxy) -> None:
         self._ledger = ledger
         self._doors = doors
         self._proxy = proxy
@@ -39,7 +38,7 @@ class Control:
         self._heard = time.monotonic()
         self._listening = asyncio.Lock()
         self.stopped = asyncio.Event()
-        """Set when the server wants this process to end."""
+        """Event that is set when the server wants this process to end."""
         self.operations: dict[str, Operation] = {
             "grant": self._grant,
             "listen": self._listen,
@@ -58,24 +57,24 @@ class Control:
 
     @property
     def silent_seconds(self) -> float:
-        """For how long no server was there."""
+        """Seconds since a server was last connected."""
         if self._channels:
             self._heard = time.monotonic()
         return time.monotonic() - self._heard
 
     def open(self, listener: socket.socket) -> None:
-        """Take connections."""
+        """Accept connections on a listening socket."""
         self._shut()
         self._listener = listener
         listener.setblocking(False)
         asyncio.get_running_loop().add_reader(listener.fileno(), self._connect)
 
     def see_to_socket(self, folder: Path) -> None:
-        """Listen anew where somebody removed the socket: a server finds this process by nothing else."""
+        """Create the socket again if it was removed: servers find this process by that socket only."""
         if (folder / protocol.SOCKET).exists():
             return
         try:
-            self.open(protocol.bind(folder))
+            self.open(protocol.bind_control_socket(folder))
         except OSError as error:
             _LOG.warning("the socket is gone and cannot be made anew: %s", error)
         else:
@@ -87,7 +86,7 @@ class Control:
             self._listener.close()
 
     async def close(self) -> None:
-        """Take no more, and finish what was asked for."""
+        """Accept no more connections, and finish the pending requests."""
         self._shut()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
@@ -99,7 +98,7 @@ class Control:
         try:
             connection, _address = self._listener.accept()
         except OSError:
-            # Whoever it was is gone again, or there is no descriptor left; the next look tells.
+            # The client has gone again, or no descriptor is left: then the loop calls this again.
             return
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         if struct.unpack("3i", told)[1] != os.getuid():
@@ -120,7 +119,7 @@ class Control:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, channel: Channel, message: dict[str, Any], descriptors: list[int]) -> None:
-        # Whatever else goes wrong is in the log, and is not waited for.
+        # Answer for any other failure, whose details go to the log only.
         answer: dict[str, Any] = {
             "ok": False,
             "code": "internal",
@@ -134,7 +133,7 @@ class Control:
         except BenchyardError as error:
             answer = {"ok": False, "code": error.code, "message": error.message}
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            # Without the error's own words: they could show what was sent.
+            # Leave out the error's own text: it could contain parts of the message.
             words = f"the gateway was asked for what it does not understand ({type(error).__name__})"
             answer = {"ok": False, "code": "bad_request", "message": words}
         finally:
@@ -149,9 +148,9 @@ class Control:
         return {"spent": protocol.spent_to_json(spent)}
 
     async def _listen(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        devbox_id, listener = message["devbox_id"], listening(os.dup(descriptors[0]))
+        devbox_id, listener = message["devbox_id"], listener_from_descriptor(os.dup(descriptors[0]))
         async with self._listening:
-            # Asked for twice at once, it is the same door, and whoever came in by it stays.
+            # A repeated request means the same door; its open connections must stay.
             if self._doors.has(devbox_id, "models", listener):
                 listener.close()
                 return {}

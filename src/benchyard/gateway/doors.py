@@ -1,4 +1,4 @@
-"""The sockets that listen in devboxes and are served from here; one of each kind per devbox."""
+"""Doors of devboxes, served by the gateway: listening sockets for models and for allowed hosts."""
 
 import asyncio
 import os
@@ -11,11 +11,13 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from benchyard.errors import UsageError
-from benchyard.gateway.bodies import Bodies
-from benchyard.gateway.proxy import Proxy
+from benchyard.gateway.egress import proxy
+from benchyard.gateway.egress.rules import Rules
+from benchyard.gateway.proxy.requests import RequestBodies
+from benchyard.gateway.proxy.server import ModelProxy
 
 MOST_CONNECTIONS = 512
-"""That a devbox may have open at a door."""
+"""Largest number of open connections of a devbox at a door."""
 _CLOSING_SECONDS = 1.0
 
 
@@ -32,13 +34,13 @@ class Door(ABC):
 
 
 class ModelDoor(Door):
-    """Passes calls of models on."""
+    """Door that passes on calls of models."""
 
-    def __init__(self, devbox_id: str, listener: socket.socket, proxy: Proxy) -> None:
+    def __init__(self, devbox_id: str, listener: socket.socket, proxy: ModelProxy) -> None:
         self._devbox_id = devbox_id
         self._listener = listener
         self._proxy = proxy
-        self._bodies = Bodies()
+        self._bodies = RequestBodies()
         self._runner: web.ServerRunner | None = None
 
     async def open(self) -> None:
@@ -54,7 +56,7 @@ class ModelDoor(Door):
         await web.SockSite(self._runner, self._listener).start()
 
     async def take(self, connection: socket.socket) -> None:
-        """Serve one connection that did not come through the socket."""
+        """Serve a connection that did not come through the socket."""
         assert self._runner is not None
         assert self._runner.server is not None
         connection.setblocking(False)
@@ -74,7 +76,7 @@ class ModelDoor(Door):
 
 
 class _Server(web.Server):
-    """A server that takes so many connections and no more."""
+    """HTTP server that aborts connections beyond a limit."""
 
     def connection_made(self, handler: RequestHandler, transport: Any) -> None:
         super().connection_made(handler, transport)
@@ -82,37 +84,37 @@ class _Server(web.Server):
             transport.abort()
 
 
-class Doors:
+class ServedDoors:
     """Every door of this process, by devbox and kind."""
 
     def __init__(self) -> None:
         self._doors: dict[tuple[str, str], tuple[int, Door]] = {}
         self._changing = asyncio.Lock()
-        """Of two that open a door at once, none may be forgotten: it would be served for ever."""
+        """Lock for replacing doors: without it, one of two opened at once could be left open for ever."""
 
     def has(self, devbox_id: str, kind: str, listener: socket.socket) -> bool:
-        """Whether this very socket is served already, as when a server that was away sends it again."""
+        """Tell whether this very socket is served already, as when a restarted server sends it again."""
         inode, _door = self._doors.get((devbox_id, kind), (None, None))
         return inode == os.fstat(listener.fileno()).st_ino
 
     def find(self, devbox_id: str, kind: str) -> Door | None:
-        """A door that is served."""
+        """Return the door of a kind that a devbox has; None if there is none."""
         return self._doors.get((devbox_id, kind), (0, None))[1]
 
     async def put(self, devbox_id: str, kind: str, listener: socket.socket, door: Door) -> None:
-        """Serve a door in place of the one that a devbox had."""
+        """Serve a door in place of the devbox's previous one."""
         async with self._changing:
             await self._close(devbox_id, kind)
             await door.open()
             self._doors[devbox_id, kind] = (os.fstat(listener.fileno()).st_ino, door)
 
     async def close(self, devbox_id: str) -> None:
-        """Close what a devbox has; one that has nothing is fine."""
+        """Close the doors of a devbox; a devbox without doors is fine."""
         for name, kind in [each for each in self._doors if each[0] == devbox_id]:
             await self.close_kind(name, kind)
 
     async def close_kind(self, devbox_id: str, kind: str) -> None:
-        """Close one kind of door of a devbox; one that it does not have is fine."""
+        """Close one kind of door of a devbox; a door that does not exist is fine."""
         async with self._changing:
             await self._close(devbox_id, kind)
 
@@ -122,7 +124,7 @@ class Doors:
             await self.close(devbox_id)
 
     def devboxes(self) -> Iterator[str]:
-        """Whose sockets are served."""
+        """Yield the ids of devboxes with doors."""
         yield from dict.fromkeys(devbox_id for devbox_id, _kind in self._doors)
 
     async def _close(self, devbox_id: str, kind: str) -> None:
@@ -131,8 +133,8 @@ class Doors:
             await known[1].close()
 
 
-def listening(descriptor: int) -> socket.socket:
-    """The listening socket of a descriptor, which is then the socket's; raises UsageError."""
+def listener_from_descriptor(descriptor: int) -> socket.socket:
+    """Return the listening socket of a descriptor, which the socket then owns; raises UsageError."""
     try:
         sock = socket.socket(fileno=descriptor)
     except OSError as error:
@@ -143,3 +145,67 @@ def listening(descriptor: int) -> socket.socket:
         raise UsageError("that is no socket that listens")
     sock.setblocking(False)
     return sock
+
+
+EGRESS = "egress"
+
+
+class EgressDoor(Door):
+    """Door to the hosts that its rules allow; the rules may change while it is open."""
+
+    def __init__(self, listener: socket.socket, rules: Rules) -> None:
+        self._listener = listener
+        self._rules = rules
+        self._served: proxy.EgressProxy | None = None
+
+    async def open(self) -> None:
+        self._served = await proxy.serve_egress(self._listener, lambda: self._rules)
+
+    async def close(self) -> None:
+        if self._served is not None:
+            await self._served.close()
+        self._listener.close()
+
+    def refused(self) -> dict[str, int]:
+        """Return how often each host was refused, by its name and port."""
+        found = self._served.log.refused() if self._served is not None else []
+        return {f"{entry.host}:{entry.port}": entry.count for entry in found}
+
+    def change(self, rules: Rules) -> None:
+        """Apply other rules, and end connections that they do not allow."""
+        self._rules = rules
+        if self._served is not None:
+            self._served.enforce()
+
+
+class EgressOperations:
+    """Operations about egress that the server can request."""
+
+    def __init__(self, doors: ServedDoors) -> None:
+        self._doors = doors
+        self._open: dict[str, EgressDoor] = {}
+
+    async def serve(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        """Serve a devbox's door by these rules; the same socket again only changes the rules."""
+        devbox_id, rules = str(message["devbox_id"]), Rules.from_json(message["rules"])
+        listener = listener_from_descriptor(os.dup(descriptors[0]))
+        known = self._open.get(devbox_id)
+        if known is not None and self._doors.has(devbox_id, EGRESS, listener):
+            listener.close()
+            known.change(rules)
+            return {}
+        self._open[devbox_id] = EgressDoor(listener, rules)
+        await self._doors.put(devbox_id, EGRESS, listener, self._open[devbox_id])
+        return {}
+
+    async def refused(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        """Return how often each host was refused to a devbox."""
+        door = self._open.get(str(message["devbox_id"]))
+        return {"refused": door.refused() if door is not None else {}}
+
+    async def end(self, message: dict[str, Any], _descriptors: list[int]) -> dict[str, Any]:
+        """Stop serving a devbox's door."""
+        devbox_id = str(message["devbox_id"])
+        self._open.pop(devbox_id, None)
+        await self._doors.close_kind(devbox_id, EGRESS)
+        return {}

@@ -1,34 +1,34 @@
-"""What a devbox may do at the gateway: a token, where it leads, and how much of it."""
+"""Grants of devboxes at the gateway: a token, the routes it opens, and its budgets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """Where one route leads, and with whose key."""
+    """Target of one route, and the key for it."""
 
     base_url: str
     header: str = "authorization"
-    """Where the key goes; whatever the devbox sent in it, or in any other header for keys, is dropped."""
+    """Header for the key; the devbox's own value of it, and of any other key header, is dropped."""
     prefix: str = "Bearer "
     key: str | None = field(default=None, repr=False)
-    """None where the upstream needs none."""
+    """None if the upstream needs no key."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Set on every request."""
+    """Headers set on every request."""
     prices: str | None = None
-    """Whose prices count, by the name of the price list; None means that no price is known."""
+    """Provider in the price list whose prices apply; None if the prices are unknown."""
     any_path: bool = False
-    """Whether it is any HTTP API, not only calls of models."""
+    """True if the upstream is any HTTP API, not only one for calls of models."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What else of what it is sent must not come back in its answers."""
+    """Further secrets sent to the upstream, which must not appear in its answers."""
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How much may be used; None is as much as there is."""
+class GrantBudget:
+    """Limits of usage; None is no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -37,46 +37,46 @@ class Budget:
 
 @dataclass(frozen=True)
 class Grant:
-    """A token and what it opens; `id` makes it idempotent."""
+    """A token and the routes it opens; granting the same `id` again replaces the grant."""
 
     id: str
     token: str = field(repr=False)
     devbox_id: str
-    """The only devbox it may come from."""
+    """The only devbox that may use the token."""
     upstreams: Mapping[str, Upstream]
-    """First part of the path -> where the rest goes: `/openai/v1/responses` takes the route `openai`."""
+    """First part of the path -> upstream for the rest: `/openai/v1/responses` takes the route `openai`."""
     expires_ms: int
-    """The token is worth nothing after that, whatever becomes of the server."""
+    """End of the token, in force even if the server is gone by then."""
     group: str | None = None
-    """Grants of one group share `group_budget`: those of one job."""
-    budget: Budget = field(default_factory=Budget)
-    group_budget: Budget = field(default_factory=Budget)
+    """Name of a group of grants that share `group_budget`: those of one job."""
+    budget: GrantBudget = field(default_factory=GrantBudget)
+    group_budget: GrantBudget = field(default_factory=GrantBudget)
     wait_seconds: float = 600.0
-    """How long requests may be held in all because the provider says to come back later."""
+    """Total seconds that requests may be held because the provider's rate limit is reached."""
     logprobs: bool = False
-    """Whether the gateway asks for logprobs and token ids, and keeps them to itself (dialect `chat`)."""
+    """True if the gateway asks for logprobs and token ids, and removes them from answers (dialect `chat`)."""
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What was used by a grant so far."""
+class GrantUsage:
+    """Usage of a grant so far."""
 
     calls: int = 0
     """Calls of models that were passed on."""
     others: int = 0
-    """Requests that were passed on and are no calls of a model, such as lists of models."""
-    usage: Usage = field(default_factory=Usage)
+    """Requests passed on that are not calls of a model, such as lists of models."""
+    usage: TokenUsage = field(default_factory=TokenUsage)
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
     rate_limited_ms: int = 0
     over_budget: str | None = None
-    """Which budget refused a request, in words; None if none did."""
+    """Message of the budget that refused a request; None if none did."""
     last_error: str | None = None
-    """What the last call failed with, in a line; None if it was answered well."""
+    """Error of the last call, in one line; None if it succeeded."""
     last_status: int | None = None
-    """Of the last call; 0 if there was no answer."""
+    """HTTP status of the last call; 0 if there was no answer."""
 
     @property
     def requests(self) -> int:
-        """What a budget of requests counts."""
+        """Number of requests counted against a request budget."""
         return self.calls + self.others

@@ -1,4 +1,4 @@
-"""The gateway's process: one per folder, in a session of its own; it ends itself when nobody needs it."""
+"""The gateway's process: one per folder, in a session of its own; ends when it is no longer needed."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,16 @@ from pathlib import Path
 
 import uvloop
 
-from benchyard.devboxes.box import syscalls
+from benchyard.devboxes.guest import syscalls
 from benchyard.errors import Conflict
 from benchyard.gateway import protocol
+from benchyard.gateway.accounts import TokenAccounts
 from benchyard.gateway.control import Control
-from benchyard.gateway.doors import Doors
-from benchyard.gateway.ledger import Ledger
-from benchyard.gateway.protocol import Options
-from benchyard.gateway.proxy import Proxy
-from benchyard.gateway.recording import Recorder
-from benchyard.gateway.upstreams import Upstreams
+from benchyard.gateway.doors import ServedDoors
+from benchyard.gateway.protocol import GatewayOptions
+from benchyard.gateway.proxy.server import ModelProxy
+from benchyard.gateway.proxy.upstreams import UpstreamClient
+from benchyard.gateway.records.writer import Recorder
 
 _LOG = logging.getLogger(__name__)
 _LOG_BYTES = 1024 * 1024
@@ -33,8 +33,8 @@ _RINGS = (50_000, 20, 20)
 _SET_DUMPABLE = 4
 
 
-def start(folder: Path, options: Options) -> int:
-    """Start the gateway of a folder in the background; returns its exit status once it listens, or cannot."""
+def start(folder: Path, options: GatewayOptions) -> int:
+    """Start the gateway of a folder in the background; return an exit status once it listens or failed."""
     os.umask(0o077)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
@@ -43,8 +43,8 @@ def start(folder: Path, options: Options) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return Conflict.exit_code
-    listener = protocol.bind(folder)
-    # The socket listens from here on: whoever connects waits for the child to answer.
+    listener = protocol.bind_control_socket(folder)
+    # The socket listens from here on: clients that connect wait until the child accepts.
     if os.fork():
         return 0
     os.setsid()
@@ -54,7 +54,7 @@ def start(folder: Path, options: Options) -> int:
 
 
 def _let_go() -> None:
-    """Keep nothing of who started it, and let nobody look into a memory that holds keys."""
+    """Detach the standard streams, keep the memory with its keys unreadable, and raise the file limit."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
@@ -65,12 +65,12 @@ def _let_go() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _serve(folder: Path, options: Options, listener: socket.socket) -> None:
+def _serve(folder: Path, options: GatewayOptions, listener: socket.socket) -> None:
     recorder = Recorder(folder)
-    ledger = Ledger(recorder)
+    ledger = TokenAccounts(recorder)
     _write_log(folder / protocol.LOG, ledger)
     _LOG.info("gateway %s begins", protocol.VERSION)
-    # What a request makes is nearly always free of rings, and looking for them costs time.
+    # Objects of a request are rarely in reference cycles, and searching for cycles costs time.
     gc.freeze()
     gc.set_threshold(*_RINGS)
     try:
@@ -80,10 +80,10 @@ def _serve(folder: Path, options: Options, listener: socket.socket) -> None:
 
 
 async def _work(
-    folder: Path, options: Options, listener: socket.socket, recorder: Recorder, ledger: Ledger
+    folder: Path, options: GatewayOptions, listener: socket.socket, recorder: Recorder, ledger: TokenAccounts
 ) -> None:
-    upstreams, doors = Upstreams(options), Doors()
-    proxy = Proxy(ledger, upstreams, recorder)
+    upstreams, doors = UpstreamClient(options), ServedDoors()
+    proxy = ModelProxy(ledger, upstreams, recorder)
     control = Control(ledger, doors, proxy)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, control.stopped.set)
     recorder.open()
@@ -100,8 +100,10 @@ async def _work(
         _LOG.info("gateway ends")
 
 
-async def _until_unneeded(control: Control, ledger: Ledger, lease_seconds: float, folder: Path) -> None:
-    """End what has expired, until the server says so or there is neither a grant nor a server."""
+async def _until_unneeded(
+    control: Control, ledger: TokenAccounts, lease_seconds: float, folder: Path
+) -> None:
+    """End expired grants, until the server asks to stop or there is neither a grant nor a server."""
     look = min(_LOOK_SECONDS, lease_seconds)
     while not control.stopped.is_set():
         control.see_to_socket(folder)
@@ -117,16 +119,16 @@ async def _until_unneeded(control: Control, ledger: Ledger, lease_seconds: float
             await asyncio.wait_for(control.stopped.wait(), look)
 
 
-def _write_log(file: Path, ledger: Ledger) -> None:
+def _write_log(file: Path, ledger: TokenAccounts) -> None:
     handler = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=1)
     handler.setFormatter(_Discreet(ledger))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 class _Discreet(logging.Formatter):
-    """Lines without any token or key, whoever wrote them."""
+    """Log formatter that masks tokens and keys in every line."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: TokenAccounts) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
         self._ledger = ledger
 
@@ -138,6 +140,6 @@ class _Discreet(logging.Formatter):
 
 
 def complain(error: OSError) -> int:
-    """Say why it cannot start, to who started it."""
+    """Write the reason why the gateway cannot start to stderr; return the exit status."""
     sys.stderr.write(f"{error.strerror}: {error.filename}\n")
     return 1

@@ -1,4 +1,4 @@
-"""How server and gateway speak: packets of JSON over a socket in its folder, listening sockets beside them.
+"""Messages between server and gateway: JSON packets with attached sockets, over a socket in a folder.
 
 A request is `{"id", "op", ...}`; its answer `{"id", "ok": true, ...}` or `{"id", "ok": false, "code",
 "message"}`.
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.errors import UsageError
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.grants import Budget, Grant, Spent, Upstream
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.grants import Grant, GrantBudget, GrantUsage, Upstream
 
 VERSION = f"{importlib.metadata.version('benchyard')}/2"
-"""Of the package, and of what is said here: a gateway of another one is not asked for anything new."""
+"""Version of the package and of this protocol; a server sends nothing new to a gateway of another version."""
 SOCKET = "control.sock"
 LOCK = "gateway.lock"
 LOG = "gateway.log"
@@ -28,31 +28,31 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
-class Options:
-    """How a gateway process works; all of it may be read by everybody, so no secret is in here."""
+class GatewayOptions:
+    """Options of a gateway process; they are visible to all users, so they hold no secret."""
 
     lease_seconds: float = 3600.0
-    """How long it stays without grants and without a server."""
+    """Seconds that the process stays without grants and without a server."""
     connect_seconds: float = 30.0
-    """How long an upstream may take to accept a connection."""
+    """Seconds that an upstream may take to accept a connection."""
     first_byte_seconds: float = 600.0
-    """How long an upstream may take to begin an answer, or to go on with it."""
+    """Seconds that an upstream may take to begin an answer, or to continue it."""
 
 
-def checked(name: str) -> str:
-    """An id that is safe as the name of a file; raises UsageError."""
+def check_name(name: str) -> str:
+    """Return an id that is safe as a file name; raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name[:80]!r} is no id: letters, digits, `-` and `_` only, 64 at most")
     return name
 
 
 def record_file(folder: Path, grant_id: str) -> Path:
-    """Where the calls of a grant are kept."""
-    return folder / RECORDS / f"{checked(grant_id)}.db"
+    """Return the file with the calls of a grant."""
+    return folder / RECORDS / f"{check_name(grant_id)}.db"
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
-    """A grant as it is sent; it holds secrets."""
+    """Return a grant as JSON for the wire; it contains secrets."""
     return {
         **{name: getattr(grant, name) for name in grant.__dataclass_fields__},
         "upstreams": {route: _plain(upstream) for route, upstream in grant.upstreams.items()},
@@ -67,36 +67,36 @@ def _upstream(sent: dict[str, Any]) -> Upstream:
 
 def _plain(upstream: Upstream) -> dict[str, Any]:
     fields = {name: getattr(upstream, name) for name in upstream.__dataclass_fields__}
-    # Left out where there are none: a process of an earlier version, which still has grants, knows none.
+    # Leave empty secrets out: a process of an earlier version does not know the field.
     secrets = {"secrets": list(upstream.secrets)} if upstream.secrets else {}
     fields.pop("secrets")
     return {**fields, **secrets, "headers": dict(upstream.headers)}
 
 
 def grant_from_json(sent: Mapping[str, Any]) -> Grant:
-    """The grant that was sent."""
+    """Parse a grant from the wire."""
     return Grant(
         **{
             **sent,
             "upstreams": {route: _upstream(each) for route, each in sent["upstreams"].items()},
-            "budget": Budget(**sent["budget"]),
-            "group_budget": Budget(**sent["group_budget"]),
+            "budget": GrantBudget(**sent["budget"]),
+            "group_budget": GrantBudget(**sent["group_budget"]),
         }
     )
 
 
-def spent_to_json(spent: Spent) -> dict[str, Any]:
-    """What was used, as it is sent."""
+def spent_to_json(spent: GrantUsage) -> dict[str, Any]:
+    """Return usage as JSON for the wire."""
     return asdict(spent)
 
 
-def spent_from_json(sent: Mapping[str, Any]) -> Spent:
-    """What was used, as it was sent."""
-    return Spent(**{**sent, "usage": Usage(**sent["usage"])})
+def spent_from_json(sent: Mapping[str, Any]) -> GrantUsage:
+    """Parse usage from the wire."""
+    return GrantUsage(**{**sent, "usage": TokenUsage(**sent["usage"])})
 
 
-def bind(folder: Path) -> socket.socket:
-    """The socket at which a gateway is asked; whoever calls this holds the folder's lock."""
+def bind_control_socket(folder: Path) -> socket.socket:
+    """Bind the gateway's control socket; the caller must hold the folder's lock."""
     (folder / SOCKET).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _short(folder) as short:
@@ -106,8 +106,8 @@ def bind(folder: Path) -> socket.socket:
     return listener
 
 
-def connect(folder: Path) -> socket.socket:
-    """A connection to the gateway of a folder; raises OSError where none listens."""
+def connect_control_socket(folder: Path) -> socket.socket:
+    """Connect to the gateway of a folder; raises OSError if none listens."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with _short(folder) as short:
@@ -120,7 +120,7 @@ def connect(folder: Path) -> socket.socket:
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """A short name for a folder: addresses of sockets are limited to 107 bytes."""
+    """Yield a short path of a folder: socket addresses are limited to 107 bytes."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}"

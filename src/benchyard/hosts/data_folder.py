@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.devboxes.box import ids
-from benchyard.devboxes.box.trees import remove_tree
+from benchyard.devboxes.guest import ids
+from benchyard.devboxes.layers.trees import remove_tree
 from benchyard.errors import Conflict, DevboxError, UsageError
 from benchyard.hosts import leaks
 
@@ -68,7 +68,7 @@ def _as_owner_of_everything(data: Path) -> None:
     namespace = None
     if os.getuid() != 0:
         with contextlib.suppress(OSError):  # a user without such ids has no files of theirs either
-            namespace = ids.Namespaces().get(ids.ROOTLESS_RANGE, 0)
+            namespace = ids.UserNamespaces().get(ids.ROOTLESS_RANGE, 0)
     said, say = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:

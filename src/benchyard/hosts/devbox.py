@@ -23,13 +23,13 @@ from benchyard.devboxes.base import (
     read_status,
 )
 from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError, from_os
-from benchyard.hosts import hints, shells
-from benchyard.hosts.executions import Execution, Executions, now_ms
-from benchyard.hosts.journal import Entry
-from benchyard.hosts.output_budget import OutputBudget
+from benchyard.hosts import executions, shells
+from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.executions import HostExecution, HostExecutions, now_ms
+from benchyard.hosts.output import OutputBudget
 from benchyard.hosts.requests import ExecRequest
 from benchyard.hosts.shells import Capture, Shell
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.state import DevboxEntry
 from benchyard.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _READ_BY_SHELLS = frozenset({"BASH_ENV", "ENV"})
 
 
 @dataclass(frozen=True)
-class Ties:
+class DevboxTies:
     """What a devbox needs of its host."""
 
     driver: Driver
@@ -55,10 +55,12 @@ class Ties:
     """What all outputs of the machine may take."""
 
 
-class Devbox:
+class HostDevbox:
     """What the host holds of one devbox."""
 
-    def __init__(self, entry: Entry, spec: DevboxSpec, ties: Ties, image_env: Mapping[str, str]) -> None:
+    def __init__(
+        self, entry: DevboxEntry, spec: DevboxSpec, ties: DevboxTies, image_env: Mapping[str, str]
+    ) -> None:
         self.entry = entry
         self.spec = spec
         self.is_running = False
@@ -66,7 +68,7 @@ class Devbox:
         folder = spec.folder / "executions"
         # One that begins now: none has to be looked for on disk.
         self._is_known_whole = not folder.exists()
-        self.executions = Executions(folder, ties.vault)
+        self.executions = HostExecutions(folder, ties.vault)
         self.image_env = image_env
         self._driver = ties.driver
         self._vault = ties.vault
@@ -85,14 +87,14 @@ class Devbox:
             why = f" ({self._why_ended})" if self._why_ended else ""
             raise DevboxGone(f"devbox {self.spec.id} does not run{why}; resume it, or create a new one")
 
-    def find(self, execution_id: str) -> Execution:
+    def find(self, execution_id: str) -> HostExecution:
         """One execution; raises NotFound."""
         execution = self.executions.find(execution_id)
         if execution is None:
             raise NotFound(f"devbox {self.spec.id} has no execution {execution_id}")
         return execution
 
-    async def exec(self, request: ExecRequest) -> Execution:
+    async def exec(self, request: ExecRequest) -> HostExecution:
         """Start a command, or queue it in its shell."""
         self.require_running()
         shells.check(request.command, request.argv, request.cwd)
@@ -113,7 +115,7 @@ class Devbox:
         await asyncio.shield(self._hand_over(execution, shell))
         return execution
 
-    async def _hand_over(self, execution: Execution, shell: Shell | None) -> None:
+    async def _hand_over(self, execution: HostExecution, shell: Shell | None) -> None:
         try:
             await self._start(execution, shell)
         except (BenchyardError, OSError):
@@ -131,12 +133,12 @@ class Devbox:
     def _user(self, request: ExecRequest) -> str:
         return request.user or self.entry.request.user
 
-    async def _start(self, execution: Execution, shell: Shell | None) -> None:
+    async def _start(self, execution: HostExecution, shell: Shell | None) -> None:
         with contextlib.ExitStack() as opened:
             await self._start_with(execution, shell, opened)
 
     async def _start_with(
-        self, execution: Execution, shell: Shell | None, opened: contextlib.ExitStack
+        self, execution: HostExecution, shell: Shell | None, opened: contextlib.ExitStack
     ) -> None:
         request, folder = execution.request, execution.folder
         if request.argv is not None:
@@ -225,7 +227,7 @@ class Devbox:
         if execution is None or status is None:
             return
         if status.exit_status == 0 or status.killed or status.timed_out:
-            self._finish(execution, status, hints.REACHED_OUT if self._reached_out() else None)
+            self._finish(execution, status, executions.REACHED_OUT if self._reached_out() else None)
         else:
             self._spawn(self._explain(execution, status))
 
@@ -239,21 +241,21 @@ class Devbox:
             return False
         return self._is_reaching_told
 
-    async def _explain(self, execution: Execution, status: Status) -> None:
-        hint = hints.from_output(status, self.spec.network, execution.folder)
+    async def _explain(self, execution: HostExecution, status: Status) -> None:
+        hint = executions.hint_from_output(status, self.spec.network, execution.folder)
         if self._reached_out() and hint is None:
-            hint = hints.REACHED_OUT
+            hint = executions.REACHED_OUT
         try:
             usage = await self._driver.usage(self.spec.id)
         except BenchyardError as error:
             _logger.info("no usage of %s: %s", self.spec.id, error.message)
         else:
             if usage.out_of_memory_kills > self._memory_kills:
-                hint = hints.OUT_OF_MEMORY
+                hint = executions.OUT_OF_MEMORY
             self._memory_kills = usage.out_of_memory_kills
         self._finish(execution, status, hint)
 
-    def _finish(self, execution: Execution, status: Status, hint: str | None) -> None:
+    def _finish(self, execution: HostExecution, status: Status, hint: str | None) -> None:
         if execution.status is not None:
             return
         shell = self._shell(execution.request)
@@ -286,7 +288,7 @@ class Devbox:
             return
         await self._begin(execution, shell)
 
-    async def _begin(self, execution: Execution, shell: Shell | None) -> None:
+    async def _begin(self, execution: HostExecution, shell: Shell | None) -> None:
         """Start what nobody waits for any more to be told that it could not be started."""
         try:
             await self._start(execution, shell)
@@ -313,7 +315,7 @@ class Devbox:
             if shell.queue:
                 self._spawn(self._next(shell))
 
-    async def _has_begun(self, execution: Execution) -> bool:
+    async def _has_begun(self, execution: HostExecution) -> bool:
         """Whether the devbox knows of it; if not, the server ended with the command still in its hands."""
         is_known = await self._driver.control(self.spec.id, execution.request.id, Signal(0))
         return is_known or read_status(execution.folder) is not None
@@ -337,7 +339,7 @@ class Devbox:
         try:
             if is_frozen:
                 # Cut in half, it could end after the thaw that follows.
-                await uninterrupted(self._driver.freeze(self.spec.id))
+                await run_to_end(self._driver.freeze(self.spec.id))
             async with self._driver.storage.changes(self.spec) as changes:
                 yield changes
         finally:

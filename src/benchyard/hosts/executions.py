@@ -1,12 +1,14 @@
-"""The executions of one devbox: each a folder on disk, and in memory while it runs."""
+"""The executions of one devbox, each a folder on disk; and hints about those that went wrong."""
 
 import asyncio
 import errno
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
+import signal
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -14,14 +16,75 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchyard.devboxes.base import Limits, Status, read_status
+from benchyard.devboxes.base import DevboxLimits, Network, Status, read_status
 from benchyard.errors import StoreError, UsageError
-from benchyard.hosts import hints, output
-from benchyard.hosts.journal import checked_name
-from benchyard.hosts.output_budget import tree_bytes
+from benchyard.hosts import output
+from benchyard.hosts.output import size, tree_bytes
 from benchyard.hosts.requests import ExecRequest, ExecutionState
 from benchyard.hosts.shells import Capture
+from benchyard.hosts.state import check_name
 from benchyard.store.vault import Vault
+
+_LOOKED_AT_BYTES = 4096
+_NEEDED_NETWORK = re.compile(
+    rb"could not resolve|name resolution|name or service not known|network is unreachable|unknown host"
+    rb"|nodename nor servname|getaddrinfo|enotfound|eai_again|failed to resolve|no such host"
+    rb"|temporary failure resolving|could not connect to server|no route to host",
+    re.IGNORECASE,
+)
+_NEEDED_DISK = re.compile(
+    rb"no space left on device|disk quota exceeded|file too large|file size limit exceeded", re.IGNORECASE
+)
+_OUTPUT = "output was "
+_STOPPED_AT_FILE_LIMIT = 128 + signal.SIGXFSZ
+
+OUT_OF_MEMORY = "A process was killed because the devbox ran out of memory: create it with a larger size."
+OUT_OF_DISK = "The devbox's disk is full, or a file became as large as it: create it with a larger size."
+NO_NETWORK = (
+    "The command seems to have needed the network, and this devbox has none: create it with the metadata "
+    "`benchyard.network=host`, or start the server with `benchyard serve --devbox-network host`."
+)
+REACHED_OUT = (
+    "A program in this devbox looked a name up or called an address outside, and this devbox has no network: "
+    "what it was to fetch is missing, whatever its exit status. Create the devbox with a network policy or "
+    "with the metadata `benchyard.network=host`, or start the server with "
+    "`benchyard serve --devbox-network host`."
+)
+
+
+def hint_from_status(status: Status, output_bytes: int) -> str | None:
+    """What the status alone tells of a command that was granted so much output."""
+    if status.timed_out:
+        return "The command ran into its time limit; it and everything it had started was killed."
+    if status.error and status.error.startswith(_OUTPUT):
+        return f"The command was not stopped, but its {status.error}."
+    if status.error:
+        return f"The command was cut short: {status.error}."
+    if status.stdout_truncated or status.stderr_truncated:
+        return f"The output was cut after {output_bytes} bytes; send it to a file and download that."
+    return None
+
+
+def hint_from_output(status: Status, network: Network, folder: Path) -> str | None:
+    """What the end of the output tells about a command that failed."""
+    if status.exit_status == 0 or status.killed:
+        return None
+    ends = [_end(folder / name) for name in ("stderr", "stdout")]
+    if status.exit_status == _STOPPED_AT_FILE_LIMIT or any(_NEEDED_DISK.search(end) for end in ends):
+        return OUT_OF_DISK
+    if network is Network.NONE and any(_NEEDED_NETWORK.search(end) for end in ends):
+        return NO_NETWORK
+    return None
+
+
+def _end(path: Path) -> bytes:
+    length = size(path)
+    if not length:
+        return b""
+    with path.open("rb") as file:
+        file.seek(max(0, length - _LOOKED_AT_BYTES))
+        return file.read(_LOOKED_AT_BYTES)
+
 
 _logger = logging.getLogger(__name__)
 
@@ -34,13 +97,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def shown(request: ExecRequest) -> str:
+def command_line(request: ExecRequest) -> str:
     """The command as a line of text."""
     return request.command if request.argv is None else shlex.join(request.argv)
 
 
 @dataclass
-class Execution:
+class HostExecution:
     """One execution."""
 
     folder: Path
@@ -59,21 +122,21 @@ class Execution:
         """What its output takes."""
         return output.size(f"{self.folder}/stdout") + output.size(f"{self.folder}/stderr")
 
-    def _granted(self, limits: Limits) -> int:
+    def _granted(self, limits: DevboxLimits) -> int:
         if self.output_bytes is not None:
             return self.output_bytes
         return (
             max(output.size(f"{self.folder}/{name}") for name in ("stdout", "stderr")) or limits.output_bytes
         )
 
-    def state(self, devbox_id: str, limits: Limits) -> ExecutionState:
+    def state(self, devbox_id: str, limits: DevboxLimits) -> ExecutionState:
         """What the server is told."""
         status = self.status
         state = "completed" if status else "running" if self.is_started else "queued"
         return ExecutionState(
             id=self.request.id,
             devbox_id=devbox_id,
-            command=shown(self.request),
+            command=command_line(self.request),
             status=state,
             shell_name=self.request.shell_name,
             exit_status=status.exit_status if status else None,
@@ -83,20 +146,20 @@ class Execution:
             stderr_bytes=output.size(f"{self.folder}/stderr"),
             stdout_truncated=bool(status and status.stdout_truncated),
             stderr_truncated=bool(status and status.stderr_truncated),
-            hint=self.hint or (hints.from_status(status, self._granted(limits)) if status else None),
+            hint=self.hint or (hint_from_status(status, self._granted(limits)) if status else None),
             signal=status.signal if status else None,
             timed_out=bool(status and status.timed_out),
         )
 
 
-class Executions:
+class HostExecutions:
     """All executions of one devbox; the variables that each was given are sealed."""
 
     def __init__(self, folder: Path, vault: Vault) -> None:
         self._folder = folder
         self._vault = vault
-        self.active: dict[str, Execution] = {}
-        self._recent: OrderedDict[str, Execution] = OrderedDict()
+        self.active: dict[str, HostExecution] = {}
+        self._recent: OrderedDict[str, HostExecution] = OrderedDict()
         self._ended_bytes: int | None = None
         """What the output of all that ended takes; None until somebody asks."""
 
@@ -108,9 +171,9 @@ class Executions:
         running = [each for each in self.active.values() if each.is_started]
         return self._ended_bytes + sum(2 * (each.output_bytes or 0) for each in running)
 
-    def add(self, request: ExecRequest) -> tuple[Execution, bool]:
+    def add(self, request: ExecRequest) -> tuple[HostExecution, bool]:
         """The execution of that id, and whether it is new; raises UsageError if the id stands for another."""
-        folder = self._folder / checked_name(request.id)
+        folder = self._folder / check_name(request.id)
         known = self.active.get(request.id) or self._recent.get(request.id)
         if known is None and not _make(folder):
             known = _load(folder, self._vault)
@@ -120,7 +183,7 @@ class Executions:
                     f"execution {request.id} was started by another request; use a new id for a new command"
                 )
             return known, False
-        execution = Execution(folder, request, time.time_ns())
+        execution = HostExecution(folder, request, time.time_ns())
         env = self._vault.seal_variables(request.env)
         noted = {**vars(request), "env": env, "created_ns": execution.created_ns}
         try:
@@ -131,28 +194,28 @@ class Executions:
         self.active[request.id] = execution
         return execution, True
 
-    def find(self, execution_id: str) -> Execution | None:
+    def find(self, execution_id: str) -> HostExecution | None:
         """The execution of that id, from memory or from disk."""
         known = self.active.get(execution_id) or self._recent.get(execution_id)
-        return known or _load(self._folder / checked_name(execution_id), self._vault)
+        return known or _load(self._folder / check_name(execution_id), self._vault)
 
-    async def all(self) -> list[Execution]:
+    async def all(self) -> list[HostExecution]:
         """Every execution, oldest first."""
         known = {**self._recent, **self.active}
         found = await asyncio.to_thread(_load_all, self._folder, known, self._vault)
         return sorted(found, key=lambda one: one.created_ns)
 
-    def unfinished(self) -> list[Execution]:
+    def unfinished(self) -> list[HostExecution]:
         """Those on disk that have no status, oldest first; blocks, but does not read the others' requests."""
         folders = self._folder.iterdir() if self._folder.is_dir() else ()
         found = [_load(folder, self._vault) for folder in folders if read_status(folder) is None]
         return sorted((one for one in found if one), key=lambda one: one.created_ns)
 
-    def begin(self, execution: Execution) -> None:
+    def begin(self, execution: HostExecution) -> None:
         """Count it as started; after a restart, the output files that the driver makes tell."""
         execution.is_started = True
 
-    def finish(self, execution: Execution, status: Status, hint: str | None = None) -> None:
+    def finish(self, execution: HostExecution, status: Status, hint: str | None = None) -> None:
         """Note how it ended, and tell everybody who waits."""
         if hint:
             _try_to_write(execution.folder / "hint", hint)
@@ -166,7 +229,7 @@ class Executions:
         while len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
 
-    def cut_short(self, execution: Execution, status: Status) -> None:
+    def cut_short(self, execution: HostExecution, status: Status) -> None:
         """Give an execution that nobody will end any more its status, unless it has one after all."""
         found = read_status(execution.folder)
         if found is None:
@@ -177,12 +240,12 @@ class Executions:
             execution.capture.close()
         self.finish(execution, found)
 
-    def discard(self, execution: Execution) -> None:
+    def discard(self, execution: HostExecution) -> None:
         """Undo `add` for an execution that could not be handed over."""
         self.active.pop(execution.request.id, None)
         shutil.rmtree(execution.folder, ignore_errors=True)
 
-    def take_up(self, execution: Execution) -> None:
+    def take_up(self, execution: HostExecution) -> None:
         """Hold one that was found on disk and has not ended."""
         self.active[execution.request.id] = execution
 
@@ -208,7 +271,7 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _load_all(folder: Path, known: Mapping[str, Execution], vault: Vault) -> list[Execution]:
+def _load_all(folder: Path, known: Mapping[str, HostExecution], vault: Vault) -> list[HostExecution]:
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     found = [known.get(name) or _load(folder / name, vault) for name in names]
     return [execution for execution in found if execution]
@@ -227,7 +290,7 @@ def _make(folder: Path) -> bool:
     return True
 
 
-def _load(folder: Path, vault: Vault) -> Execution | None:
+def _load(folder: Path, vault: Vault) -> HostExecution | None:
     try:
         noted: dict[str, Any] = json.loads((folder / "request.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -240,7 +303,7 @@ def _load(folder: Path, vault: Vault) -> Execution | None:
     status = read_status(folder)
     # Who has ended needs none any more.
     noted["env"] = {} if status else _variables(folder, noted["env"], vault)
-    execution = Execution(folder, ExecRequest(**noted), created_ns)
+    execution = HostExecution(folder, ExecRequest(**noted), created_ns)
     execution.is_started = (folder / "stdout").exists()
     execution.status = status
     hint = folder / "hint"

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,33 +15,141 @@ from benchyard.devboxes.base import (
     Capability,
     Control,
     DevboxEnded,
+    DevboxLimits,
     DevboxSpec,
+    DevboxUsage,
     Driver,
+    DriverReport,
     Event,
     ExecutionEnded,
     OpenFile,
-    Report,
     Rootfs,
-    Usage,
 )
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
-from benchyard.hosts import output, resting, watch
-from benchyard.hosts.defaults import Defaults
-from benchyard.hosts.devbox import Devbox, Ties
-from benchyard.hosts.doors import Doors
-from benchyard.hosts.events import Events
-from benchyard.hosts.journal import Entry, Journal
-from benchyard.hosts.output_budget import OutputBudget
-from benchyard.hosts.requests import Activity, ExecRequest, ExecutionState, StartRequest
-from benchyard.hosts.rooms import HostTies, Rooms
-from benchyard.hosts.unfinished import Unfinished
+from benchyard.hosts import output, state
+from benchyard.hosts.cancellation import PendingWork
+from benchyard.hosts.devbox import DevboxTies, HostDevbox
+from benchyard.hosts.grading import DevboxGrading
+from benchyard.hosts.output import OutputBudget
+from benchyard.hosts.requests import ExecRequest, ExecutionState, HostActivity, StartRequest
+from benchyard.hosts.state import DevboxEntry, HostState
 from benchyard.hosts.users import ensure_user, has_user
-from benchyard.images.store import Image, ImageStore
+from benchyard.images.store import HOST_IMAGE, Image, ImageStore
 from benchyard.store.vault import Vault
+
+
+class DefaultImages:
+    """Finds images by name; the default one is brought into the store when it is first needed."""
+
+    def __init__(self, driver: Driver, images: ImageStore) -> None:
+        self._driver = driver
+        self._images = images
+        self._fetching = asyncio.Lock()
+
+    async def find(self, name: str) -> Image:
+        """The image of that name or id; raises NotFound, or ImageError if there is no default one."""
+        if name != HOST_IMAGE or Capability.HOST_VIEW in self._driver.capabilities:
+            return await self._images.get(name)
+        async with self._fetching:
+            default = await self._driver.storage.default_image()
+            try:
+                return await self._images.get(default)
+            except NotFound:
+                return await self._fetch(default)
+
+    async def _fetch(self, name: str) -> Image:
+        async with self._images.scratch() as scratch:
+            archive = scratch / "image.tar"
+            try:
+                await self._driver.storage.export(name, archive)
+            except NotFound as error:
+                message = f"the default image {name!r} is neither in the store nor known to the engine"
+                raise ImageError(f"{message}: import it, or pull it with the engine's own command") from error
+            return await self._images.import_archive(archive, name)
+
+
+class HostDoors:
+    """Sockets that listen inside devboxes."""
+
+    def __init__(self, driver: Driver, devbox: Callable[[str], HostDevbox]) -> None:
+        self._driver = driver
+        self._devbox = devbox
+
+    async def open(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
+        """A descriptor of a socket that listens on the loopback of a running devbox, and its port.
+
+        The caller closes it; the devbox keeps its own until it ends, and gives the same one when asked for
+        that port again. One that was stopped and is resumed has none. Port 0 takes a free one.
+        """
+        self._devbox(devbox_id).require_running()
+        return await self._driver.inside.listen(devbox_id, port)
+
+
+_logger = logging.getLogger(__name__)
+
+_MOST = 100_000
+
+
+class HostEvents:
+    """A queue that does not grow for ever where nobody reads it."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(_MOST)
+
+    def tell(self, event: Event) -> None:
+        """Add one."""
+        try:
+            self._queue.put_nowait(event)
+        except asyncio.QueueFull:
+            # Events are hints: a reader that is this far behind looks at the state anyway.
+            _logger.warning("an event was dropped because nobody reads them: %s", event)
+
+    async def next(self) -> Event:
+        """Wait for the next one."""
+        return await self._queue.get()
+
+
+_PAUSE_SECONDS = 2.0
+_SHARE = 20
+"""A tree that takes long to measure is measured seldom: at most this fraction of the time goes into it."""
+
+
+async def watch_disks(
+    running: Callable[[], list[DevboxSpec]], driver: Driver
+) -> AsyncIterator[tuple[str, str]]:
+    """Devboxes over a limit of their disk, and which one it is, for ever."""
+    due: dict[str, float] = {}
+    while True:
+        specs = running()
+        due = {spec.id: due.get(spec.id, 0.0) for spec in specs}
+        for spec in specs:
+            began = time.monotonic()
+            if due[spec.id] > began or not spec.changes.exists():
+                continue
+            try:
+                async with driver.storage.changes(spec) as changes:
+                    used, entries = await driver.trees.usage(changes)
+            except (OSError, BenchyardError) as error:
+                _logger.warning("the disk of %s could not be measured: %s", spec.id, error)
+                continue
+            ended = time.monotonic()
+            due[spec.id] = ended + (ended - began) * _SHARE
+            excess = _excess(used, entries, spec.limits)
+            if excess:
+                yield spec.id, excess
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _excess(used: int, entries: int, limits: DevboxLimits) -> str | None:
+    if used > limits.disk_bytes:
+        return f"the disk holds {used} bytes, more than the devbox's size allows; create a larger one"
+    if entries > limits.disk_entries:
+        return f"the disk holds {entries} new files; {limits.disk_entries} are allowed: remove some sooner"
+    return None
+
 
 __all__ = ["ExecRequest", "ExecutionState", "Host", "StartRequest"]
 
-_logger = logging.getLogger(__name__)
 
 _REMEMBERED = 256
 """Ended devboxes kept in memory; the others are read from their folders again."""
@@ -66,21 +175,21 @@ class Host:
         self.pretends = driver.pretends
         self._driver = driver
         self._images = images
-        self._journal = Journal(folder / "devboxes", vault)
-        self._devboxes: dict[str, Devbox] = {}
+        self._journal = HostState(folder / "devboxes", vault)
+        self._devboxes: dict[str, HostDevbox] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unfinished = Unfinished()
-        self._events = Events()
+        self._unfinished = PendingWork()
+        self._events = HostEvents()
         self._executions_started = 0
         self._outputs = outputs or OutputBudget()
-        self._ties = Ties(
+        self._ties = DevboxTies(
             driver, self._spawn, self._execution_ended, self._execution_started, vault, self._outputs
         )
-        self._defaults = Defaults(driver, images)
-        self.doors = Doors(driver, self._devbox)
-        self.rooms = Rooms(HostTies(driver, images, self._devbox, self._lock, self._image, self._journal))
+        self._defaults = DefaultImages(driver, images)
+        self.doors = HostDoors(driver, self._devbox)
+        self.rooms = DevboxGrading(driver, images, devbox=self._devbox, lock=self._lock, image=self._image)
         self._users_in_images: set[tuple[str, str, int | None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -111,7 +220,7 @@ class Host:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("background work of the host failed", exc_info=error)
 
-    async def _take_up(self, entry: Entry) -> None:
+    async def _take_up(self, entry: DevboxEntry) -> None:
         try:
             image = await self._image(entry)
             devbox = self._make(entry, self._images.rootfs(image), image)
@@ -127,11 +236,11 @@ class Host:
             # No event: who opened this host compares `running` with what it expects, and may start it anew.
             await self._settle(devbox, "the devbox was gone when the host came back")
 
-    async def _image(self, entry: Entry) -> Image:
+    async def _image(self, entry: DevboxEntry) -> Image:
         """What a devbox was started from, even if an image of that name is another by now."""
         return await self._images.held(entry.request.id) or await self._images.get(entry.image_id)
 
-    def _make(self, entry: Entry, rootfs: Rootfs, image: Image | None = None) -> Devbox:
+    def _make(self, entry: DevboxEntry, rootfs: Rootfs, image: Image | None = None) -> HostDevbox:
         request = entry.request
         folder = self._journal.folder(request.id)
         spec = DevboxSpec(request.id, folder, rootfs, request.network, request.limits)
@@ -142,11 +251,11 @@ class Host:
             tracing=request.tracing,
             tracing_switch=request.tracing_switch,
         )
-        devbox = self._devboxes[request.id] = Devbox(entry, spec, self._ties, image.env if image else {})
+        devbox = self._devboxes[request.id] = HostDevbox(entry, spec, self._ties, image.env if image else {})
         self._ended.pop(request.id, None)
         return devbox
 
-    def _devbox(self, devbox_id: str) -> Devbox:
+    def _devbox(self, devbox_id: str) -> HostDevbox:
         devbox = self._devboxes.get(devbox_id)
         if devbox is None:
             entry = self._journal.read(devbox_id)
@@ -166,6 +275,14 @@ class Host:
     def _lock(self, devbox_id: str) -> asyncio.Lock:
         return self._locks.setdefault(devbox_id, asyncio.Lock())
 
+    def set_variables(self, devbox_id: str, env: Mapping[str, str]) -> None:
+        """Set variables for every command from now on, as if the devbox had been started with them."""
+        devbox = self._devbox(devbox_id)
+        request = replace(devbox.entry.request, env={**devbox.entry.request.env, **env})
+        if request != devbox.entry.request:
+            devbox.entry = replace(devbox.entry, request=request)
+            self._journal.write(devbox.entry)
+
     async def image(self, name: str) -> Image:
         """The image of that name or id; the default one is the driver's where it has no view of the host."""
         return await self._defaults.find(name)
@@ -180,7 +297,7 @@ class Host:
             image = await (self._image(noted) if noted else self.image(request.image))
             rootfs = self._images.rootfs(image)
             self._images.hold(image, request.id)
-            entry = Entry(request, image.id, should_run=True)
+            entry = DevboxEntry(request, image.id, should_run=True)
             self._journal.write(entry)
             devbox = self._make(entry, rootfs, image)
             try:
@@ -191,7 +308,7 @@ class Host:
                 raise
             devbox.is_running = True
 
-    async def _see_to_user(self, devbox: Devbox, image: Image, *, is_new: bool) -> None:
+    async def _see_to_user(self, devbox: HostDevbox, image: Image, *, is_new: bool) -> None:
         name, uid = devbox.entry.request.user, devbox.entry.request.uid
         is_known = (image.id, name, uid) in self._users_in_images
         if name == "root" or name.isdigit() or is_known or Capability.USERS not in self._driver.capabilities:
@@ -200,7 +317,7 @@ class Host:
         if is_there or await ensure_user(self._driver, devbox.spec, name, uid):
             self._users_in_images.add((image.id, name, uid))
 
-    async def _settle(self, devbox: Devbox, reason: str) -> None:
+    async def _settle(self, devbox: HostDevbox, reason: str) -> None:
         """Stop a devbox and note that it has ended."""
         await self._driver.stop(devbox.spec.id)
         devbox.entry = replace(devbox.entry, should_run=False)
@@ -228,12 +345,12 @@ class Host:
             if devbox is not None:
                 if keep_disk and not is_synced and devbox.is_running:
                     # Before it ends: who finds it ended finds this too, unless the power went.
-                    resting.note_boot(devbox.spec.folder)
+                    state.note_unsynced_disk(devbox.spec.folder)
                 await self._settle(devbox, "the devbox was stopped")
             if not keep_disk:
                 await self._remove_disk(devbox_id)
             elif devbox is not None and is_synced:
-                resting.note_synced(devbox.spec.folder)
+                state.note_synced_disk(devbox.spec.folder)
                 # Who is told that it rests will find its disk, even if the power goes.
                 await self._driver.trees.sync(devbox.spec.folder)
 
@@ -254,7 +371,7 @@ class Host:
             self._devboxes.pop(devbox_id, None)
             self._ended.pop(devbox_id, None)
 
-    def report(self) -> tuple[frozenset[Capability], Report]:
+    def report(self) -> tuple[frozenset[Capability], DriverReport]:
         """What devboxes on this machine can do, and what to do about the rest."""
         return self._driver.capabilities, self._driver.report()
 
@@ -290,10 +407,10 @@ class Host:
         """The ids of devboxes that run here now (after a restart: those found again)."""
         return {devbox.spec.id for devbox in self._devboxes.values() if devbox.is_running}
 
-    def activity(self) -> Activity:
+    def activity(self) -> HostActivity:
         """How many commands run and wait on this machine."""
         begun = [one.is_started for box in self._devboxes.values() for one in box.executions.active.values()]
-        return Activity(sum(begun), len(begun) - sum(begun), self._executions_started)
+        return HostActivity(sum(begun), len(begun) - sum(begun), self._executions_started)
 
     async def exec(self, devbox_id: str, request: ExecRequest) -> ExecutionState:
         """Start a command (or queue it in its named shell); the same id again returns what there is."""
@@ -340,7 +457,7 @@ class Host:
     ) -> AsyncIterator[bytes]:
         """Raw bytes of `stdout` or `stderr` from a byte offset; with `follow` until it has completed."""
         execution = self._devbox(devbox_id).find(execution_id)
-        path = execution.folder / output.checked(stream)
+        path = execution.folder / output.check_stream(stream)
         pieces = output.follow(path, offset, execution.done) if follow else output.read(path, offset)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
@@ -349,7 +466,7 @@ class Host:
     async def tail(self, devbox_id: str, execution_id: str, stream: str, lines: int) -> tuple[str, bool]:
         """The last lines as text (invalid bytes as U+FFFD), and whether anything was left out."""
         execution = self._devbox(devbox_id).find(execution_id)
-        return output.tail(execution.folder / output.checked(stream), lines)
+        return output.tail(execution.folder / output.check_stream(stream), lines)
 
     async def open_read(self, devbox_id: str, path: str, user: str | None = None) -> int:
         """A descriptor to read a file of the devbox; the caller closes it."""
@@ -401,7 +518,7 @@ class Host:
                 made = await self._images.add_layer(parent, changes, id, move=move, kind=kind)
             return made.size_bytes
 
-    async def usage(self, devbox_id: str) -> Usage:
+    async def usage(self, devbox_id: str) -> DevboxUsage:
         """What the devbox uses now."""
         self._devbox(devbox_id).require_running()
         return await self._driver.usage(devbox_id)
@@ -447,5 +564,5 @@ class Host:
         def running() -> list[DevboxSpec]:
             return [devbox.spec for devbox in self._devboxes.values() if devbox.is_running]
 
-        async for devbox_id, detail in watch.overfull(running, self._driver):
+        async for devbox_id, detail in watch_disks(running, self._driver):
             await self._lost(DevboxEnded(devbox_id, "out_of_disk", detail))

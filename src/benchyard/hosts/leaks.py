@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchyard.devboxes.box import processes
-from benchyard.devboxes.parts import cgroups, roll
-from benchyard.devboxes.parts.running import TRACES, Held
-from benchyard.hosts.journal import disk_in
+from benchyard.devboxes.guest import processes
+from benchyard.devboxes.shared import cgroups, devbox_index
+from benchyard.devboxes.shared.running_devbox import TRACES, FirstProcess
+from benchyard.hosts.state import disk_paths
 from benchyard.images.image import read_records
 
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 KINDS = ("process", "mount", "cgroup", "namespace", "socket", "folder", "container", "image")
 
-_REMAINS = "benchyard.devboxes.parts.container_remains"
+_LEFTOVERS = "benchyard.devboxes.container.leftovers"
 """Imported when it is used: what it asks engines with takes long to import."""
 _NAMESPACES = ("mnt", "net", "pid", "user")
 _UNFINISHED = ("work", "changes.partial", *TRACES)
@@ -138,14 +138,16 @@ class _Scene:
 
     def groups(self) -> Iterator[Leak]:
         """Control groups that hold no devbox."""
-        for owned in cgroups.owned(self._owner):
+        for owned in cgroups.find_groups(self._owner):
             inner = [path for path in _children(owned) if path.is_dir()]
             for path in inner:
                 if path.name not in self._living:
                     yield Leak("cgroup", str(path), "its devbox does not run")
             if not inner and self._server is None:
                 yield Leak("cgroup", str(owned), "there is no server")
-        for owned in cgroups.owned(cgroups.owner(self._data / "images")) if self._server is None else ():
+        for owned in (
+            cgroups.find_groups(cgroups.owner(self._data / "images")) if self._server is None else ()
+        ):
             yield Leak("cgroup", str(owned), "of a build; there is no server")
 
     def folders(self) -> Iterator[Leak]:
@@ -162,15 +164,15 @@ class _Scene:
 
     def containers(self) -> Iterator[Leak]:
         """Containers and images in the engine of a container driver."""
-        remains = importlib.import_module(_REMAINS).remains
-        for kind, name, detail in remains(self._data / "driver", self._data / "images" / "layers"):
+        find_leftovers = importlib.import_module(_LEFTOVERS).find_leftovers
+        for kind, name, detail in find_leftovers(self._data / "driver", self._data / "images" / "layers"):
             yield Leak(kind, name, detail)
 
     def _remains(self, folder: Path) -> Iterator[Leak]:
         if not (folder / "request.json").exists():
             yield Leak("folder", str(folder), "nothing says which devbox it was")
         has_disk = (folder / "changes").exists()
-        for path in disk_in(folder):
+        for path in disk_paths(folder):
             if path.name in _UNFINISHED or not has_disk:
                 kind = "socket" if path.is_socket() else "folder"
                 yield Leak(kind, str(path), "its devbox does not run")
@@ -200,10 +202,10 @@ class _Scene:
                 yield Leak("folder", str(path), "a layer that no image and no devbox needs")
 
 
-def _living(devboxes: Path) -> Iterator[tuple[str, Held]]:
+def _living(devboxes: Path) -> Iterator[tuple[str, FirstProcess]]:
     for folder in _children(devboxes):
-        held = Held.load(folder)
-        if held is not None and roll.lives(held):
+        held = FirstProcess.load(folder)
+        if held is not None and devbox_index.is_alive(held):
             yield folder.name, held
 
 

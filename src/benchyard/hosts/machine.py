@@ -11,17 +11,17 @@ _LIMITS = (
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineSize:
     """One machine's size."""
 
     cpus: float
     memory_bytes: int
 
 
-def this_machine() -> Machine:
+def this_machine() -> MachineSize:
     """The machine this process runs on, or the part of it that the process was given."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(float(len(os.sched_getaffinity(0))), min([total, *_limits()]))
+    return MachineSize(float(len(os.sched_getaffinity(0))), min([total, *_limits()]))
 
 
 def _limits() -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchyard.devboxes.base import Limits, Network, Shown
+from benchyard.devboxes.base import DevboxLimits, HostFolder, Network
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class StartRequest:
     image: str
     """An image id or name of the image store; a snapshot is an image too (its id is the snapshot's)."""
     network: Network = Network.NONE
-    limits: Limits = field(default_factory=Limits)
+    limits: DevboxLimits = field(default_factory=DevboxLimits)
     user: str = "user"
     """Who runs commands unless a request says otherwise."""
     uid: int | None = None
@@ -22,12 +22,12 @@ class StartRequest:
     env: Mapping[str, str] = field(default_factory=dict)
     network_of: str | None = None
     """A devbox whose network this one shares: it has to run first."""
-    mounts: tuple[Shown, ...] = ()
+    mounts: tuple[HostFolder, ...] = ()
     """Folders of the host that it sees and cannot change."""
     tracing: bool = True
     """Whether its processes may trace each other, as debuggers do."""
     tracing_switch: bool = False
-    """Whether that can be refused, and allowed again, while it runs; see `Rooms.set_tracing`."""
+    """Whether that can be refused, and allowed again, while it runs; see `DevboxGrading.set_tracing`."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ExecutionState:
 
 
 @dataclass(frozen=True)
-class Activity:
+class HostActivity:
     """The commands of all devboxes of a host, in numbers."""
 
     running: int

@@ -7,7 +7,7 @@ import stat
 import time
 
 from benchyard.devboxes.base import Command, DevboxSpec, Driver, OpenFile, Rootfs, read_status
-from benchyard.devboxes.box.stack import Stack
+from benchyard.devboxes.layers.stack import LayerStack
 from benchyard.errors import NotFound, StartFailed, UsageError
 
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -27,7 +27,7 @@ def has_user(rootfs: Rootfs, name: str, uid: int | None) -> bool:
     To look here costs less than to have the devbox open a file.
     """
     try:
-        with Stack([str(layer) for layer in rootfs.layers], rootfs.host_dirs) as stack:
+        with LayerStack([str(layer) for layer in rootfs.layers], rootfs.host_dirs) as stack:
             found = stack.look("passwd") if stack.descend(["etc"]) == 1 else None
             if found is None or not stat.S_ISREG(found.status.st_mode):
                 return False

@@ -1,1 +1,1 @@
-"""What devboxes start from: images as ordered layers, snapshots, and the store of both."""
+"""Images of devboxes, made of ordered layers, and the store of images and snapshots."""

@@ -1,4 +1,4 @@
-"""The alias table: which image of ours stands in for a registry's, wherever a Dockerfile names that one."""
+"""The alias table: images of the store that stand in for registry images in Dockerfiles."""
 
 import json
 import os
@@ -13,13 +13,13 @@ _MOST = 10_000
 
 
 class Aliases:
-    """Full reference -> name or id of an image, in one file of the store."""
+    """Mapping of full reference to name or id of an image, in a file of the store."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "aliases.json"
 
     def all(self) -> Mapping[str, str]:
-        """Every alias, by reference."""
+        """Return every alias, by reference."""
         try:
             found = json.loads(self._path.read_bytes())
         except FileNotFoundError:
@@ -27,11 +27,11 @@ class Aliases:
         return {str(reference): str(image) for reference, image in sorted(found.items())}
 
     def find(self, reference: str) -> str | None:
-        """The image that stands in for a reference, however it is spelled."""
+        """Return the image that stands in for a reference in any spelling; None if there is none."""
         return self.all().get(normal_reference(reference))
 
     def set(self, reference: str, image: str) -> str:
-        """Let an image stand in for a reference; returns its full form."""
+        """Let an image stand in for a reference; return the reference's full form."""
         check_name(image)
         full = normal_reference(reference)
         table = {**self.all(), full: image}
@@ -41,7 +41,7 @@ class Aliases:
         return full
 
     def remove(self, reference: str) -> None:
-        """Forget an alias; raises NotFound."""
+        """Remove an alias; raises NotFound."""
         full = normal_reference(reference)
         table = {**self.all()}
         if table.pop(full, None) is None:

@@ -14,7 +14,7 @@ from benchyard.errors import ImageError, UsageError
 from benchyard.images.store import Image, ImageStore, Label
 
 PACKAGES = ("ca-certificates", "curl", "git", "procps", "sudo", "xz-utils")
-"""What a devbox needs beyond the smallest Debian."""
+"""Packages that a devbox needs beyond the smallest Debian."""
 
 _SUITE = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _MIRROR = re.compile(r"https?://[^\s]{1,500}")
@@ -30,7 +30,7 @@ async def make_debian(
     mirror: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Image:
-    """Bootstrap a small Debian and import it; `progress` is told what the bootstrapping program prints."""
+    """Bootstrap a small Debian and import it; `progress` gets the output of the bootstrapping program."""
     if not _SUITE.fullmatch(suite):
         raise UsageError(f"{suite[:100]!r} is not the name of a Debian release: try bookworm or trixie")
     if mirror is not None and not _MIRROR.fullmatch(mirror):
@@ -44,7 +44,7 @@ async def make_debian(
 
 
 def _command(suite: str, scratch: Path) -> tuple[list[str], Path]:
-    """What to run, and what it will have made."""
+    """Return the command to run, and the path of its result."""
     options = ["--variant=minbase", f"--include={','.join(PACKAGES)}"]
     if program := shutil.which("mmdebstrap"):
         return [program, *options, suite, str(scratch / "debian.tar")], scratch / "debian.tar"
@@ -77,7 +77,7 @@ async def _run(command: list[str], scratch: Path, progress: Callable[[str], None
 
 
 async def _follow(process: asyncio.subprocess.Process, progress: Callable[[str], None] | None) -> list[str]:
-    """Pass on what the process prints; returns the last lines of it."""
+    """Pass on the output of the process; return its last lines."""
     last: deque[str] = deque(maxlen=8)
     reader = process.stdout
     while reader is not None and (chunk := await reader.read(_LONGEST_LINE)):
@@ -89,7 +89,7 @@ async def _follow(process: asyncio.subprocess.Process, progress: Callable[[str],
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the process and what it started: politely first, since it may have mounts to undo."""
+    """End the process and its children: with SIGTERM first, since it may have mounts to undo."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):

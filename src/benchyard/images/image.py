@@ -21,52 +21,52 @@ _LETTERS = string.ascii_letters + string.digits
 
 @dataclass(frozen=True)
 class Image:
-    """An ordered list of layers (topmost first) and how to run what is in it."""
+    """An ordered list of layers (topmost first), and how to run a program in them."""
 
     id: str
     name: str
     layers: tuple[str, ...]
-    """Names of folders in the store."""
+    """Names of layers in the store."""
     host_dirs: tuple[str, ...] = ()
     fingerprint: str | None = None
-    """Of the machine whose own system it shows; None when it holds everything itself."""
+    """Fingerprint of the machine whose own system it shows; None if the image is complete by itself."""
     env: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     working_directory: str | None = None
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """The end of `entrypoint` that arguments would take the place of."""
+    """The end of `entrypoint` that arguments would replace."""
     size_bytes: int = 0
     create_time_ms: int = 0
     kind: str = "image"
-    """`host`, `image`, `snapshot`, `blueprint`, or what scorings need: `scoring` and `final`."""
+    """`host`, `image`, `snapshot`, `blueprint`, or for scoring: `scoring` and `final`."""
     parent: str | None = None
     own_layers: int = 0
-    """How many of the topmost layers are snapshots', over the image that their first devbox started from."""
+    """Number of topmost layers made by snapshots, above the image that their first devbox started from."""
     request_hash: str | None = None
-    """Of the request that asked for it, which may come again."""
+    """Hash of the request that created it, which may be repeated."""
     stands_for: str | None = None
-    """The image of a registry that it was made to stand in for, and what it is instead."""
+    """The registry image that it stands in for, and a description of the real content."""
 
 
 def _new_id() -> str:
-    """An id for an image that did not come with one."""
+    """Return an id for an image that came without one."""
     return "img_" + "".join(secrets.choice(_LETTERS) for _ in range(21))
 
 
 @dataclass(frozen=True)
 class Label:
-    """What an image that is about to be made will be known by."""
+    """The name and origin that an image will be recorded with once it is made."""
 
     name: str
     id: str = field(default_factory=_new_id)
     request_hash: str | None = None
     stands_for: str | None = None
-    """What it stands in for, and what it is instead."""
+    """The image it stands in for, and a description of the real content."""
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot be typed, stored or told from a path."""
+    """Raise an error for a name that cannot be typed or stored, or that could be a path."""
     if not _NAME.fullmatch(name):
         message = (
             f"{name[:200]!r} cannot be an image's name: use letters, digits and . _ : / -, "
@@ -76,13 +76,13 @@ def check_name(name: str) -> None:
 
 
 def check_id(image_id: str) -> None:
-    """Refuse an id that cannot be a file's name."""
+    """Raise an error for an id that cannot be the name of a file."""
     if not _ID.fullmatch(image_id):
         raise UsageError(f"{image_id[:200]!r} cannot be an image's id: use letters, digits, _ and -")
 
 
 def write_record(folder: Path, image: Image) -> None:
-    """Write the image's record so that it is there whole or not at all, also after a power cut."""
+    """Write the image's record atomically, also in case of a power cut."""
     path = folder / f"{image.id}.json"
     partial = folder / f".{image.id}.partial"
     with partial.open("w") as file:
@@ -98,13 +98,13 @@ def write_record(folder: Path, image: Image) -> None:
 
 
 def read_records(folder: Path, pattern: str = "*.json") -> tuple[list[Image], bool]:
-    """All records of a folder, and whether every one of them could be read."""
+    """Return all records of a folder, and whether every one of them could be read."""
     images, whole = [], True
     for path in sorted(folder.glob(pattern)):
         try:
             images.append(_image(json.loads(path.read_bytes())))
         except FileNotFoundError:
-            # Removed since the folder was listed: it says nothing any more.
+            # Removed since the folder was listed.
             continue
         except (OSError, ValueError, TypeError, KeyError) as error:
             _log.warning("the image record %s cannot be read and is left alone: %s", path, error)
@@ -113,7 +113,7 @@ def read_records(folder: Path, pattern: str = "*.json") -> tuple[list[Image], bo
 
 
 def clear_partial_records(folder: Path) -> None:
-    """Remove records a crash left half-written."""
+    """Remove the half-written records of a crash."""
     for partial in folder.glob(".*.partial"):
         partial.unlink()
 
@@ -127,16 +127,16 @@ def _image(record: dict[str, Any]) -> Image:
 
 
 def newest_first(images: list[Image]) -> list[Image]:
-    """In the order lists are shown; of two made at once the later id comes first, so that it is stable."""
+    """Sort for lists; of two images made at the same time the later id comes first, for a stable order."""
     return sorted(images, key=lambda image: (image.create_time_ms, image.id), reverse=True)
 
 
 MOST_LAYERS = 400
-"""The kernel mounts 500, and a devbox adds its own."""
+"""Largest number of layers: the kernel mounts 500, and a devbox adds its own."""
 
 
 def check_depth(layers: tuple[str, ...]) -> None:
-    """Refuse what the kernel could not mount."""
+    """Raise an error for more layers than the kernel can mount."""
     if len(layers) > MOST_LAYERS:
         message = (
             "this image has more than 400 layers, too many to mount: export its files and import them as one"

@@ -1,4 +1,4 @@
-"""Layers on disk: each one a folder with a short name, half-made ones kept apart."""
+"""Layers on disk: a folder with a short name for each, apart from half-made ones."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
 
 class Layers:
-    """The folders `layers` and `partial` of a store; tree work is done under the ids they are stored with."""
+    """The folders `layers` and `partial` of a store; files are handled under their stored uids."""
 
     def __init__(self, folder: Path, trees: Trees) -> None:
         self._layers = folder / "layers"
@@ -28,12 +28,12 @@ class Layers:
         self._syncs_begun = self._syncs_done = 0
 
     def path(self, name: str) -> Path:
-        """Where a layer lies."""
+        """Return the folder of a layer."""
         return self._layers / name
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[set[str]]:
-        """A set of layer names that are kept while they are in it, whoever names them."""
+        """Yield a set of layer names; layers are kept while they are in it, even if no image names them."""
         pins: set[str] = set()
         self._pins.append(pins)
         try:
@@ -43,7 +43,7 @@ class Layers:
 
     @contextlib.asynccontextmanager
     async def scratch(self) -> AsyncIterator[Path]:
-        """A folder for half-made things, gone afterwards."""
+        """Yield a folder for half-made files, which is removed afterwards."""
         folder = self._partial / secrets.token_hex(8)
         folder.mkdir(mode=0o700)
         try:
@@ -52,7 +52,7 @@ class Layers:
             await self._trees.remove(folder)
 
     def known(self, digest: str, pins: set[str]) -> str | None:
-        """The layer of a digest, pinned, if it is there."""
+        """Pin and return the layer of a digest, if it is there."""
         name = digest[:_NAME_LENGTH]
         if not self.path(name).is_dir():
             return None
@@ -81,7 +81,7 @@ class Layers:
             return self.adopt(scratch / "tree", digest, pins)
 
     def adopt(self, tree: Path, digest: str, pins: set[str]) -> str:
-        """Take a tree that lies in a scratch folder as the layer of a digest."""
+        """Turn a tree in a scratch folder into the layer of a digest."""
         name = digest[:_NAME_LENGTH]
         pins.add(name)
         self._place(tree, name)
@@ -96,7 +96,7 @@ class Layers:
                 raise
 
     async def add_copy(self, source: Path, pins: set[str], digest: str | None = None) -> str:
-        """Copy a tree as a new layer; one with a digest never changes again, and its files are shared."""
+        """Copy a tree as a new layer; a layer with a digest never changes again, and its files are shared."""
         name = digest[:_NAME_LENGTH] if digest else secrets.token_hex(_NAME_LENGTH // 2)
         pins.add(name)
         async with self.scratch() as scratch:
@@ -105,13 +105,13 @@ class Layers:
         return name
 
     def new_name(self, pins: set[str]) -> str:
-        """Choose the name of a layer that is about to come."""
+        """Choose the name of a future layer."""
         name = secrets.token_hex(_NAME_LENGTH // 2)
         pins.add(name)
         return name
 
     def move_in(self, source: Path, name: str) -> bool:
-        """Move a tree in as the layer of that name; False where it cannot be moved and has to be copied."""
+        """Move a tree in as the layer of this name; return False if it must be copied instead."""
         try:
             source.rename(self.path(name))
         except OSError as error:
@@ -121,9 +121,9 @@ class Layers:
         return True
 
     async def size(self, names: Iterable[str], most: int | None = None) -> int:
-        """Bytes on disk of these layers; each is measured once, since none ever changes.
+        """Return the bytes on disk of these layers; each is measured once, since layers never change.
 
-        Where one has more than `most`, it is not told how much more.
+        Above `most`, the size of a layer is not exact.
         """
         total = 0
         for name in names:
@@ -136,7 +136,7 @@ class Layers:
         return total
 
     async def sync(self) -> None:
-        """Return once all layers are on disk; those who ask while that is done share the next time."""
+        """Return once all layers are on disk; callers that arrive during a sync share the next one."""
         wanted = self._syncs_begun + 1
         async with self._syncing:
             if self._syncs_done >= wanted:
@@ -146,9 +146,9 @@ class Layers:
             self._syncs_done = wanted
 
     async def sweep(self, named: set[str], among: set[str] | None = None) -> None:
-        """Remove layers neither named nor pinned, of all or among these.
+        """Remove layers that are neither named nor pinned, among these or all.
 
-        They are set aside at once, so that nobody takes one up.
+        They are set aside at once, so that no new image can use them.
         """
         kept = named.union(*self._pins)
         aside = []
@@ -160,6 +160,6 @@ class Layers:
             await self._trees.remove(path)
 
     async def clear(self) -> None:
-        """Remove what a crash left half-made."""
+        """Remove the half-made layers of a crash."""
         for path in self._partial.iterdir():
             await self._trees.remove(path)

@@ -1,4 +1,4 @@
-"""Image archives as folders: OCI layouts and what `docker save` writes, checked against their digests."""
+"""Image archives as folders: OCI layouts and the format of `docker save`, checked against their digests."""
 
 import hashlib
 import json
@@ -25,48 +25,48 @@ _ROOT_SIGNS = ("bin", "etc", "lib", "sbin", "usr")
 
 @dataclass(frozen=True)
 class LayerFile:
-    """The tar of one layer, whose content has this sha256."""
+    """The tar of a layer, whose content has this sha256."""
 
     path: Path
     digest: str
 
 
 @dataclass(frozen=True)
-class Config:
-    """How to run what is in an image."""
+class ImageConfig:
+    """The settings for running a program in an image."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     working_directory: str | None = None
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """The end of `entrypoint` that arguments would take the place of."""
+    """The end of `entrypoint` that arguments would replace."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """An image archive that was read and found whole; layers from the bottom up."""
+class ImageLayout:
+    """An image archive that was read and found complete; layers from the bottom up."""
 
     layers: tuple[LayerFile, ...]
-    config: Config
+    config: ImageConfig
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What whoever made it wrote beside it."""
+    """Notes that the archive's author added."""
 
 
 def is_layout(folder: Path) -> bool:
-    """Whether a folder holds an image archive rather than a root filesystem."""
+    """Tell whether a folder holds an image archive rather than a root filesystem."""
     if any((folder / sign).is_dir() for sign in _ROOT_SIGNS):
         return False
     return any((folder / name).is_file() for name in ("oci-layout", "index.json", "manifest.json"))
 
 
 def is_root_filesystem(folder: Path) -> bool:
-    """Whether a folder looks like a root filesystem."""
+    """Tell whether a folder looks like a root filesystem."""
     return any((folder / sign).is_symlink() or (folder / sign).is_dir() for sign in _ROOT_SIGNS)
 
 
-def read_layout(folder: Path) -> Layout:
-    """Read an OCI layout or a docker archive; raises ImageError where anything is missing or untrue."""
+def read_layout(folder: Path) -> ImageLayout:
+    """Read an OCI layout or a docker archive; raises ImageError if a part is missing or does not match."""
     try:
         return _read_oci(folder) if (folder / "index.json").is_file() else _read_docker(folder)
     except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
@@ -77,12 +77,12 @@ def read_layout(folder: Path) -> Layout:
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_oci(folder: Path) -> Layout:
+def _read_oci(folder: Path) -> ImageLayout:
     index = _json(_member(folder, "index.json"))
     chosen = {each["digest"]: each for each in _candidates(folder, index, _DEEPEST_INDEX)}
     if len(chosen) > 1:
@@ -99,11 +99,11 @@ def _read_oci(folder: Path) -> Layout:
         path = _blob(folder, layer["digest"])
         layers.append(LayerFile(path, layer["digest"].removeprefix("sha256:")))
     notes = {str(name): str(value) for name, value in (manifest.get("annotations") or {}).items()}
-    return replace(_checked(layers, config), notes=notes)
+    return replace(_check_layers(layers, config), notes=notes)
 
 
 def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
-    """Descriptors of the images for this machine."""
+    """Return descriptors of the images for this machine."""
     found: list[dict[str, Any]] = []
     for descriptor in index["manifests"]:
         if not _is_for_us(descriptor):
@@ -129,12 +129,12 @@ def _is_for_us(descriptor: dict[str, Any]) -> bool:
 
 
 def architecture() -> str:
-    """This machine's, as images name it."""
+    """Return the name of this machine's architecture in images."""
     machine = os.uname().machine
     return _ARCHITECTURES.get(machine, machine)
 
 
-def _read_docker(folder: Path) -> Layout:
+def _read_docker(folder: Path) -> ImageLayout:
     manifests = _json(_member(folder, "manifest.json"))
     if len(manifests) != 1:
         raise ImageError(f"the archive holds {len(manifests)} images: save the one you want and import that")
@@ -144,11 +144,11 @@ def _read_docker(folder: Path) -> Layout:
     if promised and file_digest(config_file) != promised[1]:
         raise ImageError(f"{name} in the archive is not what its digest says: make the archive again")
     paths = [_member(folder, str(layer)) for layer in manifests[0]["Layers"]]
-    return _checked([LayerFile(path, file_digest(path)) for path in paths], _json(config_file))
+    return _check_layers([LayerFile(path, file_digest(path)) for path in paths], _json(config_file))
 
 
-def _checked(layers: list[LayerFile], config: Any) -> Layout:
-    """Compare layers with what the configuration promises of them."""
+def _check_layers(layers: list[LayerFile], config: Any) -> ImageLayout:
+    """Compare layers with their description in the configuration."""
     if not layers:
         raise ImageError("the archive's image has no layers: there is nothing to start a devbox from")
     if len(layers) > _MOST_LAYERS:
@@ -168,7 +168,7 @@ def _checked(layers: list[LayerFile], config: Any) -> Layout:
     made_for = config.get("architecture") or architecture()
     if made_for != architecture():
         raise ImageError(f"the image is made for {made_for}, this machine is {architecture()}")
-    return Layout(tuple(layers), image_config(config.get("config") or {}))
+    return ImageLayout(tuple(layers), image_config(config.get("config") or {}))
 
 
 def _is_compressed(path: Path) -> bool:
@@ -176,11 +176,11 @@ def _is_compressed(path: Path) -> bool:
         return file.read(6).startswith(_COMPRESSED)
 
 
-def image_config(found: dict[str, Any]) -> Config:
-    """How to run an image, from the `config` of its configuration."""
+def image_config(found: dict[str, Any]) -> ImageConfig:
+    """Return the settings for running a program, from the `config` of an image's configuration."""
     pairs = (str(each).partition("=") for each in found.get("Env") or ())
     command = [*(found.get("Entrypoint") or ()), *(found.get("Cmd") or ())]
-    return Config(
+    return ImageConfig(
         env={name: value for name, _, value in pairs if name},
         user=str(found["User"]) if found.get("User") else None,
         working_directory=str(found["WorkingDir"]) if found.get("WorkingDir") else None,
@@ -190,7 +190,7 @@ def image_config(found: dict[str, Any]) -> Config:
 
 
 def _blob(folder: Path, digest: Any) -> Path:
-    """A blob that is what its digest says."""
+    """Return a blob whose content matches its digest."""
     found = _DIGEST.fullmatch(str(digest))
     if not found:
         raise ImageError(f"the archive uses the digest {str(digest)[:100]!r}; only sha256 is understood")
@@ -201,7 +201,7 @@ def _blob(folder: Path, digest: Any) -> Path:
 
 
 def _member(folder: Path, name: str) -> Path:
-    """A regular file of the archive; links of older docker archives are followed inside it only."""
+    """Return a regular file of the archive; links of older docker archives are followed only inside it."""
     for _ in range(_MOST_HOPS):
         path = _inside(folder, name)
         if path is None or not path.is_symlink():
@@ -215,7 +215,7 @@ def _member(folder: Path, name: str) -> Path:
 
 
 def _inside(folder: Path, name: str) -> Path | None:
-    """The path of a name below the folder, unless it leaves it or goes through a link."""
+    """Return the path of a name below the folder; None if it leaves the folder or goes through a link."""
     parts = name.split("/")
     if name.startswith("/") or ".." in parts or "\0" in name:
         return None

@@ -1,4 +1,4 @@
-"""References to images of registries: many spellings, one meaning."""
+"""References to images of registries, in a normal form for their many spellings."""
 
 import re
 
@@ -15,7 +15,7 @@ _OLD_HOMES = ("index.docker.io", "registry-1.docker.io")
 
 
 def normal_reference(text: str) -> str:
-    """The full form of a reference: `ubuntu` is `docker.io/library/ubuntu:latest`; raises UsageError."""
+    """Return the full form, as `docker.io/library/ubuntu:latest` for `ubuntu`; raises UsageError."""
     found = _REFERENCE.fullmatch(text)
     registry, path = _split(found["name"]) if found else ("", "")
     if not found or not _PATH.fullmatch(path):
@@ -29,13 +29,13 @@ def normal_reference(text: str) -> str:
 
 
 def is_loopback(full: str) -> bool:
-    """Whether the registry of a full reference is this machine itself, where nobody listens in."""
+    """Tell whether the registry of a full reference is on this machine, where nobody can listen in."""
     host = full.partition("/")[0].partition(":")[0]
     return host == "localhost" or host.startswith("127.")
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Registry and path; what is before the first slash is a registry only if it looks like a host."""
+    """Return registry and path; a registry is a text before the first slash that looks like a host."""
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost"):
         registry, path = _HOME, name

@@ -1,7 +1,7 @@
-"""Which Debian, and which Python, stand in for an image of the registry that Dockerfiles often begin with.
+"""Choice of the Debian and the Python that stand in for a registry image often used in Dockerfiles.
 
-A stand-in is not the same image: it is near enough to build and run what was made for the other, and whoever
-compares results has to know. So it is marked, and so is what is built on it.
+A stand-in is not the same image: it is similar enough to build and run software made for the other, but
+results may differ. So it is marked, and so are the images built on it.
 """
 
 import re
@@ -12,21 +12,21 @@ from benchyard.images.references import normal_reference
 
 
 @dataclass(frozen=True)
-class Suite:
+class DebianSuite:
     """A release of Debian."""
 
     name: str
     libc: tuple[int, int]
     python: str
-    """The version it has of its own."""
+    """The version of Python that it includes."""
 
 
 SUITES = (
-    Suite("bullseye", (2, 31), "3.9"),
-    Suite("bookworm", (2, 36), "3.11"),
-    Suite("trixie", (2, 41), "3.13"),
+    DebianSuite("bullseye", (2, 31), "3.9"),
+    DebianSuite("bookworm", (2, 36), "3.11"),
+    DebianSuite("trixie", (2, 41), "3.13"),
 )
-"""Oldest first."""
+"""Releases, oldest first."""
 
 _NUMBERS = {"11": "bullseye", "12": "bookworm", "13": "trixie", "stable": "trixie", "latest": "trixie"}
 _UBUNTU = {
@@ -34,7 +34,7 @@ _UBUNTU = {
     **dict.fromkeys(("24.04", "noble", "latest"), "bookworm"),
     **dict.fromkeys(("25.04", "plucky", "25.10", "questing", "26.04"), "trixie"),
 }
-"""Release of Ubuntu -> the Debian whose packages are nearest to it in age."""
+"""Release of Ubuntu -> the Debian whose packages are closest to it in age."""
 _NEWEST = "trixie"
 _LIBRARY = "docker.io/library/"
 _PYTHON_TAG = re.compile(r"(3\.\d{1,2})(?:\.\d{1,3})?(-slim)?(?:-([a-z]+))?")
@@ -42,20 +42,20 @@ _DATE = re.compile(r"-\d{8}(?:\.\d+)?$")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a stand-in is made of."""
+class StandInPlan:
+    """The parts of a stand-in."""
 
     reference: str
-    """As people write it: python:3.13-slim-bookworm."""
-    suite: Suite
+    """The reference as people write it: python:3.13-slim-bookworm."""
+    suite: DebianSuite
     python: str | None = None
-    """The version that is its own, in /usr/local; None is none."""
+    """The separate version in /usr/local; None if there is none."""
     is_slim: bool = True
-    """Whether it is without compilers and the like."""
+    """Whether it lacks compilers and similar packages."""
 
 
-def plan_of(reference: str) -> Plan:
-    """What can stand in for this reference; raises UsageError where nothing can."""
+def stand_in_plan(reference: str) -> StandInPlan:
+    """Return the plan for a stand-in of this reference; raises UsageError if there is none."""
     full = normal_reference(reference)
     name, _, tag = full.removeprefix(_LIBRARY).partition(":")
     tag = _DATE.sub("", tag)
@@ -63,12 +63,12 @@ def plan_of(reference: str) -> Plan:
     if full.startswith(_LIBRARY) and "@" not in full:
         suite_name = tag.removesuffix("-slim")
         if name == "debian" and (suite := _suite(_NUMBERS.get(suite_name, suite_name))):
-            return Plan(short, suite)
+            return StandInPlan(short, suite)
         if name == "ubuntu" and (suite := _suite(_UBUNTU.get(tag, ""))):
-            return Plan(short, suite)
+            return StandInPlan(short, suite)
         found = _PYTHON_TAG.fullmatch(tag) if name == "python" else None
         if found and (suite := _suite(found[3] or _NEWEST)):
-            return Plan(short, suite, found[1], bool(found[2]))
+            return StandInPlan(short, suite, found[1], bool(found[2]))
     raise UsageError(
         f"nothing can stand in for {short}: stand-ins are made for debian, ubuntu and python:3.N, by their "
         "tags. Import the image (`docker save`, then `benchyard image import FILE`), or let one of yours "
@@ -77,19 +77,19 @@ def plan_of(reference: str) -> Plan:
 
 
 def can_be_made(reference: str) -> bool:
-    """Whether anything can stand in for this reference."""
+    """Tell whether there can be a stand-in for this reference."""
     try:
-        plan_of(reference)
+        stand_in_plan(reference)
     except UsageError:
         return False
     return True
 
 
-def fitting(plan: Plan, libc: tuple[int, int]) -> Suite:
-    """The suite of a plan, or the first after it that programs made with this C library run in."""
+def fitting_suite(plan: StandInPlan, libc: tuple[int, int]) -> DebianSuite:
+    """Return the suite of a plan, or the first after it that runs programs made with this C library."""
     later = SUITES[SUITES.index(plan.suite) :]
     return next((suite for suite in later if suite.libc >= libc), later[-1])
 
 
-def _suite(name: str) -> Suite | None:
+def _suite(name: str) -> DebianSuite | None:
     return next((suite for suite in SUITES if suite.name == name), None)

@@ -13,9 +13,14 @@ from pathlib import Path
 
 from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
-from benchyard.images.exporting import Archive, Exporter
-from benchyard.images.fingerprint import host_fingerprint, same_system, system_name
-from benchyard.images.host_view import resolv_conf, write_host_layer
+from benchyard.images.exports import ImageArchive, ImageExporter
+from benchyard.images.host_image import (
+    host_fingerprint,
+    resolv_conf,
+    same_system,
+    system_name,
+    write_host_layer,
+)
 from benchyard.images.image import (
     MOST_LAYERS,
     Image,
@@ -28,7 +33,7 @@ from benchyard.images.image import (
     read_records,
     write_record,
 )
-from benchyard.images.importing import Imported, Importer, Source, check_kind
+from benchyard.images.imports import ImageImporter, ImportedImage, LayerSource, check_kind
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
@@ -40,17 +45,17 @@ HOST_IMAGE = "host"
 
 _CLOSE_SECONDS = 10.0
 _DEEPEST = 20
-"""Snapshots' layers that are stacked before they are merged: what this many cost a start is not felt."""
+"""Number of snapshots' layers that are stacked before they are merged; so many slow a start only slightly."""
 
 _log = logging.getLogger(__name__)
 
 
 PASSING = frozenset({"scoring"})
-"""Kinds of images that serve running devboxes: what ends those ends them, so they need not be on disk."""
+"""Kinds of images that serve running devboxes: they need not be on disk, since they end with those."""
 
 
 class ImageStore:
-    """Layers and images under one closed folder (0700), with one process at a time using it."""
+    """Layers and images under a private folder (0700), used by one process at a time."""
 
     def __init__(self, folder: Path, trees: Trees, *, root: Path = Path("/")) -> None:
         self._folder = folder
@@ -58,20 +63,20 @@ class ImageStore:
         self._holds = folder / "holds"
         self._holders: set[str] = set()
         self._held: dict[str, Image] = {}
-        """What holders keep that began here; what others keep is read when it is asked for."""
+        """Images held since this process began; earlier ones are read from disk when needed."""
         self.trees = self._trees = trees
         self._root = root
         self._layers = Layers(folder, trees)
         self._images: dict[str, Image] = {}
         self._named: Counter[str] = Counter()
         self._loose: set[str] = set()
-        """Layers that no image names; a devbox may."""
+        """Layers that no image names; a devbox may still use them."""
         self._fingerprint = ""
         self._sweeping = asyncio.Lock()
         self._complete = True
 
     async def open(self) -> None:
-        """Make the folder, clear what a crash left half-made, make or refresh the default image `host`."""
+        """Make the folder, clear the remains of a crash, and make or refresh the default image `host`."""
         await asyncio.to_thread(self._make_folders)
         images, self._complete = await asyncio.to_thread(read_records, self._records)
         self._images = {image.id: image for image in images}
@@ -85,7 +90,7 @@ class ImageStore:
         await self._sweep()
 
     async def close(self) -> None:
-        """Remove the layers that nobody needs any more, for some seconds; the next start does the rest."""
+        """Remove unneeded layers, for some seconds; the next start removes the rest."""
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._sweep()
@@ -96,7 +101,7 @@ class ImageStore:
             _log.warning("layers that nobody needs are left, the next start tries again: %s", error)
 
     async def get(self, id_or_name: str) -> Image:
-        """The image of that id, else the newest of that name; raises NotFound."""
+        """Return the image of this id, else the newest of this name; raises NotFound."""
         if id_or_name in self._images:
             return self._images[id_or_name]
         for image in newest_first([each for each in self._images.values() if each.name == id_or_name]):
@@ -104,11 +109,11 @@ class ImageStore:
         raise NotFound(f"there is no image {id_or_name[:200]!r}: see `benchyard image list`")
 
     async def list(self) -> list[Image]:
-        """All images, newest first."""
+        """Return all images, newest first."""
         return newest_first([*self._images.values()])
 
     def rootfs(self, image: Image) -> Rootfs:
-        """What a driver starts it from; raises ImageError if it belongs to another machine."""
+        """Return the root filesystem for a driver; raises ImageError if it belongs to another machine."""
         if image.fingerprint is not None and not same_system(image.fingerprint, self._fingerprint):
             message = (
                 f"{image.name!r} was made on another system ({system_name(image.fingerprint)}, this one is "
@@ -120,8 +125,8 @@ class ImageStore:
             raise ImageError(f"layers of {image.name!r} are missing from {self._folder}", layers=missing)
         return Rootfs(layers, image.host_dirs)
 
-    async def import_archive(self, source: Path | Source, name: str | Label) -> Image:
-        """Import a root filesystem folder or tarball, an OCI or docker archive, or what an engine made."""
+    async def import_archive(self, source: Path | LayerSource, name: str | Label) -> Image:
+        """Import a root filesystem folder or tarball, an OCI or docker archive, or an engine's image."""
         label = Label(name) if isinstance(name, str) else name
         self.check_name(label.name)
         async with self._keeping() as pins:
@@ -136,50 +141,50 @@ class ImageStore:
             return await self._register(_configured(made, found))
 
     def check_name(self, name: str) -> None:
-        """Raise UsageError or Conflict for what an image cannot be called."""
+        """Raise UsageError or Conflict if an image cannot have this name."""
         check_name(name)
         if name in self._images:
             raise Conflict(f"{name!r} is the id of another image: choose another name")
 
     async def import_snapshot(self, source: Path, image_id: str) -> tuple[Image, Mapping[str, str]]:
-        """Import an archive as a snapshot of that id; also returns what was noted in it."""
+        """Import an archive as a snapshot of this id; also return the notes in it."""
         check_id(image_id)
         async with self._keeping() as pins:
             found = await self._brought_in(source, pins)
             made = Image(image_id, image_id, found.layers, kind="snapshot")
             return await self._register(_configured(made, found)), found.notes
 
-    async def _brought_in(self, source: Path | Source, pins: set[str]) -> Imported:
+    async def _brought_in(self, source: Path | LayerSource, pins: set[str]) -> ImportedImage:
         if isinstance(source, Path):
             await self.check_source(source)
         try:
-            importer = Importer(self._layers, self._trees, pins)
+            importer = ImageImporter(self._layers, self._trees, pins)
             return await importer.run(source, await asyncio.to_thread(resolv_conf, self._root))
         except OSError as error:
             raise ImageError(f"{source} could not be imported: {error}") from error
 
     async def check_source(self, source: Path) -> None:
-        """Raise ImageError for a path that can be told to hold no image without reading all of it."""
+        """Raise ImageError for a path that can be seen to contain no image without reading it completely."""
         if source.is_dir() and _lies_in(self._folder, source):
             raise ImageError(f"{source} holds the image store itself: import a folder that does not")
         await asyncio.to_thread(check_kind, source)
 
     @contextlib.asynccontextmanager
-    async def exported(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[Archive]:
-        """An OCI archive of an image, with these notes; gone when the block ends.
+    async def exported(self, image: Image, notes: Mapping[str, str]) -> AsyncIterator[ImageArchive]:
+        """Yield an OCI archive of an image, with these notes; it is removed when the block ends.
 
-        Of an image that shows this machine's own system the archive holds what it shows.
+        For an image that shows this machine's own system, the archive includes the shown files.
         """
         rootfs = self.rootfs(image)
         async with self._keeping() as pins, self._layers.scratch() as scratch:
             pins.update(image.layers)
-            yield await Exporter(self._trees, scratch, self._root).run(image, rootfs, notes)
+            yield await ImageExporter(self._trees, scratch, self._root).run(image, rootfs, notes)
 
     @contextlib.asynccontextmanager
     async def shallow(self, image: Image) -> AsyncIterator[Image]:
-        """The image as it shall lie below a new layer: its snapshots' layers are one where they are many.
+        """Yield the image to put below a new layer: many layers of snapshots are merged into one.
 
-        Snapshots that name the layers keep them. What is merged is kept until the block ends.
+        The snapshots that name the layers keep them. The merged layer is kept until the block ends.
         """
         async with self._keeping() as pins:
             yield await self._merged(image, pins) if _is_deep(image) else image
@@ -189,7 +194,7 @@ class ImageStore:
         try:
             layer = await self._layers.add_merged(self.rootfs(image), image.own_layers, pins)
         except (BenchyardError, OSError) as error:
-            # It can be started and built on all the same; the next one that is due tries again.
+            # The image can be started and built on all the same; the next due merge tries again.
             _log.warning("the layers of %s could not be merged: %s", image.id, error)
             return image
         return dataclasses.replace(image, layers=(layer, *image.layers[image.own_layers :]), own_layers=1)
@@ -197,9 +202,9 @@ class ImageStore:
     async def add_layer(
         self, parent: Image, changes: Path, image_id: str, *, move: bool, kind: str = "snapshot"
     ) -> Image:
-        """Make an image of `changes` on top of `parent`; synced to disk when this returns.
+        """Make an image of `changes` on top of `parent`; it is on disk when this returns.
 
-        A move takes the folder as it is; when anything fails after it, the folder is put back.
+        With `move`, the folder itself is taken; if a later step fails, it is put back.
         """
         check_id(image_id)
         if image_id in self._images:
@@ -225,7 +230,7 @@ class ImageStore:
     async def take_layer(self, parent: Image, changes: Path, image_id: str, kind: str) -> Image:
         """Make an image of `changes` on top of `parent` by moving the folder; its size is not measured.
 
-        The record is written first. Called again after a kill, this finishes what was begun.
+        The record is written first. After a kill, a repeated call finishes the work.
         """
         check_id(image_id)
         image = self._images.get(image_id)
@@ -241,19 +246,19 @@ class ImageStore:
         return image
 
     def has_top(self, image: Image) -> bool:
-        """Whether the topmost layer of an image has been moved in."""
+        """Tell whether the topmost layer of an image has been moved in."""
         return self.top(image).is_dir()
 
     def top(self, image: Image) -> Path:
-        """Where the topmost layer of an image lies."""
+        """Return the folder of the topmost layer of an image."""
         return self._layers.path(image.layers[0])
 
     async def size(self, image: Image, most: int) -> int:
-        """Bytes on disk of what an image adds to its parent; of more than `most` not how much more."""
+        """Return the bytes on disk that an image adds to its parent; above `most`, it is not exact."""
         return await self._layers.size(image.layers if image.parent is None else image.layers[:1], most)
 
     async def share(self, image_id: str, new_id: str, kind: str) -> Image:
-        """Name the layers of an image by another id too, so that they stay when the image goes."""
+        """Name the layers of an image by another id too, so that they stay when the image is removed."""
         check_id(new_id)
         image = self._images.get(image_id)
         if image is None:
@@ -278,7 +283,7 @@ class ImageStore:
         path = f"{self._holds}/{holder}.json"
         record = f"{self._records}/{image.id}.json"
         try:
-            # The record's time tells when its image was last used.
+            # The time of the record is the time the image was last used.
             os.utime(record)
             try:
                 os.link(record, path)
@@ -290,27 +295,27 @@ class ImageStore:
         self._held[holder] = image
 
     def _hold_anew(self, record: str, holder: str) -> None:
-        """Let a holder that keeps an image keep this one instead, with no moment in which it keeps none."""
+        """Replace the image that a holder keeps, with no moment in which it keeps none."""
         fresh = self._holds / f".{holder}.partial"
         fresh.unlink(missing_ok=True)
         os.link(record, fresh)
         fresh.rename(self._holds / f"{holder}.json")
-        # A rename between two names of one file does nothing.
+        # A rename between two names of the same file has no effect.
         fresh.unlink(missing_ok=True)
 
     def holders(self) -> set[str]:
-        """Everybody who keeps layers."""
+        """Return the names of all holders."""
         return set(self._holders)
 
     async def held(self, holder: str) -> Image | None:
-        """The image a holder keeps, as it was then."""
+        """Return the image that a holder keeps, as it was at the beginning of the hold."""
         if holder in self._held or holder not in self._holders:
             return self._held.get(holder)
         images, _ = read_records(self._holds, f"{holder}.json")
         return images[0] if images else None
 
     async def release(self, holder: str) -> None:
-        """End a hold, if there is one; layers nobody needs any more are removed."""
+        """End a hold, if there is one, and remove layers that are no longer needed."""
         check_id(holder)
         image = await self.held(holder)
         if holder in self._holders:
@@ -323,7 +328,7 @@ class ImageStore:
 
     @contextlib.asynccontextmanager
     async def scratch(self) -> AsyncIterator[Path]:
-        """A folder for half-made things on the store's disk, gone afterwards."""
+        """Yield a folder for half-made files on the store's disk, which is removed afterwards."""
         async with self._layers.scratch() as folder:
             yield folder
 
@@ -355,7 +360,7 @@ class ImageStore:
 
     @contextlib.asynccontextmanager
     async def _keeping(self) -> AsyncIterator[set[str]]:
-        """Layer names that are kept until an image names them; what a failure leaves unnamed is removed."""
+        """Yield a set of layers to keep until an image names them; a failure removes unnamed ones."""
         used: set[str] = set()
         try:
             with self._layers.pinned() as pins:
@@ -366,7 +371,7 @@ class ImageStore:
             raise
 
     async def _register(self, image: Image, *, is_measured: bool = True) -> Image:
-        """Write an image down once its layers are on disk."""
+        """Write an image's record once its layers are on disk."""
         check_depth(image.layers)
         own = image.layers if image.parent is None else image.layers[:1]
         if image.kind not in PASSING:
@@ -376,7 +381,7 @@ class ImageStore:
         previous = self._images.get(image.id)
         if previous and image.id != HOST_IMAGE:
             raise Conflict(f"there is an image {image.id!r} already")
-        # Named before it is written: a caller that goes away now leaves a record whose layers must stay.
+        # Named before the record is written: if the caller is cancelled now, the record needs its layers.
         self._named.update(image.layers)
         self._drop(image.id)
         self._images[image.id] = image
@@ -388,7 +393,7 @@ class ImageStore:
         return image
 
     def _drop(self, image_id: str) -> tuple[str, ...]:
-        """Forget an image; returns the layers that it named."""
+        """Forget an image; return the layers that it named."""
         image = self._images.pop(image_id, None)
         layers = image.layers if image else ()
         self._named.subtract(layers)
@@ -398,12 +403,12 @@ class ImageStore:
         return layers
 
     async def _sweep(self, among: Iterable[str] | None = None) -> None:
-        """Remove layers nobody names, of all or among these.
+        """Remove layers that no image or devbox uses, among these or all.
 
-        Never while a record cannot be read, which may name any of them.
+        Does nothing while a record is unreadable, since it may name any layer.
         """
         async with self._sweeping:
-            # Those that somebody still used when it was their turn are looked at again with the next.
+            # Layers still in use are checked again in the next sweep.
             self._loose.update(among or ())
             self._loose -= self._named.keys()
             loose = None if among is None else set(self._loose)
@@ -417,13 +422,13 @@ class ImageStore:
             self._loose = {name for name in self._loose if self._layers.path(name).exists()}
 
 
-def _configured(image: Image, found: Imported) -> Image:
+def _configured(image: Image, found: ImportedImage) -> Image:
     config = {each.name: getattr(found.config, each.name) for each in dataclasses.fields(found.config)}
     return dataclasses.replace(image, **config)
 
 
 def _is_deep(image: Image) -> bool:
-    """Whether it is due: at every twentieth layer, so that one which cannot be merged is seldom tried."""
+    """Tell whether a merge is due: at every twentieth layer, so that failing merges are seldom repeated."""
     own = image.own_layers
     return own > 1 and (own % _DEEPEST == 0 or len(image.layers) >= MOST_LAYERS)
 
@@ -433,7 +438,7 @@ def _lies_in(folder: Path, outer: Path) -> bool:
 
 
 def _on_top(parent: Image, layer: str, image_id: str, kind: str) -> Image:
-    """Describe an image that has one more layer than another."""
+    """Return an image with one more layer than another."""
     return dataclasses.replace(
         parent,
         id=image_id,

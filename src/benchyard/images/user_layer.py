@@ -1,11 +1,59 @@
 """The small layer on top of every imported image: the user `user`, mount points, and name resolution."""
 
+import io
 import re
 import stat
+import tarfile
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from benchyard.images.layer_tar import LayerTar
-from benchyard.images.merged import Merged
+from benchyard.images.merged_view import MergedView
+
+_TIME = 946_684_800  # the first second of 2000: old enough for everyone, and always the same
+
+
+class LayerTar:
+    """Writer of a tar, in which a later entry of the same name wins. Use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_empty = True
+
+    def __enter__(self) -> Self:
+        self._tar = tarfile.open(self._path, "w", format=tarfile.PAX_FORMAT)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tar.close()
+
+    def directory(self, path: str, mode: int = 0o755, owner: tuple[int, int] = (0, 0)) -> None:
+        self._add(self._info(path, tarfile.DIRTYPE, mode, owner))
+
+    def link(self, path: str, target: str) -> None:
+        info = self._info(path, tarfile.SYMTYPE, 0o777, (0, 0))
+        info.linkname = target
+        self._add(info)
+
+    def file(self, path: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] = (0, 0)) -> None:
+        info = self._info(path, tarfile.REGTYPE, mode, owner)
+        info.size = len(content)
+        self._add(info, content)
+
+    def _info(self, path: str, kind: bytes, mode: int, owner: tuple[int, int]) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(path)
+        info.type = kind
+        info.mode = mode
+        info.uid, info.gid = owner
+        info.mtime = _TIME
+        return info
+
+    def _add(self, info: tarfile.TarInfo, content: bytes = b"") -> None:
+        self.is_empty = False
+        self._tar.addfile(info, io.BytesIO(content))
+
 
 USER = "user"
 _FIRST_ID = 1000
@@ -16,8 +64,8 @@ _ROOT_PASSWD = b"root:x:0:0:root:/root:/bin/sh\n"
 _ROOT_GROUP = b"root:x:0:\n"
 
 
-def write_user_layer(view: Merged, target: Path, resolv_conf: bytes) -> bool:
-    """Write the tar of what `view` lacks to be a devbox's root; False if it lacks nothing."""
+def write_user_layer(view: MergedView, target: Path, resolv_conf: bytes) -> bool:
+    """Write the tar of what a devbox's root needs beyond `view`; return False if it needs nothing."""
     with LayerTar(target) as tar:
         layer = _Layer(view, tar)
         layer.add_mount_points()
@@ -28,9 +76,9 @@ def write_user_layer(view: Merged, target: Path, resolv_conf: bytes) -> bool:
 
 
 class _Layer:
-    """A layer being written on top of a view; directories it shares with the view keep their modes."""
+    """Writer of a layer on top of a view; directories that the view has too keep their modes."""
 
-    def __init__(self, view: Merged, tar: LayerTar) -> None:
+    def __init__(self, view: MergedView, tar: LayerTar) -> None:
         self._view = view
         self._tar = tar
         self._made: set[str] = set()
@@ -42,7 +90,7 @@ class _Layer:
                 self._tar.directory(name, mode)
 
     def add_file(self, path: str, content: bytes) -> None:
-        """Add a file unless the image has one that is not empty."""
+        """Add a file unless the image has a non-empty one."""
         if content and not self._view.read(path):
             self._parents(path)
             self._tar.file(path, content)
@@ -85,7 +133,7 @@ class _Layer:
         return int(rows[0]) if rows else 0
 
     def _parents(self, path: str) -> None:
-        """A directory of a layer decides the mode of the merged one: repeat what the view has."""
+        """Repeat the view's parent directories: a layer's directory sets the mode of the merged one."""
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             directory = "/".join(parts[:depth])

@@ -1,1 +1,1 @@
-"""One definition per noun, shared by wire, store and client."""
+"""Definitions of the nouns, each shared by wire, store and client."""

@@ -1,4 +1,4 @@
-"""Agents: a user's own programs under test, and which one a job has chosen."""
+"""Agents: a user's own programs under test, and the agents that jobs choose."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -10,7 +10,7 @@ from benchyard.models.base import Columns, Metadata, Model, Record
 CommandText = Annotated[
     str, StringConstraints(min_length=1, max_length=65536, pattern=r"^[^\x00]*[^\x00\s][^\x00]*$")
 ]
-"""What is given to a shell: not empty, and no longer than an argument can be."""
+"""A command line for a shell: not empty, and no longer than an argument can be."""
 AgentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/@-]{0,199}$")]
 """One word; on a command line `@` and `:` follow it, so a colon is never part of it."""
 AgentVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,199}$")]
@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"(?P<scheme>https?|git)://(?P<host>[!-.0-~]+)(/[!-~]*)?")
 
 
 def _address(text: str) -> str:
-    """No local path, nothing that a program takes for an option or a command, and no password to be shown."""
+    """Refuse local paths, text that a program would read as an option or command, and visible passwords."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
         raise ValueError("must be an address that begins with https://, http:// or git://")
@@ -46,7 +46,7 @@ Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_web_add
 Repository = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_address)]
 GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,254}$")]
 Setup = Annotated[list[CommandText], Field(max_length=100)]
-"""Commands that are run in the agent's folder after it was put there."""
+"""Commands that run in the agent's folder after its files are in place."""
 
 SourceType = Literal["npm", "pip", "git", "object"]
 
@@ -83,7 +83,7 @@ class ObjectSource(Model):
 
 
 class AgentSource(Model):
-    """Where an agent comes from: the part that its type names, and no other."""
+    """The source of an agent: the part that its type names, and no other part."""
 
     type: SourceType
     npm: NpmSource | None = None
@@ -101,16 +101,21 @@ class AgentSource(Model):
 
     @property
     def setup(self) -> list[str]:
-        """The commands that are run after it was put in place."""
+        """Return the commands that run after its files are in place."""
         part = self.npm or self.pip or self.git or self.object
         return list(part.agent_setup or []) if part else []
 
     def described(self) -> str:
-        """In a few words: what it is a copy of."""
+        """Describe in a few words the repository, package or object that it is installed from."""
         if self.git:
             return f"{self.git.repository}{f' at {self.git.ref}' if self.git.ref else ''}"
         package = self.npm or self.pip
         return package.package_name if package else self.object.object_id if self.object else ""
+
+
+def origin(source: str | None) -> str | None:
+    """Return the words for a type of source at the end of a sentence."""
+    return "an uploaded object" if source == "object" else source
 
 
 class AgentRequest(Model):
@@ -120,12 +125,12 @@ class AgentRequest(Model):
     version: AgentVersion | None = None
     source: AgentSource | None = None
     run_command: CommandText | None = None
-    """How jobs run it; `{prompt_file}`, `{model}`, `{logs}`, `{workdir}` and `{agent_dir}` are filled in."""
+    """The command in jobs; it may name `{prompt_file}`, `{model}`, `{logs}`, `{workdir}`, `{agent_dir}`."""
     metadata: Metadata | None = None
 
 
 class RegisteredAgent(Record):
-    """An agent as it is kept; it never changes."""
+    """A registered agent as it is stored; it never changes."""
 
     name: str
     version: str | None = None
@@ -135,11 +140,11 @@ class RegisteredAgent(Record):
     metadata: dict[str, str] = Field(default_factory=dict)
 
     def columns(self) -> Columns:
-        """Found by name, version, and whether it is everybody's."""
+        """Index by name, version, and whether it is public."""
         return Columns(name=self.name, status="public" if self.is_public else "own", parent=self.version)
 
     def view(self) -> "AgentView":
-        """As the wire shows it."""
+        """Return the agent as the wire shows it."""
         return AgentView.model_validate(self, from_attributes=True)
 
 
@@ -155,38 +160,38 @@ class AgentView(Model):
     run_command: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
     installed_versions: list[str] | None = None
-    """Of a public one: those that are on the server already; `version` is the one that is run by default."""
+    """For a public agent: the versions installed on the server; `version` is the one that runs by default."""
     kwargs: dict[str, str] | None = None
-    """The kwargs that it takes in a job -> what each is for, where that is known."""
+    """The kwargs that it takes in a job -> the purpose of each, if known."""
     keys: dict[str, list[str]] | None = None
-    """Of a public one: provider -> the variables any of which holds a key; none where it needs none."""
+    """For a public agent: provider -> variables, any of which may hold a key; none if it needs no key."""
     server_lacks: list[str] | None = None
-    """Programs that the server needs to install and run it, and does not have (an extension)."""
+    """Programs needed to install and run it that the server lacks (an extension)."""
 
 
 class AgentInstallRequest(Model):
-    """Which agent to install ahead of its first use."""
+    """The agent to install ahead of its first use."""
 
     name: AgentName
     version: AgentVersion | None = None
-    """The one that jobs run by default, if none is said."""
+    """The version to install; by default, the one that jobs run."""
 
 
 class AgentInstallView(Model):
-    """An agent that is on the server."""
+    """An agent that is installed on the server."""
 
     name: str
     version: str | None = None
     source: SourceType | None = None
-    """Where it came from; None for one that is a part of the server."""
+    """The kind of source it is installed from; None if it is a part of the server."""
     was_installed: bool
-    """Whether it was there before."""
+    """Whether it was installed before this request."""
     duration_ms: int = 0
-    """How long the install took."""
+    """Duration of the install."""
 
 
 class AgentListView(Model):
-    """One page of agents."""
+    """A page of agents."""
 
     agents: list[AgentView]
     has_more: bool
@@ -194,17 +199,17 @@ class AgentListView(Model):
 
 
 class AgentDevboxCountsView(Model):
-    """How many devboxes that have not ended show an agent, by its name."""
+    """Numbers of devboxes that have not ended and mount an agent, by the agent's name."""
 
     counts: dict[str, int]
     total_count: int
 
 
 class AgentChoice(Model):
-    """The agent that a job runs, settled when the job was made: later versions do not change it."""
+    """The agent that a job runs, fixed when the job is created: later versions do not change it."""
 
     name: str
     version: str | None = None
     agent_id: str | None = None
-    """Of a registered one; None for those that come with us."""
+    """The id of a registered agent; None for an agent that comes with the server."""
     kwargs: dict[str, str] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What all models share: the rules of the wire, and what the store needs of a record."""
+"""Base classes and types of all models: the rules of the wire, and the columns of stored records."""
 
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any, NamedTuple, Self
@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 _set = object.__setattr__
 MAX_INT = 2**53 - 1
-"""The largest integer that every JSON client keeps exactly."""
+"""The largest integer that every JSON client represents exactly."""
 
 
 def _number(value: Any) -> Any:
@@ -18,32 +18,32 @@ def _number(value: Any) -> Any:
 
 
 WireInt = Annotated[int, BeforeValidator(_number, json_schema_input_type=int), Field(ge=-MAX_INT, le=MAX_INT)]
-"""An integer of a request: `30.0` is one, `true` and `"30"` are not."""
+"""An integer in a request: `30.0` is valid, `true` and `"30"` are not."""
 
 WireFloat = Annotated[float, BeforeValidator(_number, json_schema_input_type=float)]
-"""A finite number of a request: `true` and `"30"` are not."""
+"""A finite number in a request: `true` and `"30"` are not valid."""
 
 WireBool = StrictBool
-"""True or false of a request: `1` and `"true"` are not."""
+"""A boolean in a request: `1` and `"true"` are not valid."""
 
 ShortText = Annotated[str, StringConstraints(max_length=1024)]
-"""A name, a label, a message: what people type."""
+"""A name, a label or a message, typed by people."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
-"""What people call a thing: one line."""
+"""The name of a thing, given by people: one line."""
 
 Metadata = Annotated[dict[ShortText, Annotated[str, Field(max_length=65536)]], Field(max_length=256)]
 """Labels that users put on things."""
 
 
 MOST_SHOWN = 12
-"""How many fields of a model its `repr` has."""
+"""Largest number of fields in a model's `repr`."""
 LONGEST_SHOWN = 60
 UNSHOWN = frozenset({"reference_output"})
 
 
 class Brief(str):
-    """A text that is its own `repr`."""
+    """A text whose `repr` is the text itself."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Brief(str):
 
 
 def _brief(value: Any) -> str:
-    """A value in one short line."""
+    """Return a value as one short line."""
     if isinstance(value, BaseModel):
         id = value.__dict__.get("id")
         return (
@@ -75,11 +75,11 @@ def _kind(values: Collection[Any]) -> str:
 class Model(BaseModel):
     """A part of the wire: frozen; fields of newer or older clients are ignored."""
 
-    # Built when it is first used: a process has many models, and most of them never are.
+    # Built at first use: a process defines many models, and uses few of them.
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Its fields as they fit on a few lines, without secrets and the solution of a scenario."""
+        """Return its fields, shortened to a few lines, without secrets or the solution of a scenario."""
         fields = type(self).model_fields
         shown = [
             (name, value)
@@ -92,7 +92,7 @@ class Model(BaseModel):
             yield None, Brief(f"... {len(shown) - MOST_SHOWN} more fields")
 
     def __copy__(self) -> Self:
-        """As pydantic does it, without the extra and private fields that no model here has."""
+        """Copy as pydantic does, but without extra and private fields, which no model here has."""
         copied = self.__class__.__new__(self.__class__)
         _set(copied, "__dict__", self.__dict__.copy())
         _set(copied, "__pydantic_extra__", None)
@@ -102,13 +102,13 @@ class Model(BaseModel):
 
 
 class RenameRequest(Model):
-    """Another name for a job, a run or an object."""
+    """A new name for a job, a run or an object."""
 
     name: Name
 
 
 class Columns(NamedTuple):
-    """What the store keeps beside a record's body, to find it by."""
+    """The values the store indexes beside a record's body."""
 
     name: str | None = None
     status: str | None = None
@@ -116,13 +116,13 @@ class Columns(NamedTuple):
 
 
 class Record(Model):
-    """Something the store keeps; subclasses say by `columns` what it can be found by."""
+    """A record of the store; subclasses return by `columns` the values that it is indexed by."""
 
     id: str
     create_time_ms: int
     request_hash: str | None = None
-    """Of the request that made it, so that a repeated request is known from one that reuses its id."""
+    """The hash of the request that created it: tells a repeated request from another that reuses its id."""
 
     def columns(self) -> Columns:
-        """What the store can look for."""
+        """Return the values that the store indexes."""
         return Columns()

@@ -40,7 +40,7 @@ class BenchmarkScenariosChange(Model):
 
 
 class Benchmark(Record):
-    """A benchmark as it is kept."""
+    """A benchmark as it is stored."""
 
     name: str
     status: DefinitionStatus = "active"
@@ -52,14 +52,14 @@ class Benchmark(Record):
     scenario_ids: list[str] = Field(default_factory=list)
     is_public: bool = False
     revision: int = 1
-    """Counts up with every change of what it is."""
+    """Increases with every change of the definition."""
 
     def columns(self) -> Columns:
-        """Found by name, status, and whether it is everybody's."""
+        """Index by name, status, and whether it is public."""
         return Columns(name=self.name, status=self.status, parent="public" if self.is_public else "own")
 
     def view(self) -> "BenchmarkView":
-        """As the wire shows it."""
+        """Return the benchmark as the wire shows it."""
         return BenchmarkView(
             **self.model_dump(exclude={"scenario_ids", "request_hash"}),
             scenarioIds=self.scenario_ids,
@@ -68,7 +68,7 @@ class Benchmark(Record):
 
 
 class BenchmarkView(Model):
-    """A benchmark as the wire shows it: `scenarioIds` is the original's spelling."""
+    """A benchmark as the wire shows it; `scenarioIds` has the original's spelling."""
 
     id: str
     name: str
@@ -86,7 +86,7 @@ class BenchmarkView(Model):
 
 
 class BenchmarkListView(Model):
-    """One page of benchmarks."""
+    """A page of benchmarks."""
 
     benchmarks: list[BenchmarkView]
     has_more: bool

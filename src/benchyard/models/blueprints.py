@@ -1,4 +1,4 @@
-"""A blueprint: how an image for devboxes is built, and how far that is."""
+"""A blueprint: how an image for devboxes is built, and the state of its build."""
 
 import re
 from enum import StrEnum
@@ -7,20 +7,19 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount
+from benchyard.models.launch import CodeMount, LaunchParameters
 from benchyard.models.network_policies import Egress
 
 _FROM = re.compile(r"^[^\S\n]*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 HIDDEN = "***"
-"""Shown in the place of what is kept sealed."""
+"""Shown in place of a sealed value."""
 
 BlueprintName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 BuildFailure = Literal["out_of_memory", "out_of_disk", "build_failed"]
 
 
 class BlueprintStatus(StrEnum):
-    """How far a build is."""
+    """The state of a build."""
 
     AWAITING_UPLOAD = "awaiting_upload"
     QUEUED = "queued"
@@ -38,14 +37,14 @@ UNFINISHED = tuple(
 
 
 class BuildContext(Model):
-    """A stored object, a tar or a tgz, as the folder that COPY and ADD look into."""
+    """A stored object, a tar or a tgz, used as the folder that COPY and ADD read from."""
 
     type: Literal["object"] = "object"
     object_id: str = Field(min_length=1, max_length=128)
 
 
 class ServiceCredentials(Model):
-    """How to log in where a service's image comes from."""
+    """The login for the registry of a service's image."""
 
     username: ShortText
     password: str = Field(max_length=8192, repr=False)
@@ -65,7 +64,7 @@ class Service(Model):
 
 
 class BlueprintRequest(Model):
-    """The body of a create call, and what a blueprint keeps of it."""
+    """The body of a create call; a blueprint stores it as its parameters."""
 
     name: BlueprintName
     base_blueprint_id: str | None = None
@@ -81,54 +80,54 @@ class BlueprintRequest(Model):
     secrets: dict[str, str] | None = Field(default=None, max_length=256)
     """Environment variable -> name of a secret; values are looked up when the build begins."""
     on_demand: WireBool | None = None
-    """An extension: built when a devbox first needs it, not at once."""
+    """An extension: build when a devbox first needs the image, not at once."""
     prebuilt_image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """An extension: what the Dockerfile makes, where it can be had from a registry; else that is built."""
+    """An extension: an image in a registry equal to the Dockerfile's; built only if it cannot be pulled."""
     services: list[Service] | None = Field(default=None, max_length=100)
     system_setup_commands: list[str] | None = Field(default=None, max_length=1000)
 
     @property
     def base_reference(self) -> str | None:
-        """What its Dockerfile begins with; None where there is none to read."""
+        """Return the image of the Dockerfile's first FROM; None if there is no Dockerfile."""
         found = _FROM.search(self.dockerfile or "")
         return found[1] if found else None
 
     def shown(self) -> "BlueprintRequest":
-        """The same without what is kept sealed."""
+        """Return a copy without the sealed values."""
         mounts = [mount.model_copy(update={"token": None}) for mount in self.code_mounts or []]
         services = [_without_password(service) for service in self.services or []]
         return self.model_copy(update={"code_mounts": mounts or None, "services": services or None})
 
 
 class Blueprint(Record):
-    """A blueprint as it is kept; its id is also its image's."""
+    """A blueprint as it is stored; its image has the same id."""
 
     name: str
     status: BlueprintStatus = BlueprintStatus.QUEUED
     state: Literal["created", "deleted"] = "created"
     parameters: BlueprintRequest
-    """As asked for; tokens and passwords in it are sealed."""
+    """The parameters of the request; tokens and passwords in them are sealed."""
     metadata: dict[str, str] = Field(default_factory=dict)
     base_blueprint_id: str | None = None
-    """The base, found by name or id when the blueprint was made."""
+    """The id of the base blueprint, resolved from name or id when this blueprint was created."""
     build_egress: Egress | None = None
-    """What its build may reach, as its policy said when it was made; None is what the server has for all."""
+    """Egress rules of its build, copied from the policy at creation; None is the server's default."""
     attempts: int = 0
-    """How many builds of it were begun; a server's end in the middle makes another one necessary."""
+    """Number of builds begun; a build that the server's end cuts short is begun again."""
     build_finish_time_ms: int | None = None
     failure_reason: BuildFailure | None = None
     error_message: str | None = None
     substituted_bases: dict[str, str] = Field(default_factory=dict)
-    """What a FROM named -> the image that an alias put in its place, in its own build or one below it."""
+    """Reference in a FROM -> the image that an alias put in its place, in this build or that of a base."""
     image_state: Literal["none", "present", "unwanted"] = "none"
-    """`unwanted` from its deletion on, until nothing stands on it and it is removed."""
+    """`unwanted` from its deletion until nothing is based on it and it is removed."""
 
     def columns(self) -> Columns:
-        """Found by name, status, and base."""
+        """Index by name, status, and base."""
         return Columns(name=self.name, status=self.status, parent=self.base_blueprint_id)
 
     def view(self) -> "BlueprintView":
-        """As the wire shows it."""
+        """Return the blueprint as the wire shows it."""
         shown = self.parameters.shown()
         return BlueprintView.model_validate(
             {**self.model_dump(), "parameters": shown, "containerized_services": shown.services}
@@ -150,15 +149,15 @@ class BlueprintView(Model):
     devbox_capabilities: list[Literal["unknown", "docker_in_docker"]] = Field(default_factory=list)
     failure_reason: BuildFailure | None = None
     error_message: str | None = None
-    """An extension: why the build failed, in words."""
+    """An extension: the reason why the build failed, in words."""
     substituted_bases: dict[str, str] = Field(default_factory=dict)
-    """An extension: what a FROM named, and the image that an alias put in its place."""
+    """An extension: reference in a FROM -> the image that an alias put in its place."""
     is_public: bool = False
     metadata: dict[str, str] = Field(default_factory=dict)
 
 
 class BlueprintListView(Model):
-    """One page of blueprints."""
+    """A page of blueprints."""
 
     blueprints: list[BlueprintView]
     has_more: bool
@@ -166,7 +165,7 @@ class BlueprintListView(Model):
 
 
 class BuildLogLine(Model):
-    """One line of a build's log."""
+    """A line of a build's log."""
 
     level: str = "info"
     message: str
@@ -181,7 +180,7 @@ class BuildLogView(Model):
 
 
 class BuildLogUpdate(BuildLogLine):
-    """A line as it is streamed (an extension), with the offset to go on from after it."""
+    """A streamed line of the log (an extension), with the offset to resume the stream from."""
 
     offset: int
 

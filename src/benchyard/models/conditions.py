@@ -1,8 +1,8 @@
 """Conditions that choose scenarios: `name=fix-*`, `level!=easy`, `name~=^fix or tag=short`.
 
-A text has alternatives, joined by ` or `. All texts must hold; those that have but one condition, with `=`,
-of the same key are alternatives of each other. A value of `=` and `!=` may have `*`, `?` and `[...]`; one of
-`~=` and `!~` is a regular expression. A server gives all of it to a worker: it may take for ever.
+A text has alternatives, joined by ` or `. All texts must hold; but texts of a single condition with `=` and
+the same key are alternatives of each other. The value of `=` and `!=` may have `*`, `?` and `[...]`; that of
+`~=` and `!~` is a regular expression. A server evaluates all this in a worker: it may never terminate.
 """
 
 import difflib
@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol, TypeVar
 from benchyard.errors import UsageError
 
 TAG_KEYS = ("tag", "tags", "keywords")
-"""Any of them means all of them: who labels scenarios calls it so or so."""
+"""Keys that mean the same: each is a usual name for the labels of scenarios."""
 
 _OPERATORS = ("!=", "!~", "~=", "=")
 _OR = " or "
@@ -28,11 +28,11 @@ _LONGEST = 100
 _WILD = "*?[]^$"
 
 Matches = Callable[[str, str], bool]
-"""Whether a regular expression is found in a text."""
+"""Tells whether a regular expression matches somewhere in a text."""
 
 
-class Labelled(Protocol):
-    """What can be chosen."""
+class Selectable(Protocol):
+    """A scenario or another item that conditions can choose."""
 
     @property
     def id(self) -> str: ...
@@ -42,12 +42,12 @@ class Labelled(Protocol):
     def metadata(self) -> Mapping[str, str] | None: ...
 
 
-L = TypeVar("L", bound=Labelled)
+L = TypeVar("L", bound=Selectable)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison."""
+    """A comparison of one key with a value."""
 
     key: str
     operator: str
@@ -55,16 +55,16 @@ class Condition:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether its value is a regular expression."""
+        """Tell whether its value is a regular expression."""
         return "~" in self.operator
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """Return the condition as users write it."""
         return f"{self.key}{self.operator}{self.value}"
 
-    def holds(self, item: Labelled, matches: Matches) -> bool:
-        """Whether it is so of something; what has no such label is like nothing."""
+    def holds(self, item: Selectable, matches: Matches) -> bool:
+        """Tell whether it holds for an item; an item without the label equals and matches no value."""
         values = values_of(item, self.key)
         if self.is_pattern:
             found = any(matches(self.value, each) for each in values)
@@ -73,15 +73,15 @@ class Condition:
         return found is not self.operator.startswith("!")
 
 
-def parsed(text: str) -> list[Condition]:
-    """The alternatives of a text; raises UsageError that shows how one is written."""
+def parse_condition(text: str) -> list[Condition]:
+    """Return the alternatives of a text; raises UsageError that shows the syntax of a condition."""
     found: list[Condition] = []
     for part in text.split(_OR):
         condition = _condition(part)
         if condition is not None:
             found.append(condition)
         elif found:
-            # ` or ` is a part of the value.
+            # This ` or ` is a part of the value.
             last = found.pop()
             found.append(Condition(last.key, last.operator, f"{last.value}{_OR}{part}"))
         else:
@@ -92,12 +92,12 @@ def parsed(text: str) -> list[Condition]:
     return found
 
 
-def groups(texts: Sequence[str]) -> list[list[Condition]]:
-    """What must hold: of each group one condition."""
+def condition_groups(texts: Sequence[str]) -> list[list[Condition]]:
+    """Return the groups of conditions; of each group, one condition must hold."""
     found: list[list[Condition]] = []
     same: dict[str, list[Condition]] = {}
     for text in texts:
-        alternatives = parsed(text)
+        alternatives = parse_condition(text)
         first = alternatives[0]
         if len(alternatives) > 1 or first.operator != "=":
             found.append(alternatives)
@@ -109,14 +109,14 @@ def groups(texts: Sequence[str]) -> list[list[Condition]]:
     return found
 
 
-def chosen(
+def choose(
     items: Sequence[L],
     wanted: Sequence[Sequence[Condition]],
     include: Collection[str] = (),
     exclude: Collection[str] = (),
     matches: Matches = lambda pattern, text: re.search(pattern, text) is not None,
 ) -> list[L]:
-    """Those of which every group has a condition that holds, and whose names fit the globs."""
+    """Return the items for which each group has a condition that holds, and whose names match the globs."""
     return [
         each
         for each in items
@@ -127,15 +127,15 @@ def chosen(
 
 
 def near_misses(
-    items: Sequence[Labelled],
+    items: Sequence[Selectable],
     wanted: Sequence[Sequence[Condition]],
     include: Collection[str],
     exclude: Collection[str],
     matches: Matches,
 ) -> str:
-    """Why nothing was chosen, and what is close to what was meant."""
+    """Explain why nothing was chosen, and name the closest values there are."""
     for group in wanted:
-        if not chosen(items, [group], matches=matches):
+        if not choose(items, [group], matches=matches):
             told = _OR.join(one.text for one in group)
             return f"no scenario fits the filter {told[:300]}{_close(items, group[0])}"
     for glob in include:
@@ -148,8 +148,8 @@ def near_misses(
     return f"no scenario is left by {', '.join(parts)} together; each of them alone leaves some"
 
 
-def values_of(item: Labelled, key: str) -> list[str]:
-    """What something has under a key; of a name also its last part, of a label with several each of them."""
+def values_of(item: Selectable, key: str) -> list[str]:
+    """Return an item's values for a key; for a name also its last part, for a list label each element."""
     if key == "name":
         return list(dict.fromkeys([item.name, item.name.rpartition("/")[2]]))
     if key == "id":
@@ -162,7 +162,7 @@ def values_of(item: Labelled, key: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Item:
-    """What a worker chooses from."""
+    """An item as a worker sees it."""
 
     id: str
     name: str
@@ -170,12 +170,12 @@ class Item:
 
 
 def question(
-    items: Iterable[Labelled],
+    items: Iterable[Selectable],
     wanted: Sequence[Sequence[Condition]],
     include: Sequence[str],
     exclude: Sequence[str],
 ) -> bytes:
-    """What `answer` is asked: of labels that no condition is about only the keys."""
+    """Return the input of `answer`; labels that no condition mentions come without their values."""
     keys = {one.key for group in wanted for one in group}
     keys |= set(TAG_KEYS) if keys & set(TAG_KEYS) else set()
     told = []
@@ -187,7 +187,7 @@ def question(
 
 
 def answer(content: BinaryIO) -> dict[str, object]:
-    """Which of the items are chosen, for workers: `chosen`, their places, or `problem`, why none is."""
+    """Return as `chosen` the positions of the chosen items, or as `problem` why none is; for workers."""
     told, asked, include, exclude = marshal.load(content)  # noqa: S302  (the server's own)
     items = [Item(*each) for each in told]
     wanted = [[Condition(*one) for one in group] for group in asked]
@@ -201,7 +201,7 @@ def answer(content: BinaryIO) -> dict[str, object]:
     def matches(pattern: str, text: str) -> bool:
         return patterns[pattern].search(text) is not None
 
-    fitting = {id(each) for each in chosen(items, wanted, include, exclude, matches)}
+    fitting = {id(each) for each in choose(items, wanted, include, exclude, matches)}
     if not fitting and items:
         return {"problem": near_misses(items, wanted, include, exclude, matches)}
     return {"chosen": [place for place, each in enumerate(items) if id(each) in fitting]}
@@ -217,7 +217,7 @@ def _condition(text: str) -> Condition | None:
 
 
 def _parts(value: str) -> list[str]:
-    """The parts of a label that is a list: of JSON, or with commas."""
+    """Return the elements of a label that is a list: in JSON, or separated by commas."""
     if value.startswith("["):
         try:
             listed = json.loads(value)
@@ -227,7 +227,7 @@ def _parts(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")] if "," in value else []
 
 
-def _fits(item: Labelled, globs: Iterable[str]) -> bool:
+def _fits(item: Selectable, globs: Iterable[str]) -> bool:
     names = values_of(item, "name")
     return any(_is_like(name, glob) for glob in globs for name in names)
 
@@ -241,8 +241,8 @@ def _pattern_of(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))
 
 
-def _close(items: Sequence[Labelled], condition: Condition) -> str:
-    """What is there instead of what a condition asks for."""
+def _close(items: Sequence[Selectable], condition: Condition) -> str:
+    """Name the values closest to those that a condition asks for."""
     if condition.key == "name":
         return _close_names(items, condition.value)
     if condition.key == "id":
@@ -260,7 +260,7 @@ def _close(items: Sequence[Labelled], condition: Condition) -> str:
     return f"; they have no such label{f', but {listed}' if listed else ''}"
 
 
-def _close_names(items: Sequence[Labelled], given: str) -> str:
+def _close_names(items: Sequence[Selectable], given: str) -> str:
     plain = "".join(char for char in given[:_LONGEST] if char not in _WILD)
     names: dict[str, str] = {}
     for each in items[:_MOST_COMPARED]:

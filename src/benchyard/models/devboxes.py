@@ -1,23 +1,71 @@
-"""A devbox: what is asked for, what is kept, and what is shown."""
+"""A devbox: its requests, its record, its views, and the ways into it."""
 
 from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import Field
 
-from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireFloat
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat, WireInt
 from benchyard.models.blueprints import Service
-from benchyard.models.gateway_doors import GatewayDoor, GatewayRequest, GatewaySpec
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import CodeMount, Mount
+from benchyard.models.gateway_configs import GatewayDoor, GatewayRequest, GatewaySpec
+from benchyard.models.launch import CodeMount, LaunchParameters, Mount
 from benchyard.models.network_policies import Egress
-from benchyard.models.rounds import StepSetup
-from benchyard.models.scenarios import Isolation
-from benchyard.models.tunnels import Tunnel, TunnelRequest, TunnelView
+from benchyard.models.scenarios import Isolation, StepSetup
+
+
+class ReadRequest(Model):
+    """The body of `read_file_contents`."""
+
+    file_path: str = Field(min_length=1, max_length=4096)
+
+
+class WriteRequest(Model):
+    """The body of `write_file_contents`."""
+
+    file_path: str = Field(min_length=1, max_length=4096)
+    contents: str
+
+
+class DownloadRequest(Model):
+    """The body of `download_file`."""
+
+    path: str = Field(min_length=1, max_length=4096)
+
+
+AuthMode = Literal["open", "authenticated"]
+
+
+class TunnelRequest(Model):
+    """The settings of a tunnel; None is the default, or leaves the present setting."""
+
+    auth_mode: AuthMode | None = None
+    http_keep_alive: WireBool | None = None
+    wake_on_http: WireBool | None = None
+
+
+class Tunnel(Model):
+    """A tunnel as it is stored with its devbox; its token is derived from its key, and stored nowhere."""
+
+    tunnel_key: str
+    auth_mode: AuthMode = "open"
+    http_keep_alive: bool = True
+    wake_on_http: bool = False
+    create_time_ms: int
+
+
+class TunnelView(Model):
+    """A tunnel as the wire shows it; `auth_token` only if the tunnel requires it."""
+
+    tunnel_key: str
+    auth_mode: AuthMode
+    http_keep_alive: bool
+    wake_on_http: bool
+    create_time_ms: int
+    auth_token: str | None = None
 
 
 class DevboxStatus(StrEnum):
-    """Where a devbox is in its life."""
+    """The stage of a devbox's life."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -71,7 +119,7 @@ class WaitRequest(Model):
 
 
 class StateTransition(Model):
-    """One change of status; `detail` (an extension) says why in words."""
+    """A change of status; `detail` (an extension) gives the reason in words."""
 
     status: DevboxStatus
     transition_time_ms: int
@@ -80,32 +128,32 @@ class StateTransition(Model):
 
 
 class DevboxPurpose(Model):
-    """What the devbox of a scenario run is for."""
+    """The purpose of a scenario run's devbox: how it is prepared, isolated and scored."""
 
     working_directory: str | None = None
-    """Made before it runs, where it is not there."""
+    """Created before the devbox runs, if it does not exist."""
     home: str | None = None
-    """Of its user, when it began to run: afterwards the devbox may say what it likes."""
+    """The user's home, noted when the devbox began to run: later the devbox cannot be trusted on this."""
     isolation: Isolation = "clean"
-    """How what is done in it will be scored."""
+    """The isolation in which its work will be scored."""
     keeps_start: bool = False
-    """Whether what it looks like at the start is kept."""
+    """Whether its disk at the start is kept."""
     shown: dict[str, str] = Field(default_factory=dict)
-    """Path inside -> folder of the host that is shown there, read-only."""
+    """Path inside -> folder of the host that is mounted there, read-only."""
     agent_network_policy: str | None = None
-    """What it may reach once it is prepared, by the id or name of a policy."""
+    """The network policy, by id or name, that applies once it is prepared."""
     agent_egress: Egress | None = None
-    """That policy as it was when the devbox was made; it is the devbox's own once that is prepared."""
+    """The rules of that policy at creation; they become the devbox's own rules once it is prepared."""
     scoring_network: str | None = None
-    """What its scorers may reach: `none`, `host`, or a policy by id or name; None where nobody says."""
+    """The network of its scorers: `none`, `host`, or a policy by id or name; None if unspecified."""
     first_step: StepSetup | None = None
-    """What the first step of its scenario needs."""
+    """The setup of its scenario's first step."""
     refuses_tracing: bool = False
-    """Whether its processes may not trace each other while they are scored in it."""
+    """Whether its processes are forbidden to trace each other while it is scored."""
 
 
 class MountedAgent(Model):
-    """An agent that a devbox shows."""
+    """An agent that is mounted in a devbox."""
 
     agent_id: str
     name: str
@@ -113,13 +161,13 @@ class MountedAgent(Model):
     """Whether its commands are put into PATH."""
     path: str | None = None
     auth_token: str | None = Field(default=None, repr=False)
-    """Sealed; gone once the agent is installed."""
+    """Sealed; removed once the agent is installed."""
     shown: dict[str, str] = Field(default_factory=dict)
-    """Path inside -> folder of the host, once it is installed: the devbox goes on if the agent is deleted."""
+    """Path inside -> folder of the host, once installed: the devbox keeps working if the agent is deleted."""
 
 
 class Devbox(Record):
-    """A devbox as it is kept; secret values and tokens are part of it only sealed."""
+    """A devbox as it is stored, with secret values and tokens only in sealed form."""
 
     status: DevboxStatus = DevboxStatus.PROVISIONING
     name: str | None = None
@@ -133,12 +181,12 @@ class Devbox(Record):
     secrets: dict[str, str] = Field(default_factory=dict)
     entrypoint: str | None = None
     boot: int = 0
-    """How often it was started; part of the ids of its launch executions."""
+    """Number of times it was started; part of the ids of its launch executions."""
     mounts: list[Mount] = Field(default_factory=list)
-    """What is still to be put into it; emptied when it runs."""
+    """Mounts that are still to be made; emptied when it runs."""
     agents: list[MountedAgent] = Field(default_factory=list)
     services: list[Service] = Field(default_factory=list)
-    """What runs beside it, as its blueprint had it when the devbox was made."""
+    """Services that run beside it, copied from its blueprint when the devbox was created."""
     state_transitions: list[StateTransition] = Field(default_factory=list)
     failure_reason: FailureReason | None = None
     shutdown_reason: ShutdownReason | None = None
@@ -147,26 +195,26 @@ class Devbox(Record):
     tunnel: Tunnel | None = None
     purpose: DevboxPurpose | None = None
     egress: Egress | None = None
-    """What its network policy said when it was made; later changes are for later devboxes."""
+    """The rules of its network policy at creation; later changes of the policy apply to later devboxes."""
     ssh_keys: list[str] = Field(default_factory=list)
-    """The public halves of the keys that open it by ssh."""
+    """The public keys that may log in by ssh."""
     given: str | None = Field(default=None, repr=False)
-    """The values of its secrets, sealed: they are taken out of what it says, whatever became of them."""
+    """The values of its secrets, sealed: masked in its output even after a secret is changed or deleted."""
     doors: list[GatewayDoor] = Field(default_factory=list)
     """The HTTP APIs that it reaches through the gateway."""
 
     @property
     def gateway_specs(self) -> dict[str, GatewaySpec] | None:
-        """The gateways that it was made with, by the prefix of their variables."""
+        """Return the gateways that it was created with, by the prefix of their variables."""
         made_with = [each for each in self.doors if each.prefix]
         return {str(each.prefix): GatewaySpec.model_validate(each.model_dump()) for each in made_with} or None
 
     def columns(self) -> Columns:
-        """Found by name, status, and what it was made from."""
+        """Index by name, status, and the blueprint or snapshot it was made from."""
         return Columns(name=self.name, status=self.status, parent=self.snapshot_id or self.blueprint_id)
 
     def view(self) -> "DevboxView":
-        """As the wire shows it."""
+        """Return the devbox as the wire shows it."""
         return DevboxView.model_validate(self, from_attributes=True)
 
 
@@ -193,7 +241,7 @@ class DevboxView(Model):
 
 
 class DevboxListView(Model):
-    """One page of devboxes."""
+    """A page of devboxes."""
 
     devboxes: list[DevboxView]
     has_more: bool
@@ -201,7 +249,7 @@ class DevboxListView(Model):
 
 
 class DevboxUsageView(Model):
-    """What a devbox has used since it was made."""
+    """The resources that a devbox has used since it was created."""
 
     id: str
     status: DevboxStatus
@@ -212,3 +260,56 @@ class DevboxUsageView(Model):
     vcpu_seconds: int
     memory_gb_seconds: int
     disk_gb_seconds: int
+
+
+SESSION_NAME = r"^[A-Za-z0-9_-]{1,256}$"
+
+
+class PtyTunnelView(Model):
+    """The access to a devbox's terminals: a token for `X-Runloop-Tunnel-Authorization`."""
+
+    auth_token: str
+    tunnel_key: str
+
+
+class PtyConnectView(Model):
+    """A terminal session, existing or new."""
+
+    session_name: str
+    status: str
+    created: bool
+    attached: bool
+    cols: int
+    rows: int
+    connect_url: str
+    idle_ttl_seconds: int
+    protocol_version: str = "1"
+
+
+class PtyControlRequest(Model):
+    """An action on a terminal session."""
+
+    action: Literal["resize", "signal", "close"]
+    cols: WireInt | None = None
+    rows: WireInt | None = None
+    signal: str | None = Field(default=None, max_length=32)
+
+
+class PtyControlResultView(Model):
+    """The result of an action on a terminal session."""
+
+    session_name: str
+    status: str
+
+
+class SshKeyView(Model):
+    """A new key of a devbox; its private half is shown this once, and stored nowhere."""
+
+    id: str
+    """The id of the devbox."""
+    ssh_private_key: str
+    ssh_user: str
+    url: str
+    """The host name for ssh; behind TLS also the name that leads to it."""
+    host_key: str
+    """An extension: the server's own public key, for `known_hosts`."""

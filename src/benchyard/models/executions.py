@@ -22,7 +22,7 @@ class ExecuteRequest(Model):
 
 
 class ExecuteWithIdRequest(Model):
-    """The body of `execute`: the caller chooses the id, so that asking again never runs twice."""
+    """The body of `execute`: the caller chooses the id, so that a repeated request never runs twice."""
 
     command: str = Field(min_length=1, max_length=1_048_576)
     command_id: UUID
@@ -51,7 +51,7 @@ class StdInRequest(Model):
 
 
 class StdInResult(Model):
-    """Whether the input reached a running command."""
+    """The result of a write to standard input: whether it reached a running command."""
 
     devbox_id: str
     execution_id: str
@@ -71,7 +71,7 @@ class ExecutionView(Model):
     stderr: str | None = None
     stderr_truncated: bool | None = None
     hint: str | None = None
-    """An extension: what to do about a command that went wrong, where that can be told."""
+    """An extension: advice about a command that failed, if there is any."""
 
 
 class ExecutionResultView(Model):
@@ -93,7 +93,7 @@ class OutputChunk(Model):
 
 
 class LogLine(Model):
-    """One line of a devbox's log."""
+    """A line of a devbox's log."""
 
     level: str = "info"
     source: LogSource

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from benchyard.models.base import Columns, Model, Record
 
 MOST_HEADERS = 8
-"""What the original takes."""
+"""Largest number of custom headers, as in the original."""
 _NOT_OURS = frozenset(
     {
         "connection",
@@ -26,12 +26,12 @@ _NOT_OURS = frozenset(
         "upgrade",
     }
 )
-"""Headers that say how one connection is used, and so cannot be set from outside of it."""
+"""Headers that belong to a single connection, and so cannot be set from outside."""
 _ENDPOINT = re.compile(r"https?://[!-~]+", re.I)
 
 
 def _endpoint(text: str) -> str:
-    """No path of this machine, no password that would be shown, and nothing that a path cannot follow."""
+    """Refuse local paths, visible passwords, and endpoints to which no path can be appended."""
     problem = PydanticCustomError(
         "endpoint", "must be an address such as https://api.example.com, without credentials, `?` and `#`"
     )
@@ -60,7 +60,7 @@ GatewayName = Annotated[
         pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
     ),
 ]
-"""What people call a config: not blank, one line."""
+"""The name of a config: not blank, one line."""
 Endpoint = Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_endpoint)]
 HeaderName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$"), AfterValidator(_header_name)
@@ -70,12 +70,12 @@ Description = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class AuthMechanism(Model):
-    """How the key goes into a request."""
+    """The place of the key in a request."""
 
     type: Literal["header", "bearer", "basic"]
     """`basic` takes a secret of the form `user:password`."""
     key: HeaderName | None = None
-    """The name of the header, for `header` only."""
+    """The name of the header, for type `header` only."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -85,16 +85,16 @@ class AuthMechanism(Model):
 
     @property
     def header(self) -> str:
-        """The header that the key goes into."""
+        """Return the name of the header that the key goes into."""
         return self.key or "authorization"
 
 
 class CustomHeader(Model):
-    """A header that is set on every request, from a secret or as it is."""
+    """A header set on every request, with the value of a secret or a literal value."""
 
     name: HeaderName
     secret: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    """By name or id; kept and shown as id."""
+    """The secret, by name or id; stored and shown as id."""
     value: HeaderValue | None = None
 
     @model_validator(mode="after")
@@ -128,7 +128,7 @@ class GatewayConfigChange(Model):
 
 
 class GatewayConfig(Record):
-    """A gateway config as it is kept."""
+    """A gateway config as it is stored."""
 
     name: str
     endpoint: str
@@ -139,17 +139,17 @@ class GatewayConfig(Record):
     """Whether it comes with the server."""
 
     def columns(self) -> Columns:
-        """Found by name, and by whose it is."""
+        """Index by name and owner."""
         return Columns(name=self.name, status="public" if self.is_public else "own")
 
     def view(self, account_id: str) -> "GatewayConfigView":
-        """As the wire shows it; those that come with the server are nobody's."""
+        """Return the config as the wire shows it; configs that come with the server have no owner."""
         view = GatewayConfigView.model_validate(self, from_attributes=True)
         return view if self.is_public else view.model_copy(update={"account_id": account_id})
 
 
 class GatewayConfigView(Model):
-    """A gateway config as the wire shows it: never a secret's value."""
+    """A gateway config as the wire shows it, never with a secret's value."""
 
     id: str
     name: str
@@ -162,8 +162,55 @@ class GatewayConfigView(Model):
 
 
 class GatewayConfigListView(Model):
-    """One page of gateway configs."""
+    """A page of gateway configs."""
 
     gateway_configs: list[GatewayConfigView]
     has_more: bool
     total_count: int | None = None
+
+
+Reference = Annotated[str, Field(min_length=1, max_length=256)]
+"""A name or an id."""
+
+
+class GatewayRequest(Model):
+    """An API and the secret for it, each by name or id."""
+
+    gateway: Reference
+    secret: Reference
+
+
+class GatewaySpec(Model):
+    """The gateway config and secret of a devbox's gateway, as the wire shows them."""
+
+    gateway_config_id: str
+    secret_id: str
+
+
+class GatewayDoor(GatewaySpec):
+    """A gateway as its devbox stores it; its address is the config's at creation."""
+
+    id: str
+    prefix: str | None = None
+    """`PREFIX` and `PREFIX_URL` are set in the devbox; None for a gateway that was added later."""
+    endpoint: str
+    auth_mechanism: AuthMechanism
+    custom_headers: list[CustomHeader] = Field(default_factory=list)
+    prices: str | None = None
+    """The provider whose prices apply to the requests."""
+    url: str | None = None
+    """The URL inside the devbox; None until the door is open."""
+    token: str | None = Field(default=None, repr=False)
+    """The sealed token."""
+    request_hash: str | None = None
+
+
+class GatewayTokenView(Model):
+    """A door that was just opened, with the token that opens it for this devbox."""
+
+    token: str = Field(repr=False)
+    url: str
+    devbox_id: str
+    endpoint: str
+    gateway_config_id: str
+    auth_mechanism: AuthMechanism

@@ -8,7 +8,7 @@ IMAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$"
 
 
 class ImageView(Model):
-    """One image of the store."""
+    """An image of the store."""
 
     id: str
     name: str
@@ -19,9 +19,9 @@ class ImageView(Model):
     parent: str | None = None
     pinned: bool = False
     last_used_ms: int = 0
-    """When it was made, or a devbox last started from it."""
+    """Time at which it was made, or at which a devbox last started from it."""
     stands_for: str | None = None
-    """The image of a registry that it was made to stand in for, and what it is instead."""
+    """The registry image that it stands in for, and a description of the real content."""
 
 
 class ImageListView(Model):
@@ -38,7 +38,7 @@ class ImageImportRequest(Model):
     path: str | None = None
     """Below a folder that the server imports from (`serve --import-from`)."""
     detach: bool = False
-    """Answer once the archive is at hand, and go on; without it, an import ends when its client leaves."""
+    """Answer once the archive is at hand, and go on; without it, the import ends if its client leaves."""
 
 
 class DebianImageRequest(Model):
@@ -49,27 +49,27 @@ class DebianImageRequest(Model):
 
 
 class StandInRequest(Model):
-    """An image of a registry that another one is to be made for."""
+    """A registry image for which a stand-in is to be made."""
 
     reference: str = Field(min_length=1, max_length=400)
     name: str | None = Field(default=None, pattern=IMAGE_NAME)
-    """What to call it; `stand-in-` and the reference if not given."""
+    """The name of the stand-in; by default `stand-in-` and the reference."""
 
 
 class ImagePullRequest(Model):
-    """An image of a registry to get."""
+    """A registry image to pull."""
 
     reference: str = Field(min_length=1, max_length=400)
     name: str | None = Field(default=None, pattern=IMAGE_NAME)
-    """What to call it; the reference itself if not given."""
+    """The name of the image; by default the reference itself."""
 
 
 class AliasView(Model):
-    """An image of the store that stands in for a registry's, wherever a Dockerfile names that one."""
+    """An image of the store that stands in for a registry image in every Dockerfile that names it."""
 
     reference: str = Field(min_length=1, max_length=400)
     image: str = Field(pattern=IMAGE_NAME)
-    """Its name or id."""
+    """The name or id of the image in the store."""
 
 
 class AliasListView(Model):
@@ -79,23 +79,23 @@ class AliasListView(Model):
 
 
 class AliasRemoval(Model):
-    """An alias to forget."""
+    """An alias to remove."""
 
     reference: str = Field(min_length=1, max_length=400)
 
 
 class CollectRequest(Model):
-    """How much the images and the builder's cache may take; None is the server's own limit."""
+    """The most that images and the builder's cache may take; None is the server's own limit."""
 
     max_bytes: int | None = Field(default=None, ge=0)
 
 
 class CollectionView(Model):
-    """What a collection removed, and what is left."""
+    """The images that a collection removed, and the space still in use."""
 
     removed: list[str]
     cleared_cache: bool
     freed_bytes: int
     used_bytes: int
     builds_under_way: int = 0
-    """What these use stays until they are done, and so does the builder's cache."""
+    """The images that these builds use stay until they are done, and so does the builder's cache."""

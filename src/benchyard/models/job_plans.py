@@ -1,26 +1,26 @@
-"""What a job would be: counted, and with what is missing for it, before anything is started."""
+"""The plan of a job: its trials, and all that is missing for it, known before anything is started."""
 
 from pydantic import Field
 
 from benchyard.models.agents import SourceType
 from benchyard.models.base import Model, ShortText
-from benchyard.models.budgets import Budget
 from benchyard.models.jobs import JobRequest
+from benchyard.models.model_access import Budget
 
 
 class JobPlanRequest(JobRequest):
     """The body of a create call that creates nothing."""
 
     pending_secrets: list[ShortText] | None = Field(default=None, max_length=100)
-    """Secrets that the caller will make before the job is created."""
+    """Names of secrets that the caller will create before the job."""
 
 
 class PastCost(Model):
-    """What a trial of the same agent, model and benchmark cost in earlier jobs."""
+    """The cost of a trial of the same agent, model and benchmark in earlier jobs."""
 
     usd_per_trial: float
     n_trials: int
-    """How many trials that is the mean of."""
+    """Number of trials that the mean is taken over."""
     job_ids: list[str]
 
 
@@ -31,19 +31,19 @@ class PlannedAgent(Model):
     version: str | None = None
     model_name: str | None = None
     timeout_seconds: float | None = None
-    """What it has for a scenario, already multiplied; a scenario's own limit may be shorter."""
+    """Its time for a scenario, multiplier included; a scenario's own limit may be shorter."""
     source: SourceType | None = None
-    """Where it is installed from; None for one that is a part of the server."""
+    """The kind of source it is installed from; None if it is a part of the server."""
     is_installed: bool = True
     problem: str | None = None
-    """Why it cannot be installed here."""
+    """The reason why it cannot be installed here."""
     asks_models: bool = False
     past_cost: PastCost | None = None
-    """None where no earlier job tells."""
+    """None if there is no earlier job to compare with."""
 
     @property
     def label(self) -> str:
-        """What people call it: `agent@version:model`."""
+        """Return its name for people: `agent@version:model`."""
         version = f"@{self.version}" if self.version else ""
         model = f":{self.model_name}" if self.model_name else ""
         return f"{self.name}{version}{model}"
@@ -60,12 +60,12 @@ class PlannedImage(Model):
     """An image that would have to be made first."""
 
     what: str
-    """In words: `building environment-12ab from python:3.12`."""
+    """A description such as `building environment-12ab from python:3.12`."""
     n_scenarios: int
 
 
 class JobPlanView(Model):
-    """What a job would be; nothing is kept of it."""
+    """The plan of a job; nothing of it is stored."""
 
     name: str
     benchmark_id: str | None = None
@@ -83,20 +83,20 @@ class JobPlanView(Model):
     deadline_seconds: float | None = None
     max_retries: int = 0
     estimated_cost_usd: float | None = None
-    """Of the whole job, by what such trials cost before; None where that is not known of every agent."""
+    """Cost of the whole job, estimated from earlier trials; None if that is not known of every agent."""
 
     @property
     def count_line(self) -> str:
-        """`12 scenarios x 3 agents x 4 attempts = 144 trials`."""
+        """Return the product as text: `12 scenarios x 3 agents x 4 attempts = 144 trials`."""
         return count_line(self.n_scenarios, self.n_agents, self.n_attempts)
 
 
 def count_line(scenarios: int, agents: int, attempts: int) -> str:
-    """`12 scenarios x 3 agents x 4 attempts = 144 trials`."""
-    parts = [counted(scenarios, "scenario"), counted(agents, "agent"), counted(attempts, "attempt")]
-    return f"{' x '.join(parts)} = {counted(scenarios * agents * attempts, 'trial')}"
+    """Return the product as text: `12 scenarios x 3 agents x 4 attempts = 144 trials`."""
+    parts = [count_text(scenarios, "scenario"), count_text(agents, "agent"), count_text(attempts, "attempt")]
+    return f"{' x '.join(parts)} = {count_text(scenarios * agents * attempts, 'trial')}"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 trial`, `2 trials`."""
+def count_text(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 trial`, `2 trials`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,15 +1,24 @@
-"""Jobs: agents x scenarios x attempts, asked for once and carried to the end."""
+"""Jobs: agents x scenarios x attempts, created by one request and carried to the end."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from benchyard.models.agents import AgentChoice
-from benchyard.models.base import Columns, Metadata, Model, Name, Record, ShortText, WireBool, WireInt
-from benchyard.models.budgets import Budget
-from benchyard.models.conditions import Condition, groups
-from benchyard.models.orchestration import OrchestratorConfig, Seconds
+from benchyard.models.agents import AgentChoice, origin
+from benchyard.models.base import (
+    Columns,
+    Metadata,
+    Model,
+    Name,
+    Record,
+    ShortText,
+    WireBool,
+    WireFloat,
+    WireInt,
+)
+from benchyard.models.conditions import Condition, condition_groups
+from benchyard.models.model_access import Budget
 from benchyard.models.runs import BenchmarkRunState
 from benchyard.models.trials import (
     AttemptKind,
@@ -22,17 +31,78 @@ from benchyard.models.trials import (
     TrialView,
 )
 
+MOST_ATTEMPTS = 1_000
+MOST_CONCURRENT = 10_000
+MOST_SECONDS = 30 * 24 * 3600
+RETRIES_DEFAULT = 2
+RATE_LIMIT_SECONDS = 600.0
+
+Seconds = Annotated[WireFloat, Field(gt=0, le=MOST_SECONDS)]
+
+
+class OrchestratorConfig(Model):
+    """The way a job is carried out; from `max_retries` on, the fields are extensions."""
+
+    n_concurrent_trials: Annotated[WireInt, Field(ge=1, le=MOST_CONCURRENT)] | None = None
+    n_attempts: Annotated[WireInt, Field(ge=0, le=MOST_ATTEMPTS)] | None = None
+    timeout_multiplier: Annotated[WireFloat, Field(gt=0, le=1000)] | None = None
+    quiet: WireBool | None = None
+    max_retries: Annotated[WireInt, Field(ge=0, le=20)] | None = None
+    """Number of times a trial is begun again after a failure of the infrastructure."""
+    deadline_seconds: Seconds | None = None
+    """Time for the whole job."""
+    trial_budget: Budget | None = None
+    """The use of models allowed to each trial; above it, the agent is refused, and its work is scored."""
+    job_budget: Budget | None = None
+    """The use of models allowed to all trials of the job together."""
+    rate_limit_seconds: Annotated[WireFloat, Field(ge=0, le=MOST_SECONDS)] | None = None
+    """Time the gateway may wait for a provider in one trial; it is added to the agent's own time."""
+
+    suspect: SuspectRule | None = None
+    """Treatment of suspect scores: `keep` and mark them, count them as `zero`, or `fail` the gate."""
+
+    @property
+    def suspect_rule(self) -> SuspectRule:
+        """Return the treatment of suspect scores."""
+        return self.suspect or "keep"
+
+    @property
+    def attempts(self) -> int:
+        """Return the number of attempts of each agent at each scenario."""
+        return self.n_attempts or 1
+
+    @property
+    def concurrency(self) -> int:
+        """Return the number of trials of the job that may run at the same time."""
+        return self.n_concurrent_trials or 1
+
+    @property
+    def multiplier(self) -> float:
+        """Return the factor for every time limit."""
+        return self.timeout_multiplier or 1.0
+
+    @property
+    def waits(self) -> float:
+        """Return the seconds that a trial may wait for providers that ask to come back later."""
+        return RATE_LIMIT_SECONDS if self.rate_limit_seconds is None else self.rate_limit_seconds
+
+    @property
+    def retries(self) -> int:
+        """Return the number of times a trial is begun again after a failure of the infrastructure."""
+        return RETRIES_DEFAULT if self.max_retries is None else self.max_retries
+
+
 MOST_TRIALS = 100_000
 MOST_AGENTS = 100
 HARBOR_BYTES = 256 * 1024
 MOST_REQUESTS = 50
 JOB_KEY = "benchyard.job"
 TRIAL_KEY = "benchyard.trial"
-"""In the metadata of runs: what they belong to."""
+"""Keys in the metadata of runs: the job and the trial that they belong to."""
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """The stage of a job's life."""
 
     INITIALIZING = "initializing"
     QUEUED = "queued"
@@ -53,7 +123,7 @@ Variables = dict[
 
 
 class AgentEnvironment(Model):
-    """What an agent finds in its environment."""
+    """Environment variables and secrets of an agent."""
 
     environment_variables: Variables | None = None
     secrets: Variables | None = None
@@ -61,7 +131,7 @@ class AgentEnvironment(Model):
 
 
 class AgentConfig(Model):
-    """One agent of a job."""
+    """An agent of a job."""
 
     type: Literal["job_agent"] = "job_agent"
     name: Name
@@ -71,15 +141,15 @@ class AgentConfig(Model):
     kwargs: dict[ShortText, Annotated[str, StringConstraints(max_length=1024**2)]] | None = None
     agent_environment: AgentEnvironment | None = None
     version: Label | None = None
-    """An extension: which version of the agent; the newest when it is not said."""
+    """An extension: the version of the agent; the newest by default."""
     base_url: Label | None = None
-    """An extension: where its model is asked, instead of where the server would."""
+    """An extension: the URL of its model, in place of the server's own."""
     logprobs: WireBool | None = None
-    """An extension: whether the gateway asks for logprobs and token ids too, and keeps them."""
+    """An extension: whether the gateway also requests logprobs and token ids, and stores them."""
 
     @property
     def label(self) -> str:
-        """What people call it: `agent@version:model`."""
+        """Return its name for people: `agent@version:model`."""
         version = f"@{self.version}" if self.version else ""
         model = f":{self.model_name}" if self.model_name else ""
         return f"{self.name}{version}{model}"
@@ -89,23 +159,23 @@ class Selection(Model):
     """A part of the scenarios (an extension): filtered, then sampled, then cut."""
 
     filters: dict[ShortText, ShortText] | None = Field(default=None, max_length=50)
-    """`name`, `id` or a key of the metadata -> the value it must have; * and ? are wild."""
+    """`name`, `id` or a key of the metadata -> the required value; * and ? are wildcards."""
     where: list[ShortText] | None = Field(default=None, max_length=50)
     """Conditions, all of which must hold: `name=a*`, `level!=easy`, `name~=regex`, `a=1 or b=2`."""
     include: list[ShortText] | None = Field(default=None, max_length=200)
-    """Globs, one of which the name of a scenario must fit, or its last part."""
+    """Globs, at least one of which must match the scenario's name or its last part."""
     exclude: list[ShortText] | None = Field(default=None, max_length=200)
-    """Globs, none of which it may fit."""
+    """Globs, none of which may match."""
     scenario_ids: list[str] | None = Field(default=None, min_length=1, max_length=MOST_TRIALS)
-    """Those of the benchmark with these ids, before everything else."""
+    """Ids of scenarios of the benchmark; applied before all other fields."""
     sample: Annotated[WireInt, Field(ge=1)] | None = None
     seed: WireInt | None = None
     limit: Annotated[WireInt, Field(ge=1)] | None = None
 
     def wanted(self) -> list[list[Condition]]:
-        """All its conditions: of each group one must hold; raises UsageError for one that is none."""
+        """Return groups of conditions; of each group, one must hold. Raises UsageError for invalid ones."""
         plain = [[Condition(key, "=", value)] for key, value in (self.filters or {}).items()]
-        return [*plain, *groups(self.where or [])]
+        return [*plain, *condition_groups(self.where or [])]
 
 
 class _AgentsSpec(Model):
@@ -115,21 +185,21 @@ class _AgentsSpec(Model):
 
 
 class BenchmarkSpec(_AgentsSpec):
-    """All scenarios of a benchmark, by its id or name."""
+    """A benchmark by its id or name, with all its scenarios."""
 
     type: Literal["benchmark"]
     benchmark_id: str
 
 
 class ScenariosSpec(_AgentsSpec):
-    """These scenarios."""
+    """A list of scenarios."""
 
     type: Literal["scenarios"]
     scenario_ids: list[str] = Field(min_length=1, max_length=MOST_TRIALS)
 
 
 class HarborSpec(Model):
-    """A Harbor job file over benchmarks that are known here."""
+    """A Harbor job file over benchmarks that this server has."""
 
     type: Literal["harbor"]
     inline_yaml: Annotated[str, StringConstraints(max_length=HARBOR_BYTES)]
@@ -150,29 +220,29 @@ class JobRequest(Model):
     spec: Spec
     name: Name | None = None
     metadata: Annotated[Metadata, BeforeValidator(_texts)] | None = None
-    """The original's command line sends it, with values of any type."""
+    """Sent by the original's command line with values of any type."""
 
 
 RetryKind = Literal["not-passed", "crashed", "unscored", "failed"]
-"""What can be tried again; `failed` is an older word for `crashed`."""
+"""Kinds of trials to try again; `failed` is an older word for `crashed`."""
 
 
 class RetryRequest(Model):
-    """Which trials to try again: those that did not pass, that crashed, or that have no score."""
+    """Trials to try again: those that did not pass, that crashed, or that have no score."""
 
     only: RetryKind = "unscored"
     scenarios: list[str] | None = Field(default=None, max_length=10_000)
-    """Only of these scenarios, by id or name."""
+    """Ids or names of the only scenarios to try again."""
 
 
-class RescoreRequest(Model):
-    """Which trials to score again; all that count when none is named."""
+class JobRescoreRequest(Model):
+    """Trials to score again; if none is named, all that count."""
 
     trial_ids: list[str] | None = Field(default=None, max_length=MOST_TRIALS)
 
 
 class JobSource(Model):
-    """What a job was asked for."""
+    """The benchmark or scenarios that a job was requested for."""
 
     type: Literal["benchmark", "scenarios", "harbor"]
     benchmark_id: str | None = None
@@ -182,7 +252,7 @@ class JobSource(Model):
 
 
 class JobSpec(Model):
-    """What that came to: every scenario and every agent."""
+    """The resolved request: every scenario and every agent."""
 
     agent_configs: list[AgentConfig]
     scenario_ids: list[str]
@@ -194,108 +264,108 @@ class Preparation(Model):
 
     kind: Literal["install"] = "install"
     name: str
-    """Of the agent, with its version."""
+    """The agent's name, with its version."""
     source: str | None = None
-    """Where it comes from: `npm`, `pip`, `git` or `object`."""
+    """The kind of source: `npm`, `pip`, `git` or `object`."""
     start_time_ms: int
     end_time_ms: int | None = None
-    """None while it goes on."""
+    """None while the install is under way."""
     failure: str | None = None
 
     @property
     def what(self) -> str:
-        """In words: `opencode@1.18.33 from npm`."""
-        return f"{self.name} from {self.source}" if self.source else self.name
+        """Return a description such as `opencode@1.18.33 from npm`."""
+        return f"{self.name} from {origin(self.source)}" if self.source else self.name
 
 
 class Pause(Model):
-    """The time between the end of a job and the moment in which it was resumed or retried."""
+    """The time from the end of a job until it was resumed or retried."""
 
     start_time_ms: int
     end_time_ms: int
 
 
 class JobTimes(Model):
-    """Where the time of a job went; every moment counts once."""
+    """The time of a job, divided by activity; every moment counts once."""
 
     working_ms: int = 0
-    """At least one trial was under way."""
+    """Time in which at least one trial was under way."""
     preparing_ms: int = 0
-    """Agents were installed or images built, and no trial was under way."""
+    """Time in which agents were installed or images built, and no trial was under way."""
     waiting_ms: int = 0
-    """The job was open, and none of this happened: others had the machine."""
+    """Time in which the job was open without any of this: other jobs had the machine."""
     idle_ms: int = 0
-    """The job had ended, before it was resumed or retried."""
+    """Time from an end of the job until it was resumed or retried."""
 
 
-class Rescoring(Model):
-    """A job that is scored again, or was."""
+class JobRescoring(Model):
+    """A rescoring of a job, under way or complete."""
 
     number: int = 1
     trial_ids: list[str] = Field(default_factory=list)
-    """What is scored again."""
+    """The trials to score again."""
     pruned: list[str] = Field(default_factory=list)
-    """Trials whose final state is not kept any more."""
+    """Trials whose final state is no longer stored."""
 
 
 class Job(Record):
-    """A job as it is kept."""
+    """A job as it is stored."""
 
     name: str
     state: JobState = JobState.INITIALIZING
     source: JobSource
     spec: JobSpec
     choices: list[AgentChoice] = Field(default_factory=list)
-    """Which agents these are, in the order of the spec."""
+    """The agents, in the order of the spec."""
     scenario_revisions: list[int] = Field(default_factory=list)
-    """Of the scenarios of the spec: all trials are of the same."""
+    """Revisions of the spec's scenarios: all trials use the same."""
     benchmark_run_ids: list[str] = Field(default_factory=list)
-    """One for each agent."""
+    """The benchmark run of each agent."""
     metadata: dict[str, str] = Field(default_factory=dict)
     start_time_ms: int | None = None
     end_time_ms: int | None = None
     deadline_ms: int | None = None
     failure_reason: str | None = None
     spent: Budget = Field(default_factory=Budget)
-    """Of its budget, what had been used when it was begun again; dollars are None where that is not known."""
-    rescoring: Rescoring | None = None
+    """Part of its budget that was used before it was last begun again; dollars are None if unknown."""
+    rescoring: JobRescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
     preparations: list[Preparation] = Field(default_factory=list)
     pauses: list[Pause] = Field(default_factory=list)
     is_pinned: bool = False
-    """Whether it is kept however old its results are."""
+    """Whether it is kept regardless of the age of its results."""
     requests: list[str] = Field(default_factory=list)
-    """Tells the last requests that cancelled, resumed, retried or rescored it from others."""
+    """Ids of the last requests that cancelled, resumed, retried or rescored it."""
 
     def columns(self) -> Columns:
-        """Found by name, state, and the benchmark it is over."""
+        """Index by name, state, and benchmark."""
         return Columns(name=self.name, status=self.state, parent=self.source.benchmark_id)
 
     @property
     def orchestrator(self) -> OrchestratorConfig:
-        """How it is carried out."""
+        """Return its orchestrator config, or the defaults."""
         return self.spec.orchestrator_config or OrchestratorConfig()
 
     def ended_preparations(self, at_ms: int) -> list[Preparation]:
-        """Its preparations; those that were cut short ended at this time."""
+        """Return its preparations; those that were cut short get this end time."""
         return [
             each if each.end_time_ms else each.model_copy(update={"end_time_ms": at_ms})
             for each in self.preparations
         ]
 
     def asked(self, request_id: str | None) -> "Job":
-        """With one more request that changed what becomes of it."""
+        """Return a copy that has noted one more request."""
         known = [*self.requests, request_id][-MOST_REQUESTS:] if request_id else self.requests
         return self.model_copy(update={"requests": known})
 
     @property
     def n_trials(self) -> int:
-        """How many places its plan has."""
+        """Return the number of places in its plan."""
         return len(self.spec.agent_configs) * len(self.spec.scenario_ids) * self.orchestrator.attempts
 
 
 class InProgressRun(Model):
-    """The benchmark run of an agent that is not done."""
+    """The benchmark run of an agent that has not ended."""
 
     benchmark_run_id: str
     state: BenchmarkRunState
@@ -305,7 +375,7 @@ class InProgressRun(Model):
 
 
 class AttemptOutcome(Model):
-    """What became of one attempt; superseded ones are kept beside what took their place."""
+    """The result of an attempt; superseded attempts are kept beside those that replaced them."""
 
     trial_id: str
     attempt: int
@@ -317,25 +387,25 @@ class AttemptOutcome(Model):
     scenario_run_id: str | None = None
     duration_ms: int | None = None
     preparing_ms: int = 0
-    """Of the duration, how long it waited for images to be built."""
+    """The part of the duration that it waited for images to be built."""
     failure_reason: FailureReason | None = None
     answer_failure: str | None = None
     outcome: AttemptKind | None = None
-    """In one word: passed, not passed, crashed or unscored."""
+    """A single word: passed, not passed, crashed or unscored."""
     scorer_note: str | None = None
-    """What the first scorer said that did not give 1; None where all did."""
+    """Message of the first scorer that did not give 1; None if all did."""
     """How its answer made a scorer fail, which counts 0 for that scorer."""
     usage: dict[str, float] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
     conditions: list[str] = Field(default_factory=list)
-    """What the network or the machine did meanwhile, one line each."""
+    """Events of the network or the machine during the attempt, one line each."""
     rounds: list[TrialRound] = Field(default_factory=list)
     suspicions: list[str] = Field(default_factory=list)
-    """Why its score may not be earned; the score is shown as it was given, whatever it counts."""
+    """Reasons why its score may not be earned; the score is shown as given, even if it counts differently."""
 
 
 class ScenarioOutcome(Model):
-    """What became of one scenario: one row, however many attempts; from `attempts` on extensions."""
+    """The result of a scenario: one row for all attempts; from `attempts` on, the fields are extensions."""
 
     scenario_definition_id: str
     scenario_name: str
@@ -347,29 +417,29 @@ class ScenarioOutcome(Model):
     failure_reason: FailureReason | None = None
     attempts: list[AttemptOutcome] = Field(default_factory=list)
     working_ms: int | None = None
-    """The duration without what its attempts waited for."""
+    """The duration without the time that its attempts waited."""
     unscored: int = 0
     n_suspect: int = 0
-    """How many of its attempts that count have a suspect score."""
+    """Number of its counted attempts that have a suspect score."""
     suspicions: list[str] = Field(default_factory=list)
-    """Why, each line once."""
+    """Reasons for suspicion, each line once."""
 
 
 class AttemptCounts(Model):
-    """What became of the attempts that count; each is one of these."""
+    """Numbers of counted attempts by result; each attempt is in one of them."""
 
     passed: int = 0
-    """With a score of 1."""
+    """Attempts with a score of 1."""
     not_passed: int = 0
-    """Scored, with less than 1."""
+    """Attempts with a lower score."""
     crashed: int = 0
-    """The agent failed or ran out of time, which counts 0."""
+    """Attempts in which the agent failed or ran out of time, which counts 0."""
     unscored: int = 0
-    """Without a score, through no fault of the agent: left out of the mean."""
+    """Attempts without a score, through no fault of the agent: left out of the mean."""
 
 
 class BenchmarkOutcome(Model):
-    """What became of one agent; from `mean_score` on extensions."""
+    """The result of an agent; from `mean_score` on, the fields are extensions."""
 
     agent_name: str
     model_name: str | None = None
@@ -378,38 +448,38 @@ class BenchmarkOutcome(Model):
     n_failed: int
     n_timeout: int
     average_score: float | None = None
-    """Over what was completed only."""
+    """The mean over completed scenarios only."""
     duration_ms: int | None = None
-    """How long at least one of its trials was at work: idle time between a job and its retry is not in it."""
+    """Time in which at least one of its trials was at work, without the idle time between job and retry."""
     scenario_outcomes: list[ScenarioOutcome] = Field(default_factory=list)
     mean_score: float | None = None
-    """Failures of the agent count 0; what is unscored is left out."""
+    """Failures of the agent count 0; unscored trials are left out."""
     mean_low: float | None = None
     mean_high: float | None = None
     """The 95 % confidence interval of the mean over scenarios."""
     n_canceled: int = 0
     n_trials: int = 0
     n_passed: int = 0
-    """Scenarios with a mean of 1."""
+    """Number of scenarios with a mean of 1."""
     n_errors: int = 0
-    """Scenarios without any completed attempt."""
+    """Number of scenarios without any completed attempt."""
     unscored: int = 0
-    """Trials left out of the mean: the infrastructure, a scorer or a cancel is why."""
+    """Trials left out of the mean because of the infrastructure, a scorer or a cancellation."""
     attempts: AttemptCounts = Field(default_factory=AttemptCounts)
-    """All attempts that count, by what became of them."""
+    """All attempts that count, by result."""
     n_suspect: int = 0
     """Trials whose score may not be earned; `suspicions` of the scenarios say why."""
     suspect: SuspectRule = "keep"
-    """What became of them in the means and pass@k: with `zero` they count 0."""
+    """Treatment of those trials in the means and pass@k: with `zero` they count 0."""
     pass_at_k: dict[str, float] = Field(default_factory=dict)
     usage: dict[str, float] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
-    """By name the mean over scenarios, as the mean score is; who has nothing under a name counts 0."""
+    """Mean over scenarios by reward name, computed like the mean score; a trial without the name counts 0."""
     version: str | None = None
 
 
 class AgentProgress(Model):
-    """How far one agent of a job is, in trials."""
+    """Progress of one agent of a job, in trials."""
 
     agent_name: str
     model_name: str | None = None
@@ -420,11 +490,11 @@ class AgentProgress(Model):
     retries: int = 0
     n_suspect: int = 0
     mean_score: float | None = None
-    """Over what has ended."""
+    """The mean over the trials that have ended."""
 
 
 class BenchmarkJobView(Model):
-    """A job as the wire shows it; from `metadata` on these are extensions."""
+    """A job as the wire shows it; from `metadata` on, the fields are extensions."""
 
     id: str
     name: str
@@ -441,20 +511,20 @@ class BenchmarkJobView(Model):
     deadline_ms: int | None = None
     n_trials: int = 0
     progress: list[AgentProgress] = Field(default_factory=list)
-    rescoring: Rescoring | None = None
+    rescoring: JobRescoring | None = None
     rescoring_state: Literal["running", "completed"] | None = None
     preparations: list[Preparation] = Field(default_factory=list)
     """The agents that had to be installed for it."""
     times: JobTimes | None = None
-    """Where its time went; None from servers that do not tell."""
+    """Its time by activity; None from servers that do not report it."""
     resume_time_ms: int | None = None
-    """When it was resumed or retried last."""
+    """Time at which it was last resumed or retried."""
     pinned: bool = False
-    """Whether it is kept however old its results are."""
+    """Whether it is kept regardless of the age of its results."""
 
 
 class BenchmarkJobListView(Model):
-    """One page of jobs; their outcomes leave the scenarios out."""
+    """A page of jobs; their outcomes leave the scenarios out."""
 
     jobs: list[BenchmarkJobView]
     has_more: bool
@@ -462,20 +532,20 @@ class BenchmarkJobListView(Model):
 
 
 class JobEvent(Model):
-    """Something that happened in a job: its own state, that of a trial, or of what is prepared for it."""
+    """An event of a job: a change of its own state, of a trial's, or of a preparation's."""
 
     seq: int = 0
     time_ms: int
     type: Literal["job", "trial"]
     state: JobState | None = None
-    """None where a preparation is told."""
+    """None for an event of a preparation."""
     trial: TrialView | None = None
     preparation: Preparation | None = None
     message: str | None = None
 
 
 class Artifact(Model):
-    """A file that is kept with a trial; its content is the object's."""
+    """A file that is stored with a trial; its content is the object's."""
 
     trial_id: str
     scenario_run_id: str
@@ -491,4 +561,4 @@ class ArtifactListView(Model):
     artifacts: list[Artifact]
     has_more: bool
     last_trial_id: str | None = None
-    """Ask for the next page with `starting_after` this."""
+    """The `starting_after` of the next page."""

@@ -1,7 +1,7 @@
-"""How a devbox is launched: size, lifetime, idle policy, hooks and user."""
+"""The launch of a devbox: size, lifetime, idle policy, hooks, user, and mounts."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ class Size(StrEnum):
 
 
 class AfterIdle(Model):
-    """What to do with a devbox that nobody uses."""
+    """The action on an idle devbox."""
 
     idle_time_seconds: WireInt = Field(gt=0)
     on_idle: Literal["shutdown", "suspend"]
@@ -40,7 +40,7 @@ class LifecycleHooks(Model):
 
 
 class ResumeTriggers(Model):
-    """What wakes a suspended devbox: requests to its tunnel; events of axons are kept and shown only."""
+    """Triggers that resume a suspended devbox: requests to its tunnel; axon events are only stored."""
 
     axon_event: WireBool | None = None
     http: WireBool | None = None
@@ -59,16 +59,16 @@ class UserParameters(Model):
 
     username: str = Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
     uid: WireInt | None = Field(default=None, ge=0, le=65_534)
-    """None, an extension, is what the image says of that name, or the next that is free."""
+    """None, an extension, is the image's own id for the name, or the next free id."""
 
 
 class LaunchParameters(Model):
-    """What a caller may ask of a devbox's launch."""
+    """Options of a devbox's launch."""
 
     after_idle: AfterIdle | None = None
     architecture: Literal["x86_64", "arm64"] | None = None
     available_ports: list[WireInt] | None = None
-    """Ignored, as the wire says."""
+    """Ignored, as in the original."""
     custom_cpu_cores: WireFloat | None = None
     custom_disk_size: WireInt | None = None
     custom_gb_memory: WireInt | None = None
@@ -83,12 +83,64 @@ class LaunchParameters(Model):
 
     @property
     def idle_policy(self) -> AfterIdle | None:
-        """The idle policy, wherever it was given."""
+        """Return the idle policy from whichever field has it."""
         nested = self.lifecycle.after_idle if self.lifecycle else None
         return nested or self.after_idle
 
     @property
     def wakes_on_http(self) -> bool | None:
-        """Whether a request to its tunnel wakes it, if that was said here."""
+        """Tell whether a request to its tunnel resumes it; None if this is unspecified."""
         triggers = self.lifecycle.resume_triggers if self.lifecycle else None
         return triggers.http if triggers else None
+
+
+REPOSITORY_PART = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
+
+
+class FileMount(Model):
+    """A file with the given text."""
+
+    type: Literal["file_mount"] = "file_mount"
+    target: str = Field(min_length=1, max_length=4096)
+    content: str
+
+
+class ObjectMount(Model):
+    """A stored object as a file, or unpacked when it is an archive."""
+
+    type: Literal["object_mount"] = "object_mount"
+    object_id: str
+    object_path: str = Field(min_length=1, max_length=4096)
+
+
+class CodeMount(Model):
+    """A git repository, cloned into the user's home."""
+
+    type: Literal["code_mount"] = "code_mount"
+    repo_owner: str = Field(pattern=REPOSITORY_PART)
+    repo_name: str = Field(pattern=REPOSITORY_PART)
+    token: str | None = Field(default=None, repr=False)
+    """Stored encrypted, and so longer than in the request: its length limit applies to the request only."""
+    git_ref: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,254}$")
+    install_command: str | None = None
+
+
+class AgentMount(Model):
+    """A registered agent, by id, or by name for its newest version."""
+
+    type: Literal["agent_mount"] = "agent_mount"
+    agent_id: str | None = Field(default=None, max_length=200)
+    agent_name: str | None = Field(default=None, max_length=200)
+    agent_path: str | None = Field(default=None, max_length=1024)
+    """The path of its folder, mounted read-only; packages need none: their commands are in PATH."""
+    auth_token: str | None = Field(default=None, repr=False)
+    """The token for a private repository; stored encrypted, like that of a `CodeMount`."""
+
+
+class BrokerMount(Model):
+    """The broker of an axon; served once axons are supported."""
+
+    type: Literal["broker_mount"]
+
+
+Mount = Annotated[FileMount | ObjectMount | CodeMount | AgentMount | BrokerMount, Field(discriminator="type")]

@@ -1,4 +1,4 @@
-"""Network policies: what devboxes may reach, kept under a name."""
+"""Network policies: named rules for the addresses that devboxes may reach."""
 
 from typing import Annotated, Literal, Self
 
@@ -15,12 +15,12 @@ MOST_PORTS = 100
 
 
 class PortRule(Model):
-    """One port, or those from one to another."""
+    """A port or a range of ports."""
 
     port: Port
     end_port: Port | None = None
     protocol: Literal["TCP", "UDP"] | None = None
-    """None is both."""
+    """None allows both."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -30,7 +30,7 @@ class PortRule(Model):
 
 
 class AllowedCidr(Model):
-    """Addresses that may be reached, on these ports only where any are named."""
+    """A range of reachable addresses, limited to the ports if any are named."""
 
     cidr: RuleText
     ports: Annotated[list[PortRule], Field(max_length=MOST_PORTS)] | None = None
@@ -41,7 +41,7 @@ Hostnames = Annotated[list[RuleText], Field(max_length=MOST_RULES)]
 
 
 class NetworkPolicyChange(Model):
-    """The body of an update: what is not given stays as it is."""
+    """The body of an update; a missing field leaves the present value."""
 
     name: PolicyName | None = None
     description: ShortText | None = None
@@ -61,7 +61,7 @@ class NetworkPolicyRequest(NetworkPolicyChange):
 
 
 class Egress(Model):
-    """What may be reached."""
+    """The destinations that may be reached."""
 
     allow_all: bool = False
     allow_agent_gateway: bool = False
@@ -72,14 +72,14 @@ class Egress(Model):
     allowed_hostnames: list[str] = Field(default_factory=list)
 
     def changed(self, change: NetworkPolicyChange) -> "Egress":
-        """With what a change gives in the place of what was there; to allow all allows devboxes too."""
+        """Return a copy with the fields of a change; allowing all destinations allows devboxes too."""
         given = {name: getattr(change, name) for name in Egress.model_fields}
         new = self.model_copy(update={name: value for name, value in given.items() if value is not None})
         return new.model_copy(update={"allow_devbox_to_devbox": True}) if new.allow_all else new
 
 
 class NetworkPolicy(Record):
-    """A policy as it is kept."""
+    """A policy as it is stored."""
 
     name: str
     description: str | None = None
@@ -90,7 +90,7 @@ class NetworkPolicy(Record):
         return Columns(name=self.name)
 
     def view(self) -> "NetworkPolicyView":
-        """As the wire shows it."""
+        """Return the policy as the wire shows it."""
         return NetworkPolicyView.model_validate(self, from_attributes=True)
 
 
@@ -106,7 +106,7 @@ class NetworkPolicyView(Model):
 
 
 class NetworkPolicyListView(Model):
-    """One page of policies."""
+    """A page of policies."""
 
     network_policies: list[NetworkPolicyView]
     has_more: bool

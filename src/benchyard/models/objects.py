@@ -13,7 +13,7 @@ _YEAR_MS = 366 * 24 * 3600 * 1000
 
 
 class ObjectState(StrEnum):
-    """Where an object is in its life."""
+    """The stage of an object's life."""
 
     UPLOADING = "UPLOADING"
     READ_ONLY = "READ_ONLY"
@@ -31,7 +31,7 @@ class ObjectRequest(Model):
 
 
 class StoredObject(Record):
-    """An object as it is kept; its content lies under `path` in the object store."""
+    """An object as it is stored; its content lies under `path` in the object store."""
 
     name: str
     content_type: ContentType
@@ -40,7 +40,7 @@ class StoredObject(Record):
     delete_after_time_ms: int | None = None
     size_bytes: int | None = None
     path: str | None = None
-    """None while nothing was uploaded, and after it was deleted."""
+    """None before the upload and after deletion."""
 
     def columns(self) -> Columns:
         return Columns(name=self.name, status=self.state)
@@ -58,7 +58,7 @@ class ObjectView(Model):
     delete_after_time_ms: int | None = None
     size_bytes: int | None = None
     upload_url: str | None = None
-    """Where to PUT the content; only while it is being uploaded."""
+    """The URL to PUT the content to; only until the upload is complete."""
 
 
 class ObjectListView(Model):
@@ -70,6 +70,6 @@ class ObjectListView(Model):
 
 
 class ObjectDownloadView(Model):
-    """Where to GET the content."""
+    """The URL to GET the content from."""
 
     download_url: str

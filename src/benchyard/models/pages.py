@@ -1,4 +1,4 @@
-"""Cursor pages: what a listing is asked for, and what it answers."""
+"""Cursor pages: the queries and results of listings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ A key is a column (`name`, `status`, `parent`), `metadata.<key>`, or a field of 
 
 @dataclass(frozen=True)
 class Query:
-    """Which part of a collection to list, newest first."""
+    """A part of a collection to list, newest first."""
 
     limit: int = DEFAULT_LIMIT
     starting_after: str | None = None
-    """The id of the last record of the page before."""
+    """The id of the last record of the previous page."""
     where: Where = field(default_factory=dict)
     search: str | None = None
     """A whole id, or a part of a name."""
@@ -35,7 +35,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """One page of records."""
+    """A page of records."""
 
     items: list[T]
     has_more: bool

@@ -1,4 +1,4 @@
-"""Deleted results: what is being removed, and what was."""
+"""Deletion of results: the removals under way, and their reports."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ class RemovedRun(Model):
 
 
 class Removal(Record):
-    """Results that are being removed; kept until nothing is left of them, so that a new server can go on."""
+    """Results that are being removed; stored until all are gone, so that a restarted server continues."""
 
     kind: RemovalKind
     subject: str
@@ -25,17 +25,17 @@ class Removal(Record):
     benchmark_run_ids: list[str] = Field(default_factory=list)
     runs: list[RemovedRun] = Field(default_factory=list)
     grant_ids: list[str] = Field(default_factory=list)
-    """What the gateway may have kept calls of."""
+    """Grants whose calls the gateway may have stored."""
     scenario_ids: list[str] = Field(default_factory=list)
-    """Scenarios whose old revisions may not be needed any more."""
+    """Scenarios whose old revisions may have become unused."""
 
     def columns(self) -> Columns:
-        """Found by what is removed."""
+        """Index by the removed job or run."""
         return Columns(name=self.subject, status=self.kind)
 
 
 class RemovalView(Model):
-    """What was deleted, or would be."""
+    """A deletion that was done, or that would be."""
 
     id: str
     kind: RemovalKind
@@ -43,16 +43,16 @@ class RemovalView(Model):
     n_trials: int = 0
     n_scenario_runs: int = 0
     n_objects: int = 0
-    """Logs, traces and trajectories of its runs."""
+    """Number of logs, traces and trajectories of its runs."""
     size_bytes: int = 0
-    """Of its objects and final states."""
+    """Size of its objects and final states."""
 
 
 class BenchmarkDeleteRequest(Model):
-    """How a benchmark is deleted."""
+    """Options for deleting a benchmark."""
 
     with_scenarios: WireBool = False
-    """Whether its scenarios go too, as far as no other benchmark has them."""
+    """Whether its scenarios are deleted too, except those that other benchmarks use."""
 
 
 class DeletedView(Model):
@@ -61,25 +61,25 @@ class DeletedView(Model):
     id: str
     name: str
     scenario_ids: list[str] = Field(default_factory=list)
-    """Of a benchmark: the scenarios that went with it."""
+    """For a benchmark: the scenarios that were deleted with it."""
 
 
 class CollectResultsRequest(Model):
-    """Which results are old enough to be removed."""
+    """The age from which results are removed."""
 
     keep_days: WireFloat | None = Field(default=None, gt=0, le=36500)
-    """How old they may be; None is the server's own --keep-results."""
+    """Days that results are kept; None is the server's own --keep-results."""
     dry_run: WireBool = False
 
 
 class CollectedResultsView(Model):
-    """What a pass over old results removed, or would remove."""
+    """The old results that were removed, or would be."""
 
     keep_days: float
     dry_run: bool
     removed: list[RemovalView] = Field(default_factory=list)
-    """The oldest first; at most a thousand are listed."""
+    """The oldest first; at most a thousand."""
     n_removed: int = 0
     size_bytes: int = 0
     n_pinned: int = 0
-    """Jobs that are old enough and pinned."""
+    """Number of jobs that are old enough but pinned."""

@@ -6,17 +6,98 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, StringConstraints
 
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.mounts import Mount
-from benchyard.models.rounds import NextRound, RoundScore
-from benchyard.models.run_gateways import RunGateway
-from benchyard.models.scenarios import Isolation, Scenario, ScenarioView
-from benchyard.models.tampering import CountedTests, TamperReport
+from benchyard.models.launch import LaunchParameters, Mount
+from benchyard.models.model_access import RunGateway
+from benchyard.models.scenarios import Isolation, NextRound, RoundScore, Scenario, ScenarioView
 from benchyard.models.trials import TrialNetwork
 
 
+class ChangedFile(Model):
+    """A path that has changed since the devbox began to run."""
+
+    path: str
+    kind: str
+    """`added`, `modified` or `deleted`."""
+    type: str
+    """`file`, `folder`, `link`, `device` or `other`."""
+    mode: int | None = None
+    size: int | None = None
+    opened: bool = False
+    """Whether scorers opened or ran it or, if it is a link, its target."""
+
+
+class LeftProcess(Model):
+    """A process that was still running when the work was over."""
+
+    pid: int
+    user: str
+    command: str
+
+
+class TamperReport(Model):
+    """Changes to the devbox beside the work itself: facts, not a verdict.
+
+    None stands for a fact that could not be determined; an empty list means that there was nothing. A list
+    begins with the most serious entries: opened by scorers before others, outside of the work before inside,
+    programs, libraries and settings before the rest. The notes name every list that was cut.
+    """
+
+    changed_outside: list[ChangedFile] | None = None
+    """Changes outside of the working directory (else the user's home) and of the answer's paths."""
+    changed_outside_total: int | None = None
+    opened_outside_total: int | None = None
+    """Number of them that scorers opened; None if that is not known of any."""
+    changed_inside_total: int | None = None
+    special_inside: list[ChangedFile] | None = None
+    """Links, devices and setuid files in the work: they may deceive the program that opens them."""
+    special_inside_total: int | None = None
+    processes: list[LeftProcess] | None = None
+    processes_total: int | None = None
+    opened_by_scorers: list[str] | None = None
+    """Changed files, inside and outside of the work, that the scorers opened."""
+    opened_by_scorers_total: int | None = None
+    refused: list[str] = Field(default_factory=list)
+    """Files of the answer that were not taken over, with the reason."""
+    refused_total: int = 0
+    unwatched_outside: list[str] = Field(default_factory=list)
+    """Changed files outside of the work for which it is unknown whether scorers opened them."""
+    unwatched_outside_total: int = 0
+    changed_while_scored: list[str] = Field(default_factory=list)
+    """In `live`: system files and hidden files of the home that changed during scoring."""
+    unknown: list[str] = Field(default_factory=list)
+    """Other facts that could not be determined and might speak against the score."""
+    notes: list[str] = Field(default_factory=list)
+    """Further notes for the reader: lists that were cut, times at which they were made, a missing network."""
+
+
+class CountedTests(Model):
+    """Numbers of tests in the report of a test runner."""
+
+    tests: int
+    skipped: int = 0
+
+
+class ReferenceReport(Record):
+    """Side effects of a reference output; its id is the digest of how the scenario is graded.
+
+    So it is shared by the copies of a scenario that validation tries in other isolations, and by the scenario
+    that is stored with one of these isolations afterwards.
+    """
+
+    opened_outside: list[str] = Field(default_factory=list)
+    """Paths outside of the work that it changed and scorers opened."""
+    changed_outside: list[str] = Field(default_factory=list)
+    """All paths outside of the work that it changed, opened or not."""
+    changed_while_scored: list[str] = Field(default_factory=list)
+    """Files that change during scoring, usually through the scorers themselves."""
+    process_users: list[str] = Field(default_factory=list)
+    """Users of the processes that it left running; empty if it left none."""
+    counted: dict[str, list[CountedTests]] = Field(default_factory=dict)
+    """Scoring function -> counts of its runner's report, one entry for each different result."""
+
+
 class RunState(StrEnum):
-    """Where a scenario run is in its life."""
+    """The stage of a scenario run's life."""
 
     RUNNING = "running"
     SCORING = "scoring"
@@ -30,15 +111,15 @@ class RunState(StrEnum):
 ENDED_RUNS = frozenset({RunState.COMPLETED, RunState.CANCELED, RunState.TIMEOUT, RunState.FAILED})
 BenchmarkRunState = Literal["running", "canceled", "completed", "failed"]
 FailureCause = Literal["answer", "scorer", "machine"]
-"""What made a scorer fail: the work it graded, the scorer itself, or the machine it ran on."""
+"""The cause of a scorer's failure: the work it graded, the scorer itself, or the machine it ran on."""
 
 
 REFERENCE_KEY = "benchyard.reference"
-"""In the metadata of a run: its scenario's reference output was applied, and nothing else done."""
+"""Key in the metadata of a run that only applies the reference output of its scenario."""
 
 
 RUN_KEY = "benchyard.scenario_run"
-"""In the metadata of an object: which scenario run it is kept with."""
+"""Key in the metadata of an object: the scenario run that it is stored with."""
 
 
 def _either(camel: str, snake: str) -> AliasChoices:
@@ -46,7 +127,7 @@ def _either(camel: str, snake: str) -> AliasChoices:
 
 
 class RunProfile(Model):
-    """What a run brings along; the original's clients spell two of its fields in camel case."""
+    """Settings of a run; the original's clients spell two of the fields in camel case."""
 
     env_vars: dict[str, str] | None = Field(default=None, validation_alias=_either("envVars", "env_vars"))
     launch_parameters: LaunchParameters | None = Field(
@@ -76,14 +157,14 @@ class RunWaitRequest(Model):
     states: list[RunState] = Field(min_length=1, max_length=100)
     timeout_seconds: WireFloat | None = Field(default=None, ge=0)
     settled: WireBool = False
-    """Whether to wait until it is not being scored again from its final state either."""
+    """Whether to wait also until no rescoring from its final state is under way."""
 
 
-class RescoreRequest(Model):
+class RunRescoreRequest(Model):
     """The body of a call to score a run again from its final state."""
 
     newest: WireBool = True
-    """By the scenario as it is now; else as it was when the run began."""
+    """Whether to score by the newest revision of the scenario; otherwise by that of the run's beginning."""
 
 
 class BenchmarkRunRequest(Model):
@@ -98,65 +179,65 @@ class BenchmarkRunRequest(Model):
 
 
 class ScorerResult(Model):
-    """What one scorer said."""
+    """The result of one scorer."""
 
     scoring_function_name: str
     score: float
     state: Literal["unknown", "complete", "error"]
     output: str
     weight: float = 0.0
-    """An extension, as those that follow."""
+    """An extension, like the fields that follow."""
     reason: str | None = None
-    """Why the scorer failed; the state is `error` then, or `complete` where the answer made it fail."""
+    """Reason for the scorer's failure; the state is then `error`, or `complete` if the answer caused it."""
     duration_ms: int = 0
     facts: dict[str, str] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
-    """Every number the scorer told, by its name; the score is one of them, or made of them."""
+    """Every number that the scorer reported, by name; the score is one of them, or computed from them."""
     suspect: str | None = None
-    """Why this score may not be earned, as its scorer saw it; None where it saw nothing."""
+    """Reason why this score may not be earned, according to its scorer; None if it found none."""
     counted: CountedTests | None = None
-    """What the test runner's report counted, where the scorer has one made and the score is above 0."""
+    """Counts of the test runner's report, if the scorer has one made and the score is above 0."""
     cause: FailureCause | None = None
-    """Who a failure of the scorer is put down to; None where it did not fail. The answer's scores 0."""
+    """Cause of the scorer's failure; None if it did not fail. A failure caused by the answer scores 0."""
 
 
 class ContractResult(Model):
-    """What all scorers of a contract said together."""
+    """The result of all scorers of a contract together."""
 
     score: float
     scoring_function_results: list[ScorerResult]
     scored_time_ms: int = 0
-    """An extension, as those that follow."""
+    """An extension, like the fields that follow."""
     isolation: Isolation = "clean"
     isolation_reason: str | None = None
-    """Who decided on it, and why stricter ones would not do."""
+    """The origin of this choice, and why stricter isolations are ruled out."""
     scenario_revision: int = 1
     network: TrialNetwork | None = None
-    """What the scorers could reach; None where that is not known."""
+    """The network of the scorers; None if unknown."""
     conditions: list[str] = Field(default_factory=list)
-    """What the network or the machine did meanwhile, one line each: hosts that were refused, a high load."""
+    """Events of the network or the machine meanwhile, one line each: refused hosts, a high load."""
     rewards: dict[str, float] = Field(default_factory=dict)
-    """What was counted beside the score, by name; of all rounds together where there are several."""
+    """Rewards beside the score, by name; over all rounds together if there are several."""
     round: int = 1
-    """Which round the scorers' results are of; the score is that of all rounds until then."""
+    """Round of the scorers' results; the score is that of all rounds so far."""
     rounds: list[RoundScore] = Field(default_factory=list)
-    """Each round until then; empty where a scenario has but one."""
+    """Each round so far; empty if the scenario has only one."""
     suspicions: list[str] = Field(default_factory=list)
-    """Why a score above 0 may not be earned, one line each, the weightiest first."""
+    """Reasons why a score above 0 may not be earned, one line each, the most serious first."""
 
     @property
     def answer_failure(self) -> str | None:
-        """How the answer made a scorer fail, which counts 0 for it; None where it did not."""
+        """Return how the answer made a scorer fail, which counts 0 for it; None if it did not."""
         wrong = (each for each in self.scoring_function_results if each.cause == "answer")
         return next((f"scorer {each.scoring_function_name!r}: {each.reason}" for each in wrong), None)
 
     @property
     def scorer_note(self) -> str | None:
-        """What the first scorer said that did not give 1: the last line of its output; None where all did."""
+        """Return the last output line of the first scorer that did not give 1; None if all did."""
         for each in self.scoring_function_results:
             if each.state == "complete" and each.score < _FULL:
                 lines = [line.strip() for line in each.output.splitlines() if line.strip()]
-                # A script's last line may be nothing but its score.
+                # The last line of a script's output may be just its score.
                 said = [line for line in lines if not _is_number(line)][-1:] or lines[-1:]
                 told = "".join(said)[:_LONGEST_NOTE]
                 return (
@@ -179,7 +260,7 @@ TraceKind = Literal["file", "atif"]
 
 
 class Trace(Model):
-    """A file that was uploaded with a run."""
+    """A file that was stored with a run."""
 
     name: str
     kind: TraceKind = "file"
@@ -188,7 +269,7 @@ class Trace(Model):
 
 
 class TraceRequest(Model):
-    """A file for a run: a stored object, or a trajectory right here."""
+    """A file for a run: a stored object, or a trajectory in the request."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
     kind: TraceKind = "file"
@@ -197,50 +278,50 @@ class TraceRequest(Model):
 
 
 class FinalState(Model):
-    """What a run left, kept so that it can be scored again, and what a devbox for that needs."""
+    """The work that a run left, kept for rescoring, with the settings of a devbox for that."""
 
     image_id: str
     start_image_id: str | None = None
-    """For `answer` and `system`: what the devbox looked like when it began to run."""
+    """For `answer` and `system`: the image of the devbox at the start of the run."""
     home: str | None = None
-    """Of the user that the work was done as; None where it is the working directory, or was not noted."""
+    """Home of the user who did the work; None if it is the working directory, or was not noted."""
     size_bytes: int
-    """Of what was changed; what the images share with others does not count."""
+    """Size of the changes; content shared with other images does not count."""
     create_time_ms: int
     working_directory: str
     launch_parameters: LaunchParameters = Field(default_factory=LaunchParameters)
-    """The user that the work was done as is among them."""
+    """Includes the user who did the work."""
     environment_variables: dict[str, str] = Field(default_factory=dict)
 
     def image_ids(self) -> set[str]:
-        """All images it is made of."""
+        """Return the ids of all images it consists of."""
         return {self.image_id, *([self.start_image_id] if self.start_image_id else [])}
 
     def view(self) -> "FinalStateView":
-        """As the wire shows it."""
+        """Return the final state as the wire shows it."""
         return FinalStateView(size_bytes=self.size_bytes, create_time_ms=self.create_time_ms)
 
 
 class FinalStateView(Model):
-    """What the wire tells of a kept final state."""
+    """A stored final state as the wire shows it."""
 
     size_bytes: int
     create_time_ms: int
 
 
-class Rescoring(Model):
-    """A scoring from the final state that was asked for and is not done yet."""
+class RunRescoring(Model):
+    """A requested scoring from the final state that is not done yet."""
 
     scenario_revision: int
     create_time_ms: int
 
 
 class ScenarioRun(Record):
-    """A scenario run as it is kept."""
+    """A scenario run as it is stored."""
 
     scenario_id: str
     scenario_revision: int = 1
-    """The scenario as it was when the run began is kept under this number."""
+    """The number under which the scenario is stored as it was when the run began."""
     benchmark_run_id: str | None = None
     devbox_id: str
     state: RunState = RunState.RUNNING
@@ -252,43 +333,43 @@ class ScenarioRun(Record):
     end_time_ms: int | None = None
     failure_reason: str | None = None
     scorings: int = 0
-    """How often it was asked to be scored."""
+    """Number of times that scoring was requested."""
     scoring_request: str | None = None
-    """Tells the request that asked for the last scoring from others."""
+    """Id of the last request for scoring."""
     result: ContractResult | None = None
     earlier_results: list[ContractResult] = Field(default_factory=list)
     round: int = 1
     """The round that is being scored, or was scored last."""
     next_round: NextRound | None = None
-    """What is to be done next; None where there is but one round, and when the last is over."""
+    """The next task; None if there is only one round, and after the last."""
     tamper: TamperReport | None = None
     final_state: FinalState | None = None
     final_state_gone: str | None = None
-    """Why there is none, once it was scored."""
-    rescoring: Rescoring | None = None
+    """Reason why there is none after scoring."""
+    rescoring: RunRescoring | None = None
     rescoring_failure: str | None = None
-    """Why the last scoring from the final state could not be done; the result is the one before it."""
+    """Reason why the last scoring from the final state failed; the result is that of the scoring before."""
     traces: list[Trace] = Field(default_factory=list)
     usage: dict[str, float] = Field(default_factory=dict)
-    """Tokens and cost, when they are known."""
+    """Tokens and cost, if known."""
     gateway: RunGateway | None = None
-    """What of models code of the user's own may ask; a trial's agent has a way of its own."""
+    """The access of the user's own code to models; a trial's agent has its own access."""
     scorer_multiplier: float = 1.0
-    """What the time of its scorers is multiplied by: the job's, where it is a trial's."""
+    """The factor for the time of its scorers; a trial's run has the job's."""
     is_reference: bool = False
-    """Whether it was begun to see how scorers end with the reference; a new server does not go on with it."""
+    """Whether it only tests how scorers end with the reference; a restarted server does not continue it."""
 
     def columns(self) -> Columns:
-        """Found by name, state, and the benchmark run it belongs to."""
+        """Index by name, state, and benchmark run."""
         return Columns(name=self.name, status=self.state, parent=self.benchmark_run_id)
 
     def result_of(self, round: int) -> ContractResult | None:
-        """The last result of a round; None if it has none."""
+        """Return the last result of a round; None if it has none."""
         found = [each for each in (*self.earlier_results, self.result) if each and each.round == round]
         return found[-1] if found else None
 
     def view(self, scenario: Scenario | None = None) -> "ScenarioRunView":
-        """As the wire shows it; lists leave the scenario and the history out."""
+        """Return the run as the wire shows it; lists leave the scenario and the history out."""
         return ScenarioRunView(
             id=self.id,
             devbox_id=self.devbox_id,
@@ -319,7 +400,7 @@ class ScenarioRun(Record):
 
 
 class ScenarioRunView(Model):
-    """A scenario run as the wire shows it; from `failure_reason` on these are extensions."""
+    """A scenario run as the wire shows it; from `failure_reason` on, the fields are extensions."""
 
     id: str
     devbox_id: str
@@ -338,21 +419,21 @@ class ScenarioRunView(Model):
     scenario_revision: int = 1
     tamper_report: TamperReport | None = None
     final_state: FinalStateView | None = None
-    """What `rescore` scores again."""
+    """The final state that `rescore` scores again."""
     final_state_gone: str | None = None
-    rescoring: Rescoring | None = None
+    rescoring: RunRescoring | None = None
     rescoring_failure: str | None = None
     traces: list[Trace] = Field(default_factory=list)
     usage: dict[str, float] | None = None
-    """What was spent on models, once no more can be."""
+    """The use of models, once it is final."""
     next_round: NextRound | None = None
-    """Of a scenario with several rounds: what is to be done now, and scored next."""
+    """For a scenario with several rounds: the task to do now, scored next."""
     earlier_results: list[ContractResult] | None = None
     scenario: ScenarioView | None = None
 
 
 class RunListView(Model):
-    """One page of scenario runs."""
+    """A page of scenario runs."""
 
     runs: list[ScenarioRunView]
     has_more: bool
@@ -360,7 +441,7 @@ class RunListView(Model):
 
 
 class RunExecution(Model):
-    """One command in the devbox of a run, with the end of what it printed."""
+    """A command in the devbox of a run, with the end of its output."""
 
     execution_id: str
     status: Literal["queued", "running", "completed"]
@@ -369,7 +450,7 @@ class RunExecution(Model):
     end_time_ms: int | None = None
     stdout: str
     stdout_bytes: int
-    """Of all that it printed."""
+    """Size of its whole output."""
     stderr: str
     stderr_bytes: int
     hint: str | None = None
@@ -383,11 +464,11 @@ class RunExecutionListView(Model):
 
 
 class BenchmarkRun(Record):
-    """A benchmark run as it is kept."""
+    """A benchmark run as it is stored."""
 
     benchmark_id: str
     scenario_ids: list[str] = Field(default_factory=list)
-    """The benchmark's, as it was when the run began."""
+    """The benchmark's scenarios at the beginning of the run."""
     benchmark_revision: int = 1
     state: BenchmarkRunState = "running"
     name: str | None = None
@@ -397,14 +478,14 @@ class BenchmarkRun(Record):
     end_time_ms: int | None = None
     score: float | None = None
     is_closing: bool = False
-    """It has ended, and what belongs to it is still being ended."""
+    """Whether it has ended while its scenario runs are still being ended."""
 
     def columns(self) -> Columns:
-        """Found by name, state, and the benchmark it is of."""
+        """Index by name, state, and benchmark."""
         return Columns(name=self.name, status=self.state, parent=self.benchmark_id)
 
     def view(self, pending: list[str] | None = None) -> "BenchmarkRunView":
-        """As the wire shows it; `pending` are the scenarios that were not begun."""
+        """Return the run as the wire shows it; `pending` are the scenarios that were not begun."""
         return BenchmarkRunView(
             id=self.id,
             benchmark_id=self.benchmark_id,
@@ -438,11 +519,11 @@ class BenchmarkRunView(Model):
     score: float | None = None
     benchmark_revision: int = 1
     pending_scenarios: list[str] | None = None
-    """An extension: scenarios of the benchmark that no run was started for; not in lists."""
+    """An extension: scenarios of the benchmark for which no run was started; missing in lists."""
 
 
 class BenchmarkRunListView(Model):
-    """One page of benchmark runs."""
+    """A page of benchmark runs."""
 
     runs: list[BenchmarkRunView]
     has_more: bool

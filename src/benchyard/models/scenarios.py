@@ -1,4 +1,4 @@
-"""A scenario: a problem, the devbox it is worked on in, and how what comes out is graded."""
+"""A scenario: a problem, the devbox it is worked on in, and the way the result is graded."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,18 +6,47 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, Field, StringConstraints
 
-from benchyard.models.base import (
-    Columns,
-    Metadata,
-    Model,
-    Record,
-    ShortText,
-    WireBool,
-    WireFloat,
-    WireInt,
-)
+from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat, WireInt
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.rounds import StepSetup
+
+SetupCause = Literal["agent", "scenario", "machine"]
+"""The cause of a step's failed setup."""
+
+
+class StepSetup(Model):
+    """The files and the command that prepare a devbox for a step."""
+
+    files: str | None = None
+    """The object that is unpacked into the working directory."""
+    setup: str | None = None
+    """The command that runs there after that."""
+    as_root: bool = False
+
+
+class RoundScore(Model):
+    """The score of a round."""
+
+    number: int
+    name: str | None = None
+    """The name of the step; tries have none."""
+    score: float
+    rewards: dict[str, float] = Field(default_factory=dict)
+
+
+class NextRound(Model):
+    """The round that is being worked on."""
+
+    number: int
+    name: str | None = None
+    problem_statement: str
+    """The task of the round: for a further try, the scorers' messages about the last one."""
+    is_prepared: bool = True
+    """Whether its devbox is ready for it."""
+    failure: str | None = None
+    """Reason why it could not be prepared; the round is then not worked on."""
+    failure_cause: SetupCause | None = None
+    """The cause of that failure: the agent, if the same setup succeeds after the reference."""
+
 
 SCORER_SECONDS_DEFAULT = 1800
 SCORER_SECONDS_MAX = 24 * 3600
@@ -29,24 +58,24 @@ MAX_STEPS = 100
 DefinitionStatus = Literal["active", "archived"]
 ValidationType = Literal["UNSPECIFIED", "FORWARD", "REVERSE", "EVALUATION"]
 Isolation = Literal["answer", "system", "clean", "live"]
-"""How what is graded is kept apart from who made it, the strictest first."""
+"""Ways to keep the graded work apart from its author, the strictest first."""
 STRICTEST_FIRST: tuple[Isolation, ...] = get_args(Isolation)
 IsolationChoice = Literal["auto", "answer", "system", "clean", "live"]
-"""What an author says about it; `auto` leaves it to validation."""
+"""The author's choice of isolation; `auto` leaves it to validation."""
 RewardStrategy = Literal["mean", "final"]
-"""What a scenario with steps scores: the mean of them, or what its last one does."""
+"""The score of a scenario with steps: the mean over them, or that of the last."""
 
 LongText = Annotated[str, StringConstraints(max_length=1024**2)]
 """A problem statement, a patch, a script."""
 ScorerName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,256}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
-"""What people call a thing: one line, and no control characters in it."""
+"""The name of a thing: one line, without control characters."""
 AttachmentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_./-]{0,99}$")]
 EnvName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
 class InputContext(Model):
-    """What whoever works on a scenario is told."""
+    """The problem of a scenario, as its solver sees it."""
 
     problem_statement: LongText
     additional_context: Any | None = None
@@ -67,11 +96,11 @@ class ScenarioEnvironment(Model):
     launch_parameters: LaunchParameters | None = None
     working_directory: Annotated[str, StringConstraints(max_length=4096)] | None = None
     environment_variables: dict[EnvName, str] | None = Field(default=None, max_length=200)
-    """An extension: what every devbox of the scenario has, unless a run gives another value."""
+    """An extension: variables of every devbox of the scenario, unless a run gives other values."""
 
 
 class ScoringFunction(Model):
-    """One scorer of a contract and what it counts; each type of scorer checks its own fields."""
+    """A scorer of a contract and its weight; each type of scorer checks its own fields."""
 
     name: ScorerName
     weight: WireFloat = Field(ge=0, le=1)
@@ -79,7 +108,7 @@ class ScoringFunction(Model):
 
 
 class ScoringContract(Model):
-    """How a scenario is graded: the weighted sum of its scorers."""
+    """The grading of a scenario: the weighted sum of its scorers."""
 
     scoring_function_parameters: list[ScoringFunction] = Field(min_length=1, max_length=MAX_SCORERS)
 
@@ -91,7 +120,7 @@ class ScoringContractChange(Model):
 
 
 class CollectCommand(Model):
-    """A command that gathers what is graded; it may fail."""
+    """A command that gathers the work to grade; it may fail."""
 
     command: LongText
     user: ShortText | None = None
@@ -100,14 +129,14 @@ class CollectCommand(Model):
 
 
 class Step(Model):
-    """One step of a scenario that has several: worked on in the same devbox, and graded by itself."""
+    """A step of a scenario with several: worked on in the same devbox, and graded by itself."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
     problem_statement: LongText
     scoring_contract: ScoringContract | None = None
-    """The scenario's own unless there is one."""
+    """The contract for this step; the scenario's by default."""
     reference_output: LongText | None = None
-    """What solves this step, as the scenario's solves one that has none."""
+    """The solution of this step; by default, the scenario's solves it."""
     files: ShortText | None = None
     """An attachment by its name, or a stored object by its id: an archive that is unpacked into the working
     directory before the step."""
@@ -115,12 +144,12 @@ class Step(Model):
     """A command that runs before the step, after its files are there."""
     setup_as_root: WireBool = False
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
-    """The time an agent has for this step; the scenario's unless it is said."""
+    """The agent's time for this step; the scenario's by default."""
     min_reward: WireFloat | dict[ShortText, WireFloat] | None = None
-    """What the score, or each of these rewards, must reach: else the steps that follow are left out."""
+    """The least score, or value of each of these rewards, without which the following steps are left out."""
 
     def preparation(self, attachments: Mapping[str, str] | None) -> StepSetup | None:
-        """What comes before it, where its scenario has these attachments; None where nothing does."""
+        """Return its preparation, given its scenario's attachments; None if it needs none."""
         if not self.files and not self.setup:
             return None
         files = (attachments or {}).get(self.files, self.files) if self.files else None
@@ -128,80 +157,80 @@ class Step(Model):
 
 
 class ValidatedIsolation(Model):
-    """The strictest isolation in which validation saw the reference solve a scenario, and nothing else."""
+    """The strictest isolation in which validation saw the reference, and only it, solve a scenario."""
 
     isolation: Isolation
     failed: dict[Isolation, Annotated[str, StringConstraints(max_length=1000)]] = Field(default_factory=dict)
-    """Stricter ones -> why they would not do."""
+    """Stricter isolations -> why they are ruled out."""
 
 
 class ScoringRules(Model):
-    """How a scenario is scored, beyond what the wire of the original has (extensions).
+    """The scoring of a scenario beyond the wire of the original (extensions).
 
-    Each may also be given as metadata, which every client can set: see `engine/scenario_rules.py`.
+    Each rule may also be given as metadata, which every client can set: `engine/scenarios/scoring_rules.py`.
     """
 
     scoring_isolation: IsolationChoice | None = None
-    """What the author chose; None, as `auto`, is what validation found, and `clean` where it has not."""
+    """The author's choice; None and `auto` mean the result of validation, or `clean` before there is one."""
     validated_isolation: ValidatedIsolation | None = None
-    """What validation found. Where the author chose `clean`, a score that the work alone does not get in a
-    stricter one is suspect."""
+    """The result of validation. If the author chose `clean`, a score that the work alone does not get in a
+    stricter isolation is suspect."""
     answer_paths: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
         default=None, max_length=100
     )
-    """For `answer`: what is taken over from the devbox; absolute, or below the working directory. For
-    `system`: where work lies beside the working directory and the home."""
+    """For `answer`: paths taken over from the devbox, absolute or below the working directory. For
+    `system`: paths of work beside the working directory and the home."""
     answer_excludes: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
         default=None, max_length=100
     )
-    """Below the answer paths: what is not taken over, and stays as it was."""
+    """Paths below the answer paths that are not taken over, and stay as they were."""
     scoring_blueprint_id: ShortText | None = None
-    """For `answer`: the blueprint or image that scorers grade in, instead of what the devbox began from."""
+    """For `answer`: the blueprint or image that scorers grade in, in place of the devbox's own."""
     attachments: dict[AttachmentName, ShortText] | None = Field(default=None, max_length=MAX_STEPS + 20)
-    """Name -> id of a stored object, an archive of files that scorers and the reference output need."""
+    """Name -> id of a stored object, an archive of files for scorers and the reference output."""
     collect_commands: list[CollectCommand] | None = Field(default=None, max_length=20)
-    """What runs in the devbox when the work is over, before what is graded is taken."""
+    """Commands that run in the devbox when the work is over, before the work to grade is taken."""
     nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
-    """What doing nothing must score; 0 unless it is said."""
+    """The expected score without any work; 0 by default."""
     scoring_network: ShortText | None = None
-    """What scorers can reach: `none`, `host`, or what a network policy allows, by its id or name."""
+    """The network of scorers: `none`, `host`, or a network policy by id or name."""
     scoring_secrets: dict[str, str] | None = None
-    """Environment variable -> name of a secret that scorers get."""
+    """Environment variable -> name of a secret for scorers."""
     scoring_tracing: WireBool | None = None
-    """Whether processes of a room may trace each other, as debuggers and leak checkers do; else refused."""
+    """Whether processes of a room may trace each other, as debuggers and leak checkers do; by default not."""
     agent_network_policy: ShortText | None = None
-    """The network policy, by id or name, from when the devbox is prepared: setup has what the devbox has."""
+    """The network policy, by id or name, after setup; during setup, the devbox's own policy applies."""
     agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
-    """The time an agent has in a job, unless the job gives it less."""
+    """The agent's time in a job, unless the job gives it less."""
     tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
-    """How often an agent may try: what it left is scored, and it is told what the scorers said."""
+    """Number of tries of an agent: each is scored, and the scorers' messages are passed to the next."""
     retry_prompt: LongText | None = None
-    """What it is told then; `{output}` in it stands for what the scorers said."""
+    """The prompt of a further try; `{output}` in it stands for the scorers' messages."""
     steps: list[Step] | None = Field(default=None, max_length=MAX_STEPS)
-    """What is worked on one after the other, each step scored before the next."""
+    """Tasks that are worked on in order, each scored before the next."""
     reward_strategy: RewardStrategy | None = None
-    """What the steps come to; the mean unless it is said."""
+    """The score of the steps together; the mean by default."""
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds it may have at most."""
+        """Return the largest number of rounds it may have."""
         return len(self.steps or ()) or self.tries or 1
 
     @property
     def is_isolation_chosen(self) -> bool:
-        """Whether its author said how it is graded."""
+        """Tell whether its author chose an isolation."""
         return self.scoring_isolation not in (None, "auto")
 
     @property
     def isolation(self) -> Isolation:
-        """How it is graded: as its author chose, else as validation found, else `clean`."""
+        """Return the isolation: the author's choice, else the result of validation, else `clean`."""
         if self.scoring_isolation is not None and self.scoring_isolation != "auto":
             return self.scoring_isolation
         return self.validated_isolation.isolation if self.validated_isolation else "clean"
 
     @property
     def isolation_reason(self) -> str:
-        """Why it is graded so, in one line."""
+        """Explain the choice of isolation in one line."""
         found = self.validated_isolation
         told = (
             "; ".join(f"`{name}` would not do: {why}" for name, why in found.failed.items()) if found else ""
@@ -216,7 +245,7 @@ class ScoringRules(Model):
 
     @property
     def stricter_isolation(self) -> Isolation | None:
-        """A stricter one than that it is graded in, which validation saw the reference pass in."""
+        """Return the stricter isolation in which validation saw the reference pass; None if there is none."""
         found = self.validated_isolation
         if self.isolation != "clean" or found is None or found.isolation not in ("answer", "system"):
             return None
@@ -224,7 +253,7 @@ class ScoringRules(Model):
 
     @property
     def keeps_start(self) -> bool:
-        """Whether what its devbox looked like at the start is needed to grade it."""
+        """Tell whether grading needs the devbox's disk as it was at the start."""
         return self.isolation in ("answer", "system") or self.stricter_isolation is not None
 
 
@@ -247,7 +276,7 @@ RULES_IN_METADATA = {
     "benchyard.steps": "steps",
     "benchyard.reward_strategy": "reward_strategy",
 }
-"""Metadata key -> the rule that it gives, for clients that cannot send the field."""
+"""Metadata key -> the rule it sets, for clients that cannot send the field."""
 
 
 _NOT_GRADED = {
@@ -255,7 +284,7 @@ _NOT_GRADED = {
     *("name", "metadata", "input_context", "scoring_isolation", "validated_isolation"),
     *("agent_timeout_sec", "agent_network_policy", "tries", "retry_prompt", "reward_strategy"),
 }
-"""What has no part in how the reference is graded, or says in which isolation."""
+"""Fields that do not affect how the reference is graded, or only choose the isolation."""
 
 
 class ScenarioRequest(ScoringRules):
@@ -293,7 +322,7 @@ class ScenarioChange(ScoringRules):
 
 
 class Scenario(Record, ScoringRules):
-    """A scenario as it is kept."""
+    """A scenario as it is stored."""
 
     name: str
     status: DefinitionStatus = "active"
@@ -308,38 +337,38 @@ class Scenario(Record, ScoringRules):
     validation_type: ValidationType | None = None
     is_public: bool = False
     revision: int = 1
-    """Counts up with every change of what it is."""
+    """Increases with every change of the definition."""
 
     def columns(self) -> Columns:
-        """Found by name, status, and whether it is everybody's."""
+        """Index by name, status, and whether it is public."""
         return Columns(name=self.name, status=self.status, parent="public" if self.is_public else "own")
 
     @property
     def scorer_seconds(self) -> int:
-        """The time each scorer has."""
+        """Return the seconds that each scorer has."""
         return self.scorer_timeout_sec or SCORER_SECONDS_DEFAULT
 
     @property
     def working_directory(self) -> str | None:
-        """Where the work is done and graded; None is the user's home."""
+        """Return the folder in which the work is done and graded; None is the user's home."""
         return self.environment.working_directory if self.environment else None
 
     @property
     def graded_digest(self) -> str:
-        """Tells scenarios apart whose reference may do or score something else."""
+        """Return a digest that differs between scenarios whose reference may behave or score differently."""
         return hashlib.sha256(self.model_dump_json(exclude=_NOT_GRADED).encode()).hexdigest()
 
     def frozen(self) -> "Scenario":
-        """A copy to be kept as it is, under an id that tells the revision."""
+        """Return a copy for storage, under the id of the revision."""
         return self.model_copy(update={"id": revision_id(self.id, self.revision), "request_hash": None})
 
     def view(self) -> "ScenarioView":
-        """As the wire shows it."""
+        """Return the scenario as the wire shows it."""
         return ScenarioView.model_validate(self, from_attributes=True)
 
 
 def revision_id(scenario_id: str, revision: int) -> str:
-    """The id that one revision of a scenario is kept under."""
+    """Return the id under which a revision of a scenario is stored."""
     return f"{scenario_id}@{revision}"
 
 
@@ -367,7 +396,7 @@ S = TypeVar("S", Scenario, ScenarioView)
 
 
 def of_round(scenario: S, number: int) -> S:
-    """A scenario as it is told, solved and graded in one of its rounds, the first of which is 1."""
+    """Return the scenario with the task, solution and grading of one of its rounds, counted from 1."""
     if not scenario.steps:
         return scenario
     step = scenario.steps[number - 1]
@@ -381,13 +410,13 @@ def of_round(scenario: S, number: int) -> S:
 
 
 def functions_of(scenario: Scenario | ScenarioView) -> list[ScoringFunction]:
-    """All that it is graded by, in any of its rounds."""
+    """Return all its scoring functions, of any of its rounds."""
     contracts = [scenario.scoring_contract, *(step.scoring_contract for step in scenario.steps or [])]
     return [each for contract in contracts if contract for each in contract.scoring_function_parameters]
 
 
 class ScenarioListView(Model):
-    """One page of scenarios."""
+    """A page of scenarios."""
 
     scenarios: list[ScenarioView]
     has_more: bool
@@ -402,18 +431,18 @@ class CustomScorerRequest(Model):
 
 
 class CustomScorer(Record):
-    """A custom scorer as it is kept."""
+    """A custom scorer as it is stored."""
 
     type: str
     bash_script: str
     revision: int = 1
 
     def columns(self) -> Columns:
-        """Found by its type, which no other has."""
+        """Index by its type, which is unique."""
         return Columns(name=self.type)
 
     def view(self) -> "CustomScorerView":
-        """As the wire shows it."""
+        """Return the scorer as the wire shows it."""
         return CustomScorerView.model_validate(self, from_attributes=True)
 
 
@@ -427,7 +456,7 @@ class CustomScorerView(Model):
 
 
 class CustomScorerListView(Model):
-    """One page of custom scorers."""
+    """A page of custom scorers."""
 
     scorers: list[CustomScorerView]
     has_more: bool
@@ -435,14 +464,14 @@ class CustomScorerListView(Model):
 
 
 class ScorerTrialRequest(Model):
-    """A custom scorer to be tried in a devbox of its own."""
+    """A custom scorer to try in a new devbox."""
 
     scoring_context: Any
     environment_parameters: ScenarioEnvironment | None = None
 
 
 class ScorerTrialResult(Model):
-    """What a custom scorer said when it was tried."""
+    """The result of trying a custom scorer."""
 
     scoring_function_name: str
     score: float
@@ -451,7 +480,7 @@ class ScorerTrialResult(Model):
 
 
 class ScorerTrialView(Model):
-    """How a trial of a custom scorer went."""
+    """A trial of a custom scorer."""
 
     name: str
     scoring_context: Any

@@ -1,4 +1,4 @@
-"""Secrets: values that devboxes get by name, and that nobody gets back."""
+"""Secrets: values that devboxes get by name, and that no request returns."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from benchyard.models.base import Columns, Model, Record
 
 SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=256)]
-"""Letters, digits, `_`, `-` and `.`; the variable that a secret becomes has a name of its own."""
+"""Letters, digits, `_`, `-` and `.`; the variable that holds the secret has its own name."""
 
 
 MAX_SECRET_BYTES = 65536
@@ -24,7 +24,7 @@ def _fit_for_a_variable(value: SecretStr) -> SecretStr:
 
 
 SecretValue = Annotated[SecretStr, Field(max_length=MAX_SECRET_BYTES), AfterValidator(_fit_for_a_variable)]
-"""What can be the value of an environment variable."""
+"""A valid value of an environment variable."""
 
 
 class SecretRequest(Model):
@@ -41,7 +41,7 @@ class SecretChange(Model):
 
 
 class Secret(Record):
-    """A secret as it is kept."""
+    """A secret as it is stored."""
 
     name: str
     sealed: str
@@ -62,7 +62,7 @@ class SecretView(Model):
 
 
 class SecretListView(Model):
-    """The secrets there are."""
+    """A page of secrets."""
 
     secrets: list[SecretView]
     has_more: bool

@@ -8,7 +8,7 @@ from benchyard.models.base import Columns, Metadata, Model, Record, ShortText
 
 
 class SnapshotStatus(StrEnum):
-    """Where a snapshot is in its life."""
+    """The stage of a snapshot's life."""
 
     IN_PROGRESS = "in_progress"
     ERROR = "error"
@@ -28,37 +28,37 @@ class SnapshotImportRequest(Model):
     """An archive to make a snapshot of: a stored object, or a path on the server's machine."""
 
     name: ShortText | None = None
-    """Instead of the name that the archive tells."""
+    """The name, in place of that in the archive."""
     object_id: str | None = None
     path: str | None = None
     """Below a folder that the server imports from (`serve --import-from`)."""
     detach: bool = False
-    """Answer once the archive is at hand, and go on; without it, an import ends when its client leaves."""
+    """Answer once the archive is at hand, and go on; without it, the import ends if its client leaves."""
 
 
 class Snapshot(Record):
-    """A snapshot as it is kept; its id is also its image's."""
+    """A snapshot as it is stored; its image has the same id."""
 
     status: SnapshotStatus = SnapshotStatus.IN_PROGRESS
     source_devbox_id: str
-    """Empty for one that was imported from an archive which does not tell."""
+    """Empty for a snapshot imported from an archive that does not name the devbox."""
     source_blueprint_id: str | None = None
     source_snapshot_id: str | None = None
-    """What the devbox had started from."""
+    """The snapshot that the devbox had started from."""
     name: str | None = None
     commit_message: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
     size_bytes: int | None = None
     error_message: str | None = None
     has_image: bool = False
-    """False before its image is made and after it was removed."""
+    """False before its image is made and after it is removed."""
 
     def columns(self) -> Columns:
-        """Found by name, status, and the devbox it is of."""
+        """Index by name, status, and source devbox."""
         return Columns(name=self.name, status=self.status, parent=self.source_devbox_id)
 
     def view(self) -> "SnapshotView":
-        """As the wire shows it."""
+        """Return the snapshot as the wire shows it."""
         return SnapshotView.model_validate(self, from_attributes=True)
 
 
@@ -71,15 +71,15 @@ class SnapshotView(Model):
     source_devbox_id: str
     source_blueprint_id: str | None = None
     source_snapshot_id: str | None = None
-    """An extension: what the devbox had started from, itself a snapshot."""
+    """An extension: the snapshot that the devbox had started from."""
     name: str | None = None
     commit_message: str | None = None
     size_bytes: int | None = None
-    """On disk, of what it adds to what its devbox started from: hard links once, holes not at all."""
+    """Disk space it adds to its devbox's origin: hard links count once, holes not at all."""
 
 
 class SnapshotStatusView(Model):
-    """How far a snapshot is."""
+    """The progress of a snapshot."""
 
     status: SnapshotStatus
     error_message: str | None = None
@@ -87,7 +87,7 @@ class SnapshotStatusView(Model):
 
 
 class SnapshotListView(Model):
-    """One page of snapshots."""
+    """A page of snapshots."""
 
     snapshots: list[SnapshotView]
     has_more: bool

@@ -1,27 +1,30 @@
-"""Agents side by side: what each made of each scenario, and where they differ."""
+"""Comparison of agents: their score in each scenario, and the scenarios on which they differ."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchyard.models.jobs import BenchmarkOutcome, ScenarioOutcome
 from benchyard.models.trials import OutcomeState
 
+_VERSION = re.compile(r"(?<=.)@[^:#]*")
+
 
 @dataclass(frozen=True)
-class Compared:
-    """One scenario, and what each agent made of it; None where an agent has nothing to show."""
+class ScenarioComparison:
+    """A scenario with the score of each agent; None where an agent has no result."""
 
     scenario_id: str
     scenario_name: str
     scores: tuple[float | None, ...]
     states: tuple[OutcomeState | None, ...]
     suspect: tuple[bool, ...] = ()
-    """Whether a score of theirs may not be earned."""
+    """For each agent, True if its score may not be earned."""
 
     @property
     def differs(self) -> bool:
-        """Whether it tells the agents apart: two of them have scores, and not the same."""
+        """Tell whether the scenario separates the agents: at least two have scores, and these differ."""
         return len({score for score in self.scores if score is not None}) > 1
 
 
@@ -30,24 +33,24 @@ class Suspect:
     """A scenario whose score may not be earned by an agent."""
 
     label: str
-    """Of the agent."""
+    """Label of the agent."""
     scenario_name: str
     why: str
-    """The weightiest reason."""
+    """Weightiest reason for the suspicion."""
 
 
 def suspects(outcomes: Sequence[BenchmarkOutcome]) -> list[Suspect]:
-    """All suspect scores, agent by agent; lists of jobs, which leave out the scenarios, have none."""
+    """Return all suspect scores, agent by agent; listed jobs have no scenarios, and thus none."""
     return [
         Suspect(label, row.scenario_name, why_suspect(row) or "")
-        for label, outcome in zip(labels(outcomes), outcomes, strict=True)
+        for label, outcome in zip(agent_labels(outcomes), outcomes, strict=True)
         for row in outcome.scenario_outcomes
         if row.n_suspect
     ]
 
 
 def why_suspect(row: ScenarioOutcome) -> str | None:
-    """The weightiest reason why a row's score may not be earned, and how often; None where nothing is."""
+    """Return the weightiest reason to suspect a row's score, with the number of attempts, or None."""
     if not row.n_suspect:
         return None
     counting = sum(not each.is_superseded for each in row.attempts)
@@ -56,8 +59,8 @@ def why_suspect(row: ScenarioOutcome) -> str | None:
     return f"{row.suspicions[0]}{more}{share}"
 
 
-def labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
-    """What to call each agent, `agent@version:model`; the second of a name gets a number."""
+def agent_labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
+    """Return a label `agent@version:model` for each agent; repeated labels get a number."""
     seen: Counter[str] = Counter()
     found = []
     for each in outcomes:
@@ -69,20 +72,27 @@ def labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
     return found
 
 
+def brief(names: Iterable[str]) -> dict[str, str]:
+    """Return labels without their versions, for those that stay distinct, by the full label."""
+    found = {name: _VERSION.sub("", name, count=1) for name in names}
+    counts = Counter(found.values())
+    return {name: short for name, short in found.items() if short != name and counts[short] == 1}
+
+
 def counted_score(row: ScenarioOutcome) -> float | None:
-    """What a row counts in a mean: 0 where only the agent failed, which the wire shows as no score."""
+    """Return the score that a row adds to a mean: 0 if only the agent failed (no score on the wire)."""
     if row.score is not None:
         return row.score
     counting = sum(not each.is_superseded for each in row.attempts)
     return 0.0 if row.unscored < counting else None
 
 
-def compared(outcomes: Sequence[BenchmarkOutcome]) -> list[Compared]:
-    """One row for each scenario that any of them has, in their order."""
+def compare_agents(outcomes: Sequence[BenchmarkOutcome]) -> list[ScenarioComparison]:
+    """Return a row for each scenario that any agent has, in their order."""
     held = [{row.scenario_definition_id: row for row in each.scenario_outcomes} for each in outcomes]
     names = {id: row.scenario_name for rows in held for id, row in rows.items()}
     return [
-        Compared(
+        ScenarioComparison(
             scenario_id=id,
             scenario_name=name,
             scores=tuple(counted_score(rows[id]) if id in rows else None for rows in held),

@@ -1,4 +1,4 @@
-"""What trials cost before: by the last jobs with the same agent, model and benchmark or scenarios."""
+"""Estimates of a job's cost from the last jobs with the same agent, model and benchmark or scenarios."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ _MOST_JOBS = 3
 
 
 def with_costs(plan: JobPlanView, past: Iterable[BenchmarkJobView]) -> JobPlanView:
-    """The plan with what its agents cost in earlier jobs, newest first, and what it would cost by that."""
+    """Return the plan with its agents' costs in earlier jobs (newest first), and the estimate from them."""
     jobs = [each for each in past if _is_alike(plan, each)]
     agents = [each.model_copy(update={"past_cost": _past_cost(each, jobs)}) for each in plan.agents]
     trials = plan.n_scenarios * plan.n_attempts
@@ -31,10 +31,14 @@ def _is_alike(plan: JobPlanView, job: BenchmarkJobView) -> bool:
 
 
 def _past_cost(agent: PlannedAgent, jobs: Sequence[BenchmarkJobView]) -> PastCost | None:
-    """The mean over the last few jobs that had it; its version may be another."""
+    """Return the mean over the last few jobs with the agent; its version may differ."""
     found: list[tuple[str, float, int]] = []
     for job in jobs:
         for outcome in job.benchmark_outcomes:
+            counts = outcome.attempts
+            if counts.crashed + counts.unscored and not counts.passed + counts.not_passed:
+                # Where every trial broke off, the costs are not representative.
+                continue
             is_same = (outcome.agent_name, outcome.model_name) == (agent.name, agent.model_name)
             if is_same and outcome.usage.get("model_calls") and "cost_usd" in outcome.usage:
                 found.append((job.id, outcome.usage["cost_usd"], max(1, outcome.n_trials)))

@@ -1,4 +1,4 @@
-"""A job as JUnit's XML, as CI systems read it: a suite per agent, a case per scenario."""
+"""A job in JUnit's XML, as CI systems read it: a suite per agent, a case per scenario."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from benchyard.models.jobs import BenchmarkJobView, BenchmarkOutcome, ScenarioOutcome
 from benchyard.models.trials import PASSED
-from benchyard.reports.comparison import counted_score, labels, why_suspect
+from benchyard.reports.comparison import agent_labels, counted_score, why_suspect
 
 LONGEST_TEXT = 20_000
 _LONGEST_MESSAGE = 200
@@ -18,12 +18,12 @@ _NEARLY = PASSED - 1e-9
 
 
 def junit(job: BenchmarkJobView) -> str:
-    """The whole file; a job without any outcome is one error, so that no build is green by it."""
+    """Return the whole file; a job without any outcome is an error, so that a build cannot pass on it."""
     root = Element("testsuites", name=_text(job.name))
-    for label, outcome in zip(labels(job.benchmark_outcomes), job.benchmark_outcomes, strict=True):
+    for label, outcome in zip(agent_labels(job.benchmark_outcomes), job.benchmark_outcomes, strict=True):
         _suite(root, label, job, outcome)
     if not job.benchmark_outcomes:
-        _nothing(root, job)
+        _add_missing(root, job)
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     root.set("time", _seconds(_length(job)))
@@ -81,7 +81,7 @@ def _problem(case: Element, tag: str, row: ScenarioOutcome, what: str) -> None:
     found.text = _text(f"{reason.kind}: {reason.exception_message}")
 
 
-def _nothing(root: Element, job: BenchmarkJobView) -> None:
+def _add_missing(root: Element, job: BenchmarkJobView) -> None:
     suite = SubElement(root, "testsuite", name=_text(job.name), time="0")
     case = SubElement(suite, "testcase", classname=_text(job.name), name="job", time="0")
     why = job.failure_reason or f"the job is {job.state.value} and no agent has an outcome"
@@ -114,5 +114,5 @@ def _seconds(duration_ms: int | None) -> str:
 
 
 def _text(text: str) -> str:
-    """What XML can hold: names and messages come from devboxes, with any character and of any length."""
+    """Return text that XML can hold: names and messages of devboxes have any characters and length."""
     return _NOT_XML.sub("\ufffd", text[:LONGEST_TEXT])

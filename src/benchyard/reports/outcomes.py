@@ -1,5 +1,6 @@
-"""What became of the agents of a job, and how far they are: counted from its trials."""
+"""Outcomes of a job's agents, and their progress: counted from its trials."""
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
@@ -9,13 +10,16 @@ from benchyard.models.jobs import (
     AgentProgress,
     AttemptCounts,
     AttemptOutcome,
+    BenchmarkJobView,
     BenchmarkOutcome,
+    InProgressRun,
     Job,
+    JobState,
     ScenarioOutcome,
 )
 from benchyard.models.trials import NEARLY_PASSED, OutcomeState, SuspectRule, Trial, TrialState
 from benchyard.reports.statistics import estimate, pass_at_k
-from benchyard.reports.times import working_ms
+from benchyard.reports.times import job_times, working_ms
 
 _WORDS: dict[TrialState, OutcomeState] = {
     TrialState.COMPLETED: "COMPLETED",
@@ -28,8 +32,8 @@ _WORDS: dict[TrialState, OutcomeState] = {
 def outcomes(
     job: Job, trials: list[Trial], *, with_scenarios: bool, rule: SuspectRule = "keep"
 ) -> list[BenchmarkOutcome]:
-    """What became of each agent that is done: every place of its plan has a trial, and all have ended."""
-    by_agent = _grouped(trials, lambda trial: trial.agent)
+    """Return the outcome of each agent that is done: its plan is complete, and all trials have ended."""
+    by_agent = _groups(trials, lambda trial: trial.agent)
     return [
         _outcome(job, agent, by_agent[agent], with_scenarios=with_scenarios, rule=rule)
         for agent in range(len(job.spec.agent_configs))
@@ -38,14 +42,14 @@ def outcomes(
 
 
 def progress(job: Job, trials: list[Trial], *, rule: SuspectRule = "keep") -> list[AgentProgress]:
-    """How far each agent is; trials that another one took the place of are only its `retries`."""
-    by_agent = _grouped(trials, lambda trial: trial.agent)
+    """Return the progress of each agent; superseded trials count only as its `retries`."""
+    by_agent = _groups(trials, lambda trial: trial.agent)
     agents = range(len(job.spec.agent_configs))
     return [_progress(job, agent, by_agent.get(agent, []), rule) for agent in agents]
 
 
 class _Row:
-    """One scenario: the trials that count, and those whose place they took."""
+    """Trials of one scenario: those that count, and those that they superseded."""
 
     def __init__(self, trials: list[Trial], rule: SuspectRule) -> None:
         self.rule = rule
@@ -61,12 +65,12 @@ class _Row:
 
     @property
     def speaker(self) -> Trial:
-        """The attempt that stands for the row: the last completed one, else the last."""
+        """Return the attempt that represents the row: the last completed one, else the last."""
         return self._speakers[-1]
 
     @property
     def n_passed(self) -> int:
-        """How many of its attempts passed."""
+        """Return the number of its attempts that passed."""
         return sum(score >= NEARLY_PASSED for score in self.scores)
 
 
@@ -108,7 +112,7 @@ def _outcome(
 
 def _scenario(row: _Row) -> ScenarioOutcome:
     speaker = row.speaker
-    # The wire's clients read a score as one of a completed run.
+    # Clients of the wire take a score as that of a completed run.
     score = row.score if speaker.state is TrialState.COMPLETED else None
     durations = [length for each in row.counting if (length := each.duration_ms) is not None]
     working = [length for each in row.counting if (length := each.working_ms) is not None]
@@ -175,7 +179,7 @@ def _progress(job: Job, agent: int, trials: list[Trial], rule: SuspectRule) -> A
 
 
 def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
-    """A job that has ended may have places that were never begun: its trials are all there will be."""
+    """Tell whether all trials of an agent have ended; an ended job may leave places without a trial."""
     counting = [each for each in trials if not each.is_superseded]
     planned = len(job.spec.scenario_ids) * job.orchestrator.attempts
     is_whole = len(counting) >= planned or job.state in ENDED_JOBS
@@ -183,12 +187,12 @@ def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
 
 
 def _rows(trials: Iterable[Trial], rule: SuspectRule) -> list[_Row]:
-    """One for each scenario, in the order of the job's plan."""
-    by_scenario = _grouped(trials, lambda trial: trial.scenario)
+    """Return a row for each scenario, in the order of the job's plan."""
+    by_scenario = _groups(trials, lambda trial: trial.scenario)
     return [_Row(by_scenario[scenario], rule) for scenario in sorted(by_scenario)]
 
 
-def _grouped(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
+def _groups(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
     found: dict[int, list[Trial]] = defaultdict(list)
     for each in trials:
         found[of(each)].append(each)
@@ -205,12 +209,12 @@ def _mean(scores: Iterable[float]) -> float | None:
 
 
 def _run_id(job: Job, agent: int) -> str:
-    """A job that was not planned yet has no runs."""
+    """Return the benchmark run of an agent; an unplanned job has none yet."""
     return job.benchmark_run_ids[agent] if agent < len(job.benchmark_run_ids) else ""
 
 
 def _usage(trials: Iterable[Trial]) -> dict[str, float]:
-    """All that was spent, on trials that do not count any more too."""
+    """Return the total usage, including that of superseded trials."""
     found: dict[str, float] = defaultdict(float)
     is_whole = True
     for each in trials:
@@ -219,13 +223,13 @@ def _usage(trials: Iterable[Trial]) -> dict[str, float]:
         if each.usage.get("model_calls") and "cost_usd" not in each.usage:
             is_whole = False
     if not is_whole:
-        # A sum that leaves out what is not known would be taken for the whole.
+        # A partial sum would be taken for the whole.
         found.pop("cost_usd", None)
     return dict(found)
 
 
 def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
-    """By name the mean over scenarios of what counts; one that only some of them have, over those."""
+    """Return the mean of each reward over scenarios; a reward that only some scenarios have, over those."""
     counted = [[each for each in row.counting if each.counted_score is not None] for row in rows]
     counted = [row for row in counted if row]
     told = [{name for each in row for name in each.rewards} for row in counted]
@@ -235,3 +239,55 @@ def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
         having = [row for row, names in zip(counted, told, strict=True) if name in shared or name in names]
         found[name] = round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in having), 9)
     return found
+
+
+_UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
+"""States in which a job's benchmark runs exist and are not over."""
+
+
+def job_view(
+    job: Job, trials: list[Trial], *, with_scenarios: bool, suspect: SuspectRule | None = None
+) -> BenchmarkJobView:
+    """Return a job with its outcomes; lists omit their scenarios.
+
+    Suspect scores are treated by the job's own rule, unless another is given.
+    """
+    rule = suspect or job.orchestrator.suspect_rule
+    found = outcomes(job, trials, with_scenarios=with_scenarios, rule=rule)
+    done = {each.benchmark_run_id for each in found}
+    return BenchmarkJobView(
+        id=job.id,
+        name=job.name,
+        state=job.state,
+        create_time_ms=job.create_time_ms,
+        job_source=job.source,
+        job_spec=job.spec,
+        in_progress_runs=_under_way(job, done) if job.state in _UNDER_WAY else [],
+        benchmark_outcomes=found,
+        failure_reason=job.failure_reason,
+        metadata=job.metadata,
+        start_time_ms=job.start_time_ms,
+        end_time_ms=job.end_time_ms,
+        deadline_ms=job.deadline_ms,
+        n_trials=job.n_trials,
+        progress=progress(job, trials, rule=rule),
+        rescoring=job.rescoring,
+        rescoring_state=job.rescoring_state,
+        preparations=job.preparations,
+        times=job_times(job, trials, round(time.time() * 1000)),
+        resume_time_ms=job.pauses[-1].end_time_ms if job.pauses else None,
+        pinned=job.is_pinned,
+    )
+
+
+def _under_way(job: Job, done: set[str]) -> list[InProgressRun]:
+    return [
+        InProgressRun(
+            benchmark_run_id=run_id,
+            state="running",
+            start_time_ms=job.start_time_ms or job.create_time_ms,
+            agent_config=config,
+        )
+        for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True)
+        if run_id not in done
+    ]

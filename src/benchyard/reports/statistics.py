@@ -1,4 +1,4 @@
-"""How sure a mean of scores is, and how often several attempts would have passed."""
+"""Statistics of scores: confidence intervals of means, and pass@k."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,13 @@ from functools import lru_cache
 from statistics import fmean
 
 Z_95 = 1.959963984540054
-"""Of the normal distribution, so many standard errors hold 95 %."""
+"""Number of standard errors that hold 95 % of the normal distribution."""
 
 _T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
-"""Of Student's distribution with 1 to 10 degrees of freedom; from there on a series is exact enough."""
+"""Numbers of standard errors that hold 95 % of Student's distribution, for 1 to 10 degrees of freedom.
+
+From there on, a series is exact enough.
+"""
 
 _DIGITS = 9
 
@@ -25,11 +28,11 @@ class Estimate:
 
 
 def estimate(scores: Sequence[float]) -> Estimate | None:
-    """The mean of one score per scenario, with its interval; None where there is no score.
+    """Return the mean of one score per scenario, with its interval; None without scores.
 
     A scenario with several attempts gives their mean: attempts at the same scenario are not independent, so
-    scenarios are what is counted. Scores that are all 0 or 1 (or that do not differ, which says nothing about
-    how they could) get Wilson's interval, which is never empty; others get Student's, cut to 0 and 1.
+    the interval is over scenarios. Scores that are all 0 or 1 (or all equal, which tells nothing of their
+    variation) get Wilson's interval, which is never empty; others get Student's, cut to 0 and 1.
     """
     if not scores:
         return None
@@ -44,7 +47,7 @@ def estimate(scores: Sequence[float]) -> Estimate | None:
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of so many."""
+    """Return Wilson's 95 % interval of a share of so many."""
     share = min(1.0, max(0.0, share))
     square = Z_95**2
     middle = (share + square / (2 * count)) / (1 + square / count)
@@ -53,7 +56,7 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 
 
 def t_95(freedom: int) -> float:
-    """So many standard errors hold 95 % of Student's distribution."""
+    """Return the number of standard errors that hold 95 % of Student's distribution."""
     if freedom <= len(_T_95):
         return _T_95[freedom - 1]
     cube, fifth = Z_95**3, Z_95**5
@@ -63,16 +66,19 @@ def t_95(freedom: int) -> float:
 
 @lru_cache(maxsize=4096)
 def pass_at(k: int, attempts: int, passed: int) -> float:
-    """How likely one of k attempts passes, where `passed` of so many did; unbiased (Chen et al., 2021)."""
+    """Return the chance that one of k attempts passes, from `passed` of `attempts`; unbiased.
+
+    See Chen et al., 2021.
+    """
     if not 1 <= k <= attempts or not 0 <= passed <= attempts:
         raise ValueError(f"pass@{k} of {passed} passed in {attempts} attempts has no meaning")
     return 1.0 - math.comb(attempts - passed, k) / math.comb(attempts, k)
 
 
 def pass_at_k(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, float]:
-    """pass@k for k = 1, 2, 4, ... and all attempts, of (attempts that count, those that passed) per scenario.
+    """Return pass@k for k = 1, 2, 4, ... and all attempts, from (counting, passed) attempts per scenario.
 
-    A scenario with fewer than k attempts that count says nothing about pass@k and is left out of it.
+    A scenario with fewer than k counting attempts has no pass@k and is left out of it.
     """
     known = list(counts)
     found = {}
@@ -91,7 +97,7 @@ def _steps(attempts: int) -> list[int]:
 
 
 def _spread(scores: Sequence[float], mean: float) -> float:
-    """The standard deviation; 0 of scores that are all the same, whatever floats make of their mean."""
+    """Return the standard deviation; exactly 0 for equal scores, despite rounding errors of their mean."""
     if min(scores) == max(scores):
         return 0.0
     return math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1))

@@ -1,4 +1,4 @@
-"""Where the time of a job went: working, preparing, waiting, idle."""
+"""Times of a job by activity: working, preparing, waiting, idle."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,36 +6,38 @@ from benchyard.models.jobs import Job, JobTimes
 from benchyard.models.trials import Trial
 
 Interval = tuple[int, int]
-"""From, and to: in milliseconds."""
+"""Begin and end, in milliseconds."""
 
 
 def job_times(job: Job, trials: Sequence[Trial], now_ms: int) -> JobTimes:
-    """Every moment from the job's making to its end, or to now, under one of four heads."""
+    """Divide the time from the job's creation to its end, or to now, among four activities."""
     end = job.end_time_ms or now_ms
-    whole = merged([(job.create_time_ms, end)])
-    working = merged(_clipped((_work(each, end) for each in trials if each.start_time_ms), whole))
+    whole = merge_intervals([(job.create_time_ms, end)])
+    working = merge_intervals(_clip((_work(each, end) for each in trials if each.start_time_ms), whole))
     installs = [(each.start_time_ms, each.end_time_ms or end) for each in job.preparations]
     builds = [_preparation(each) for each in trials if each.start_time_ms and each.preparing_ms]
-    preparing = merged(_clipped([*installs, *builds], whole))
-    pauses = merged(_clipped(((each.start_time_ms, each.end_time_ms) for each in job.pauses), whole))
-    busy = merged([*working, *preparing])
-    gone = merged([*busy, *pauses])
+    preparing = merge_intervals(_clip([*installs, *builds], whole))
+    pauses = merge_intervals(_clip(((each.start_time_ms, each.end_time_ms) for each in job.pauses), whole))
+    busy = merge_intervals([*working, *preparing])
+    gone = merge_intervals([*busy, *pauses])
     return JobTimes(
-        working_ms=length(working),
-        preparing_ms=length(busy) - length(working),
-        idle_ms=length(gone) - length(busy),
-        waiting_ms=length(whole) - length(gone),
+        working_ms=total_length(working),
+        preparing_ms=total_length(busy) - total_length(working),
+        idle_ms=total_length(gone) - total_length(busy),
+        waiting_ms=total_length(whole) - total_length(gone),
     )
 
 
 def working_ms(trials: Iterable[Trial]) -> int | None:
-    """How long at least one of these trials, of those that have ended, was at work; None if none was."""
+    """Return the time in which at least one of these ended trials was at work; None without any."""
     known = [each for each in trials if each.start_time_ms is not None and each.end_time_ms is not None]
-    return length(merged(_work(each, each.end_time_ms or 0) for each in known)) if known else None
+    return (
+        total_length(merge_intervals(_work(each, each.end_time_ms or 0) for each in known)) if known else None
+    )
 
 
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same moments as intervals that do not overlap, in their order."""
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return intervals that cover the same moments without overlaps, in order."""
     found: list[Interval] = []
     for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
@@ -45,8 +47,8 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
     return found
 
 
-def length(intervals: Iterable[Interval]) -> int:
-    """How long intervals that do not overlap are together."""
+def total_length(intervals: Iterable[Interval]) -> int:
+    """Return the total length of intervals that do not overlap."""
     return sum(end - start for start, end in intervals)
 
 
@@ -60,8 +62,8 @@ def _preparation(trial: Trial) -> Interval:
     return start, start + trial.preparing_ms
 
 
-def _clipped(intervals: Iterable[Interval], whole: Sequence[Interval]) -> list[Interval]:
-    """What of the intervals lies in the whole: clocks that were set may put some outside of it."""
+def _clip(intervals: Iterable[Interval], whole: Sequence[Interval]) -> list[Interval]:
+    """Return the parts of the intervals inside the whole; adjusted clocks may put some outside of it."""
     if not whole:
         return []
     first, last = whole[0]

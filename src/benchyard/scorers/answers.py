@@ -9,10 +9,10 @@ from pydantic_core import PydanticCustomError
 
 from benchyard.errors import ScorerFailed
 from benchyard.models.base import Model
-from benchyard.scorers import fields
-from benchyard.scorers.base import Context, Room, Scorer, Verdict
+from benchyard.scorers import base
+from benchyard.scorers.base import Room, Scorer, ScoringContext, Verdict
 
-GRADE = "benchyard.scorers.parsers:grade"
+GRADE = "benchyard.scorers.standalone.parsers:grade"
 _MOST_EXPECTED_BYTES = 64 * 1024
 """It is checked by the server itself, whenever a scorer is made."""
 _SHOWN = 2000
@@ -40,7 +40,7 @@ class AnswerConfig(Model):
     """What these scorers are made of: the answer's file, and what is expected, as their grader has it."""
 
     grader: ClassVar[Grader]
-    path: fields.FilePlace
+    path: base.FilePath
     expected: dict[str, Any]
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class GradedAnswer(Scorer[AnswerConfig]):
 
     Config = AnswerConfig
 
-    def __init__(self, config: AnswerConfig, context: Context) -> None:
+    def __init__(self, config: AnswerConfig, context: ScoringContext) -> None:
         super().__init__(config, context)
         self._grader = config.grader
 

@@ -7,8 +7,9 @@ from benchyard.errors import ScorerFailed
 from benchyard.hosts.dependencies import AST_GREP
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
-from benchyard.scorers import context, fields, programs, score
-from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
+from benchyard.scorers import base, score
+from benchyard.scorers.base import ProgramOptions, Room, RoomResult, Scorer, ScoringContext, Verdict
+from benchyard.scorers.kits import programs
 
 _LAYOUT = 1
 _CONFIG = b"ruleDirs: []\n"
@@ -19,9 +20,9 @@ _FOUND, _NOT_FOUND = 0, 1
 class AstGrepConfig(Model):
     """What an `ast_grep_scorer` is made of."""
 
-    pattern: fields.Argument
-    search_directory: fields.Place
-    lang: fields.Argument | None = None
+    pattern: base.Argument
+    search_directory: base.DirectoryPath
+    lang: base.Argument | None = None
 
 
 class AstGrepScorer(Scorer[AstGrepConfig]):
@@ -30,7 +31,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
     Config = AstGrepConfig
     dependencies = (AST_GREP,)
 
-    def __init__(self, config: AstGrepConfig, context: Context) -> None:
+    def __init__(self, config: AstGrepConfig, context: ScoringContext) -> None:
         super().__init__(config, context)
         self._kit: Kit | None = None
 
@@ -40,7 +41,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
         target = programs.target(key)
 
         async def fill(folder: Path) -> None:
-            parts = programs.Contents({"bin/ast-grep": program})
+            parts = programs.KitContents({"bin/ast-grep": program})
             await asyncio.to_thread(programs.write, folder, target, parts)
 
         self._kit = Kit(await kits.folder(key, fill), target)
@@ -50,7 +51,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
         if self._kit is None:
             raise ScorerFailed("the ast-grep of this scorer was not made ready")
         config = await room.keep("sgconfig.yml", _CONFIG)
-        variables = await context.environment(room, self.context)
+        variables = await base.scorer_environment(room, self.context)
         options = [f"--config={config}", f"--pattern={self.config.pattern}", "--color=never"]
         if self.config.lang:
             options.append(f"--lang={self.config.lang}")
@@ -64,15 +65,15 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
                 "--",
                 self._place(),
             ),
-            How(env={**variables, **programs.ALONE}),
+            ProgramOptions(env={**variables, **programs.ALONE}),
         )
         return Verdict(self._read(ran), score.output(ran))
 
     def _place(self) -> str:
         return self.config.search_directory
 
-    def _read(self, ran: Ran) -> float:
-        score.ended(ran)
+    def _read(self, ran: RoomResult) -> float:
+        score.require_end(ran)
         if ran.exit_status == _FOUND and ran.stdout:
             return 1.0
         # A directory that is missing ends like one where nothing is found, but it is told.
@@ -80,4 +81,4 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
         if ran.exit_status == _NOT_FOUND and not is_missing:
             return 0.0
         said = " ".join(ran.stderr.decode(errors="replace").split())[:1000]
-        raise score.failed(f"ast-grep cannot search {self._place()!r} for this pattern: {said}", ran)
+        raise score.failure(f"ast-grep cannot search {self._place()!r} for this pattern: {said}", ran)

@@ -1,21 +1,23 @@
-"""The scorer contract: what a way of grading owes, and the room it grades in.
+"""The scorer contract: what a way of grading owes, its fields, and the room it grades in."""
 
-A scorer is made from the `scorer` part of a scenario's scoring function, which its `Config` checks. It sees
-the devbox only through a `Room`: scripts and tests come in by it, and the score goes out by what the host
-kept of a command's output. Nothing that lies in the devbox before can speak for the scorer.
-"""
-
+import marshal
+import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from benchyard.errors import ScorerFailed
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from benchyard.errors import ScorerFailed, WorkerFailed
 from benchyard.hosts.dependencies import Dependency
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
-from benchyard.models.tampering import CountedTests
-from benchyard.workers.workers import Call, call_once
+from benchyard.models.runs import CountedTests
+from benchyard.scorers.standalone import context_texts
+from benchyard.scorers.standalone.context_texts import VARIABLES
+from benchyard.workers.workers import SMALL_BYTES, WorkerCall, WorkerLimits, call_once
 
 C = TypeVar("C", bound=Model)
 
@@ -24,7 +26,7 @@ MOST_OUTPUT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Ran:
+class RoomResult:
     """How a command in the room ended."""
 
     exit_status: int
@@ -40,7 +42,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class How:
+class ProgramOptions:
     """How a program is run in the room."""
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +55,7 @@ class How:
     """So much of the end of its output is told; the host keeps more."""
 
 
-AS_USUAL = How()
+AS_USUAL = ProgramOptions()
 
 
 class GraderConfig(Model):
@@ -108,7 +110,7 @@ class Room(ABC):
         """What is in a file, read by the host as root; None if there is none. ScorerFailed over the limit."""
 
     @abstractmethod
-    async def run(self, argv: Sequence[str], how: How = AS_USUAL) -> Ran:
+    async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
         """Run a program to its end, without a login shell.
 
         A directory that is missing ends it with 126.
@@ -126,7 +128,7 @@ async def _nothing_counted() -> Sequence[CountedTests]:
 
 
 @dataclass(frozen=True)
-class Context:
+class ScoringContext:
     """What a scorer is told about the run it grades."""
 
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -135,7 +137,7 @@ class Context:
     """Type -> bash script of the registered custom scorers that the contract names."""
     attached: Callable[[str], Awaitable[bytes]] = _nothing_attached
     """The content of an attachment of the scenario; raises ScorerFailed where it is gone."""
-    call: Call = call_once
+    call: WorkerCall = call_once
     """Runs a function in a worker: nothing that came out of a devbox is graded or parsed anywhere else."""
     counted: Callable[[], Awaitable[Sequence[CountedTests]]] = _nothing_counted
     """What the test runner's report counted for the reference; empty where that is not known."""
@@ -178,7 +180,7 @@ class Scorer(ABC, Generic[C]):
     Only for scenarios whose isolation is `answer`: what it draws from has their answer paths, nothing else.
     """
 
-    def __init__(self, config: C, context: Context) -> None:
+    def __init__(self, config: C, context: ScoringContext) -> None:
         self.config = config
         self.context = context
         self.answer = b""
@@ -200,3 +202,92 @@ class Scorer(ABC, Generic[C]):
     @abstractmethod
     async def score(self, room: Room) -> Verdict:
         """Grade; raises ScorerFailed when there is no score to tell, with the reason."""
+
+
+MOST_SCRIPT_BYTES = 1024**2
+MOST_PARAMS_BYTES = 64 * 1024
+
+
+def _script(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("empty", "must not be empty")
+    if len(value.encode()) > MOST_SCRIPT_BYTES:
+        raise PydanticCustomError("too_large", "must be at most 1 MiB")
+    return value
+
+
+def _path(value: str) -> str:
+    if "\0" in value or not value:
+        raise PydanticCustomError("bad_path", "must be a path: not empty, and without zero bytes")
+    value.encode()
+    if posixpath.normpath(value).split("/")[0] == "..":
+        raise PydanticCustomError("bad_path", "must not lead out of the working directory by `..`")
+    return value
+
+
+def _file(value: str) -> str:
+    if value.endswith("/") or posixpath.basename(value) in (".", ".."):
+        raise PydanticCustomError("bad_path", "must be the path of a file")
+    return value
+
+
+def _argument(value: str) -> str:
+    if "\0" in value or not value:
+        raise PydanticCustomError("bad_argument", "must not be empty, and must not have zero bytes")
+    value.encode()
+    return value
+
+
+def _params(value: dict[str, Any]) -> dict[str, Any]:
+    if context_texts.FACTS in value:
+        raise PydanticCustomError("taken", "must not have the key `benchyard`: facts of the run stand there")
+    try:
+        is_small = context_texts.is_at_most(value, MOST_PARAMS_BYTES)
+    except (ValueError, RecursionError) as error:
+        raise PydanticCustomError("not_json", "must be what JSON can say, and not nested deeply") from error
+    if not is_small:
+        raise PydanticCustomError("too_large", "must be at most 64 KiB of JSON")
+    return value
+
+
+Script = Annotated[str, AfterValidator(_script)]
+"""A program or a command line."""
+
+DirectoryPath = Annotated[str, Field(max_length=4096), AfterValidator(_path)]
+"""A path in the devbox, from its working directory unless it is absolute."""
+
+FilePath = Annotated[DirectoryPath, AfterValidator(_file)]
+"""The path of a file in the devbox."""
+
+Argument = Annotated[str, Field(max_length=MOST_PARAMS_BYTES // 4), AfterValidator(_argument)]
+"""Something that is passed to a program as an argument, of at most 64 KiB however it is encoded."""
+
+Params = Annotated[dict[str, Any], AfterValidator(_params)]
+"""JSON that is passed on to a script."""
+
+
+FILE_VARIABLE = "BENCHYARD_SCORER_CONTEXT_FILE"
+
+_TEXTS = "benchyard.scorers.standalone.context_texts:texts_of"
+_LIMITS = WorkerLimits(output_bytes=256 * 1024**2)
+_SHUTS_OUT = {"BASH_ENV": "", "ENV": ""}
+"""Files that shells would read before a script: none."""
+
+
+async def scorer_environment(
+    room: Room, context: ScoringContext, params: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """The variables for a scorer's commands; the whole context goes to the room as a file too."""
+    try:
+        # Of what is small, the work; of what is large, no more than a copy.
+        given = marshal.dumps([dict(context.facts), dict(params or {})])
+        if len(given) <= SMALL_BYTES:
+            whole, shown = context_texts.texts(context.facts, params or {})
+            content = whole.encode()
+        else:
+            made = await context.call(_TEXTS, given, limits=_LIMITS)
+            shown, content = context_texts.split(made)
+    except (ValueError, WorkerFailed) as error:
+        raise ScorerFailed(f"the facts of this run cannot be told to a scorer: {error}") from error
+    path = await room.keep("context.json", content)
+    return {**_SHUTS_OUT, **dict.fromkeys(VARIABLES, shown), FILE_VARIABLE: path}

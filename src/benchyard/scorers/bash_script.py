@@ -1,13 +1,13 @@
 """A bash script that prints the score as its last line."""
 
-from benchyard.scorers import fields, script
+from benchyard.scorers import base, script
 from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
 class BashScriptConfig(GraderConfig):
     """What a `bash_script_scorer` is made of."""
 
-    bash_script: fields.Script
+    bash_script: base.Script
 
 
 class BashScriptScorer(Scorer[BashScriptConfig]):
@@ -17,4 +17,4 @@ class BashScriptScorer(Scorer[BashScriptConfig]):
     uses_shell = True
 
     async def score(self, room: Room) -> Verdict:
-        return await script.printed(room, self.config.bash_script, self.context)
+        return await script.printed_verdict(room, self.config.bash_script, self.context)

@@ -9,7 +9,7 @@ from benchyard import registry
 from benchyard.errors import UsageError
 from benchyard.hosts import dependencies
 from benchyard.hosts.dependencies import Dependency
-from benchyard.scorers.base import Context, Scorer
+from benchyard.scorers.base import Scorer, ScoringContext
 
 _ROOM = "scorers"
 _ENDING = "_scorer"
@@ -24,7 +24,7 @@ def _names() -> dict[str, str]:
     return {name.replace("-", "_") + _ENDING: name for name in registry.names(_ROOM)}
 
 
-def parse(type: str, fields: Mapping[str, Any], context: Context) -> Scorer[Any]:
+def parse(type: str, fields: Mapping[str, Any], context: ScoringContext) -> Scorer[Any]:
     """The scorer of that type; raises UsageError with the field that is wrong, or the types there are."""
     names = _names()
     if type not in names:

@@ -2,7 +2,7 @@
 
 from benchyard.errors import ScorerFailed
 from benchyard.models.base import ShortText
-from benchyard.scorers import fields, script
+from benchyard.scorers import base, script
 from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
@@ -10,7 +10,7 @@ class CustomConfig(GraderConfig):
     """What a `custom_scorer` is made of."""
 
     custom_scorer_type: ShortText
-    scorer_params: fields.Params | None = None
+    scorer_params: base.Params | None = None
 
 
 class CustomScorer(Scorer[CustomConfig]):
@@ -28,4 +28,4 @@ class CustomScorer(Scorer[CustomConfig]):
                 "POST /v1/scenarios/scorers",
                 cause="scorer",
             )
-        return await script.printed(room, text, self.context, self.config.scorer_params)
+        return await script.printed_verdict(room, text, self.context, self.config.scorer_params)

@@ -1,16 +1,13 @@
-"""Answers that are changes of a git repository: drawn as a diff, told apart from what was there, applied.
+"""Answers that are changes of a git repository: drawn as a diff and applied, by us or by a script."""
 
-The `.git` that commands work with is the image's own (`answer_excludes` sees to that), so nothing that was
-done to hooks, configuration or history of the devbox counts or runs. Configuration comes from `ALONE` only.
-"""
-
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import score
-from benchyard.scorers.base import MOST_OUTPUT_BYTES, How, Ran, Room
-from benchyard.workers.workers import Call
+from benchyard.scorers.base import MOST_OUTPUT_BYTES, ProgramOptions, Room, RoomResult
+from benchyard.workers.workers import WorkerCall
 
 MOST_PATCH_BYTES = 32 * 1024**2
 MOST_PATHS_BYTES = 4 * 1024**2
@@ -37,7 +34,7 @@ ALONE = {
 }
 """Git as it comes, whatever an image or a home says."""
 DIFF = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
-_CHANGED_PATHS = "benchyard.scorers.parsers:changed_paths"
+_CHANGED_PATHS = "benchyard.scorers.standalone.parsers:changed_paths"
 _WORK = "/run/benchyard-git"
 _SETUP_NAMES = frozenset(
     (
@@ -50,7 +47,7 @@ _SETUP_NAMES = frozenset(
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnDiff:
     """What the working directory of an answer differs in from the commit it began with."""
 
     diff: bytes | None
@@ -59,27 +56,27 @@ class Drawn:
     """Why there is none, or not all of it; nothing where all is well."""
 
 
-async def draw(room: Room) -> Drawn:
+async def draw(room: Room) -> DrawnDiff:
     """The difference of the repository in the working directory; new files are in it, ignored ones not."""
     added = await run(room, ("git", "add", "--all", "--ignore-errors", "--", "."))
     trouble = "" if added.exit_status == 0 else f"git add: {_last_line(added)}"
     found = await run(room, ("git", *DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
     if added.timed_out or found.timed_out:
-        return Drawn(None, "git took longer than the scorer has")
+        return DrawnDiff(None, "git took longer than the scorer has")
     if found.exit_status != 0:
-        raise score.failed("the repository of the image cannot be read; is it the scenario's image?", found)
+        raise score.failure("the repository of the image cannot be read; is it the scenario's image?", found)
     if found.truncated or len(found.stdout) > MOST_PATCH_BYTES:
-        return Drawn(None, f"the diff is larger than {MOST_PATCH_BYTES} bytes")
-    return Drawn(found.stdout, trouble)
+        return DrawnDiff(None, f"the diff is larger than {MOST_PATCH_BYTES} bytes")
+    return DrawnDiff(found.stdout, trouble)
 
 
 async def check(room: Room, commit: str) -> None:
     """See to it that the pristine repository has a commit; raises ScorerFailed with what to do."""
     found = await run(room, ("git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"))
     if found.exit_status in (126, 127):
-        raise score.failed("the image has no git, which the answer is drawn with", found)
+        raise score.failure("the image has no git, which the answer is drawn with", found)
     if found.exit_status != 0:
-        raise score.failed(
+        raise score.failure(
             f"{room.working_directory} has no repository with the base commit {commit}; "
             "start the scenario from its own image",
             found,
@@ -104,7 +101,7 @@ async def patch_of(room: Room, drawn: bytes) -> bytes:
 
 
 async def changed_paths(
-    room: Room, patch_file: str, tests: Iterable[str], call: Call
+    room: Room, patch_file: str, tests: Iterable[str], call: WorkerCall
 ) -> tuple[int, list[str]]:
     """How many paths a patch changes; those by which tests are set up, and the tests that are graded."""
     listed = await run(room, ("git", "apply", "--numstat", "-z", patch_file), most=MOST_PATHS_BYTES)
@@ -118,20 +115,100 @@ async def run(
     argv: Sequence[str],
     env: dict[str, str] | None = None,
     most: int = MOST_OUTPUT_BYTES,
-) -> Ran:
+) -> RoomResult:
     """A command over the repository, as root, with nothing but our own configuration of git."""
-    return await room.run(argv, How(env={**ALONE, **(env or {})}, user=ROOT, most_output=most))
+    return await room.run(argv, ProgramOptions(env={**ALONE, **(env or {})}, user=ROOT, most_output=most))
 
 
 async def _sure(
     room: Room, *arguments: str, env: dict[str, str] | None = None, most: int = MOST_OUTPUT_BYTES
-) -> Ran:
+) -> RoomResult:
     ran = await run(room, ("git", *arguments), env, most)
     if ran.exit_status != 0:
         raise ScorerFailed(f"git {arguments[0]}: {_last_line(ran)}", output=score.output(ran))
     return ran
 
 
-def _last_line(ran: Ran) -> str:
+def _last_line(ran: RoomResult) -> str:
     lines = [line for line in ran.stderr.splitlines() if line.strip()]
-    return score.quoted(lines[-1]) if lines else f"exit status {ran.exit_status}"
+    return score.quote(lines[-1]) if lines else f"exit status {ran.exit_status}"
+
+
+WAYS: tuple[tuple[str, ...], ...] = (
+    ("git", "apply", "--verbose"),
+    ("git", "apply", "--verbose", "--3way"),
+    ("git", "apply", "--verbose", "--reject"),
+    ("patch", "--batch", "--forward", "--fuzz=5", "-p1", "-i"),
+)
+_ANEW: tuple[tuple[str, ...], ...] = (("git", "checkout", "--", "."), ("git", "clean", "-fd"))
+"""What a way that failed has left is taken away before the next."""
+_IS_APPLIED = ("git", "apply", "--check", "--reverse")
+
+
+async def apply_patch(room: Room, patch_file: str) -> tuple[str, RoomResult]:
+    """How the patch was applied, nothing where it could not be; and what the last try said."""
+    for number, way in enumerate(WAYS):
+        if number:
+            await _each(room, _ANEW)
+        tried = await run(room, (*way, patch_file))
+        if tried.exit_status == 0:
+            return " ".join(way), tried
+    checked = await run(room, (*_IS_APPLIED, patch_file))
+    return ("already applied" if checked.exit_status == 0 else ""), tried
+
+
+async def _each(room: Room, commands: Sequence[Sequence[str]]) -> None:
+    for command in commands:
+        await run(room, command)
+
+
+_NOTHING = '{"resolved": 0, "fail_to_pass": 0, "pass_to_pass": 0}'
+"""The rewards of an answer that is none."""
+_AROUND_SECONDS = 120
+"""Of the time that there is, for what is done beside the tests."""
+_SCRIPT = """\
+alone() {{ env {values} "$@"; }}
+nothing() {{ echo "$1"; echo '{nothing}' > "$logs/$name.out"; }}
+alone git rev-parse --quiet --verify '{commit}^{{commit}}' > /dev/null || fail "$name: {commit} is not here"
+alone git add --all --ignore-errors -- . 2>> "$logs/$name.err"
+alone {diff} > "$work/drawn.diff" || fail "$name: the repository cannot be read"
+alone git reset --quiet --hard HEAD && alone git clean -fdq || fail "$name: the repository cannot be reset"
+if [ -s "$work/drawn.diff" ]; then
+{graded}
+else
+    nothing "the answer changes nothing"
+fi
+cat "$logs/$name.out"
+rewarded "$name" "$weight" resolved
+"""
+
+
+def export_lines(commit: str, graded: str) -> str:
+    """The lines that draw an answer into `$work/drawn.diff`, reset the repository, and have it graded.
+
+    The lines in between are given: they print rewards to `$logs/$name.out`, or call `nothing` with a reason.
+    """
+    return _SCRIPT.format(
+        values=" ".join(f"{name}={shlex.quote(value)}" for name, value in ALONE.items()),
+        nothing=_NOTHING,
+        commit=commit,
+        diff=shlex.join(("git", *DIFF, "--cached", "HEAD")),
+        graded=graded.rstrip("\n"),
+    )
+
+
+def seconds_for_tests(seconds: float) -> int:
+    """What tests have of the time of their scorer."""
+    return max(round(seconds) - _AROUND_SECONDS, _AROUND_SECONDS)
+
+
+def apply_lines() -> str:
+    """The lines that apply `$work/drawn.diff` by the official ways in turn; `$applied` is how."""
+    ways = " ".join(shlex.quote(shlex.join(way)) for way in WAYS)
+    return f"""\
+applied=
+for way in {ways}; do
+    if alone $way "$work/drawn.diff" >> "$logs/$name.err" 2>&1; then applied=$way; break; fi
+    alone git checkout --quiet -- . ; alone git clean -fdq
+done
+"""

@@ -1,5 +1,7 @@
 """Tests of a task in Harbor's form: a script that leaves its rewards in a folder."""
 
+import json
+import math
 import posixpath
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,15 +12,82 @@ from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
 from benchyard.models.scenarios import AttachmentName, LongText
-from benchyard.scorers import reports, rewards, score, verifier_kit
-from benchyard.scorers.base import How, Room, Scorer, Verdict
-from benchyard.workers import archives
+from benchyard.scorers import reports, score
+from benchyard.scorers.base import ProgramOptions, Room, Scorer, Verdict
+from benchyard.scorers.verifier import verifier_kit
+from benchyard.workers import foreign_files
+
+MOST_BYTES = 64 * 1024
+MOST_REWARDS = 200
+USUAL = "reward"
+"""What the number is called where there is one without a name."""
+_SHOWN = 80
+_LONGEST_NAME = 200
+
+
+def parse_rewards(as_json: bytes | None, as_text: bytes | None) -> dict[str, float]:
+    """The rewards of `reward.json`, else of `reward.txt`; raises ScorerFailed for what are none."""
+    if as_json is not None:
+        return _of_json(as_json)
+    if as_text is None:
+        raise ScorerFailed("the tests left neither reward.json nor reward.txt in /logs/verifier")
+    text = as_text.decode(errors="replace").strip()
+    if not text:
+        raise ScorerFailed("reward.txt is empty: the tests must write a number from 0 to 1")
+    try:
+        return {USUAL: _finite(float(text), "reward.txt")}
+    except ValueError as error:
+        raise ScorerFailed(f"reward.txt is {text[:_SHOWN]!r}, which is no number") from error
+
+
+def main_reward(rewards: dict[str, float], name: str | None = None) -> float:
+    """The one that is the score; raises ScorerFailed where it is missing or outside 0 to 1."""
+    wanted = name or (USUAL if USUAL in rewards or len(rewards) != 1 else next(iter(rewards)))
+    if wanted not in rewards:
+        told = ", ".join(sorted(rewards)) or "none"
+        raise ScorerFailed(f"the rewards have no {wanted!r}, which is the score; there are: {told}")
+    if not 0 <= rewards[wanted] <= 1:
+        raise ScorerFailed(f"the reward {wanted!r} is {rewards[wanted]:g}; a score is from 0 to 1")
+    return rewards[wanted]
+
+
+def _of_json(content: bytes) -> dict[str, float]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ScorerFailed(f"reward.json is no JSON: {error}") from error
+    if not isinstance(found, dict) or len(found) > MOST_REWARDS:
+        raise ScorerFailed(f"reward.json must be an object of at most {MOST_REWARDS} names and numbers")
+    rewards = {}
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ScorerFailed(
+                f"reward.json: {name[:_SHOWN]!r} is {str(value)[:_SHOWN]!r}, which is no number"
+            )
+        rewards[_plain(name)] = _finite(value, "reward.json")
+    return rewards
+
+
+def _plain(name: str) -> str:
+    """A name that can be stored: JSON can write halves of characters, which no text may hold."""
+    return name[:_LONGEST_NAME].encode(errors="replace").decode()
+
+
+def _finite(value: float, where: str) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ScorerFailed(f"{where} has {number}, which is no finite number")
+    return number
+
 
 TESTS = "/tests"
 LOGS = "/logs/verifier"
 _SCRIPT = f"{TESTS}/test.sh"
 _PROGRAM = 0o755
-_SUMMARY = "benchyard.scorers.parsers:report_summary"
+_SUMMARY = "benchyard.scorers.standalone.parsers:report_summary"
 _MOST_REPORT_BYTES = 4 * 1024**2
 
 
@@ -59,17 +128,17 @@ class HarborScorer(Scorer[HarborConfig]):
         # Its way to programs is put before the one that the image has, by the command.
         kit = {key: value for key, value in verifier_kit.environment(self._made).items() if key != "PATH"}
         env = {**kit, **self.config.env}
-        how = How(env=env, user=self.config.user)
+        how = ProgramOptions(env=env, user=self.config.user)
         ran = await room.run(verifier_kit.command(self._made, _SCRIPT), how)
         said = score.output(ran)
         if ran.timed_out:
             raise ScorerFailed("the tests were not done in time", output=said)
         try:
-            found = rewards.parse(
-                await room.fetch(f"{LOGS}/reward.json", rewards.MOST_BYTES),
-                await room.fetch(f"{LOGS}/reward.txt", rewards.MOST_BYTES),
+            found = parse_rewards(
+                await room.fetch(f"{LOGS}/reward.json", MOST_BYTES),
+                await room.fetch(f"{LOGS}/reward.txt", MOST_BYTES),
             )
-            main = rewards.main(found, self.config.reward)
+            main = main_reward(found, self.config.reward)
         except ScorerFailed as error:
             raise ScorerFailed(error.message, output=said) from error
         facts = {**verifier_kit.facts(self._made), **await self._report(room)}
@@ -80,7 +149,7 @@ class HarborScorer(Scorer[HarborConfig]):
         place = reports.place_of(self.config.script or "")
         if place is None:
             return verdict
-        return await reports.checked(room, place, verdict, self.context, wanted=self.config.report_tests)
+        return await reports.check(room, place, verdict, self.context, wanted=self.config.report_tests)
 
     async def _put_tests(self, room: Room) -> None:
         if self.config.tests is None:
@@ -88,7 +157,7 @@ class HarborScorer(Scorer[HarborConfig]):
         await room.clear(TESTS)
         archive = await self.context.attached(self.config.tests)
         try:
-            files = await archives.files_of(archive, self.context.call)
+            files = await foreign_files.archive_files(archive, self.context.call)
         except UsageError as error:
             raise ScorerFailed(error.message) from error
         for name, file in files.items():

@@ -1,25 +1,26 @@
 """An exercise of Aider's Polyglot benchmark: its own tests over the sources that were left in its folder."""
 
-import importlib
 import marshal
-import pkgutil
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from benchyard.errors import ScorerFailed, UsageError
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.models.attachments import MOST_PACKED_BYTES, PackedFile
 from benchyard.models.base import Model
-from benchyard.scorers import fields, polyglot_languages, polyglot_parsers, score
-from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
-from benchyard.scorers.polyglot_languages.base import PRUNED_ANYWHERE, PRUNED_AT_THE_TOP, Language
-from benchyard.workers import archives
-from benchyard.workers.workers import SMALL_BYTES, Limits
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
+from benchyard.models.scoring.exports import Attachments, ScorerExport
+from benchyard.scorers import base, score
+from benchyard.scorers.base import ProgramOptions, Room, RoomResult, Scorer, ScoringContext, Verdict
+from benchyard.scorers.polyglot_toolchains import LANGUAGES, PRUNED_ANYWHERE, PRUNED_AT_THE_TOP, Language
+from benchyard.scorers.standalone import polyglot_parsers
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import SMALL_BYTES, WorkerLimits
 
 ATTACHMENT = "exercise"
 TIMED_OUT = "Tests timed out!"
@@ -34,11 +35,11 @@ _MOST_EXERCISE_FILES = 2000
 _NOT_SHOWN = re.compile(r"[^ -~]")
 _MOST_OUTPUT = 1024**2
 _NOT_FOUND = 127
-_PARSERS = "benchyard.scorers.polyglot_parsers"
+_PARSERS = "benchyard.scorers.standalone.polyglot_parsers"
 _LISTED, _TESTS, _OUTCOME = f"{_PARSERS}:listed", f"{_PARSERS}:tests_in", f"{_PARSERS}:outcome"
 _UNTOLD, _REPLACED = f"{_PARSERS}:untold", f"{_PARSERS}:replaced"
-_LIMITS = Limits(output_bytes=4 * 1024**2)
-_REPLACED_LIMITS = Limits(output_bytes=MOST_PACKED_BYTES)
+_LIMITS = WorkerLimits(output_bytes=4 * 1024**2)
+_REPLACED_LIMITS = WorkerLimits(output_bytes=MOST_PACKED_BYTES)
 _TIMES = re.compile(r"\bin \d+\.\d+s\b")
 _LOOK = 'for each; do command -v "$each" > /dev/null || { echo "$each"; exit 1; }; done'
 
@@ -58,15 +59,12 @@ FIND = (
 
 def languages() -> list[str]:
     """The languages there are."""
-    found = (module.name for module in pkgutil.iter_modules(polyglot_languages.__path__))
-    return sorted(name for name in found if name != "base")
+    return sorted(LANGUAGES)
 
 
 def language(name: str) -> Language:
     """The language of that name."""
-    module = importlib.import_module(f"benchyard.scorers.polyglot_languages.{name}")
-    made: Language = getattr(module, f"{name.capitalize()}Language")()
-    return made
+    return LANGUAGES[name]()
 
 
 def _known(value: str) -> str:
@@ -75,7 +73,7 @@ def _known(value: str) -> str:
     return value
 
 
-Inner = Annotated[fields.FilePlace, AfterValidator(lambda value: value.removeprefix("./"))]
+Inner = Annotated[base.FilePath, AfterValidator(lambda value: value.removeprefix("./"))]
 Folder = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")]
 
 
@@ -93,12 +91,12 @@ class PolyglotConfig(Model):
     """Whose compilers and test runners: the image's, or those that the server can bring."""
 
 
-class TooLarge(Exception):
+class AnswerTooLarge(Exception):
     """An answer that is larger than any solution is."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class ExerciseAnswer:
     """What is graded, and the files of the folder that are not."""
 
     files: Mapping[str, bytes]
@@ -127,7 +125,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
 
     Config = PolyglotConfig
 
-    def __init__(self, config: PolyglotConfig, context: Context) -> None:
+    def __init__(self, config: PolyglotConfig, context: ScoringContext) -> None:
         super().__init__(config, context)
         self._language = language(config.language)
         self._tools = self._language.image
@@ -139,7 +137,9 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
 
     async def score(self, room: Room) -> Verdict:
         try:
-            files = await archives.files_of(await self.context.attached(ATTACHMENT), self.context.call)
+            files = await foreign_files.archive_files(
+                await self.context.attached(ATTACHMENT), self.context.call
+            )
         except UsageError as error:
             raise ScorerFailed(error.message, cause="scorer") from error
         if len(files) > _MOST_EXERCISE_FILES:
@@ -149,33 +149,33 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         await self._check_programs(room)
         try:
             answer = await self._answer(room, files)
-        except TooLarge as error:
-            return Verdict(0.0, str(error), self._facts(Answer({})))
+        except AnswerTooLarge as error:
+            return Verdict(0.0, str(error), self._facts(ExerciseAnswer({})))
         await self._lay_out(room, folder, files, answer)
         ran = await self._test(room, folder, self._language.command)
         return await self._judged(ran, folder, answer, await self._tests(files), room)
 
     async def _check_programs(self, room: Room) -> None:
         needed = ("find", *(() if self._tools.kits else self._language.programs))
-        ran = await room.run(("/bin/sh", "-c", _LOOK, "sh", *needed), How(cwd="/"))
+        ran = await room.run(("/bin/sh", "-c", _LOOK, "sh", *needed), ProgramOptions(cwd="/"))
         if ran.exit_status:
             missing = ran.stdout.decode(errors="replace").strip()[:100] or "/bin/sh"
-            raise score.failed(
+            raise score.failure(
                 f"the image has no {missing}, which tests in {self.config.language} need; import with "
                 "`--variant images`, or install it on the server",
                 ran,
             )
 
-    async def _answer(self, room: Room, files: Mapping[str, PackedFile]) -> Answer:
+    async def _answer(self, room: Room, files: Mapping[str, PackedFile]) -> ExerciseAnswer:
         """The sources in the working directory; raises TooLarge."""
         told = ("-printf", "%y %s %P\\0")
         find = (*FIND, *told, "-o", "!", "-type", "d", *told)
-        how = How(cwd="/", user="root", most_output=_MOST_LISTED_BYTES)
+        how = ProgramOptions(cwd="/", user="root", most_output=_MOST_LISTED_BYTES)
         ran = await room.run(("/bin/sh", "-c", _THERE, "sh", room.working_directory, *find), how)
         if ran.timed_out or ran.exit_status:
-            raise score.failed("the files of the answer could not be listed", ran)
+            raise score.failure("the files of the answer could not be listed", ran)
         if len(ran.stdout) >= _MOST_LISTED_BYTES:
-            raise TooLarge("the answer has more files than any solution has")
+            raise AnswerTooLarge("the answer has more files than any solution has")
         rules = {
             "taken": self._language.taken,
             "solution": self.config.solution,
@@ -187,12 +187,12 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         found = marshal.loads(await self.context.call(_LISTED, ran.stdout, rules, _LIMITS))  # noqa: S302
         chosen: dict[str, int] = found["chosen"]
         if len(chosen) > MOST_FILES or sum(chosen.values()) > MOST_BYTES:
-            raise TooLarge(
+            raise AnswerTooLarge(
                 f"the answer has more than {MOST_FILES} source files or {MOST_BYTES} bytes of them"
             )
         changed = [path for path in found["same"] if not await self._is_untouched(room, path, files[path])]
         fetched = {path: await room.fetch(path, MOST_BYTES) for path in sorted(chosen)}
-        return Answer(
+        return ExerciseAnswer(
             {path: content for path, content in fetched.items() if content is not None},
             tuple(sorted([*found["left_out"], *changed])),
             found["total"] + len(changed),
@@ -210,7 +210,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         return KnownTests(tuple(found["names"]), found["skips"])
 
     async def _lay_out(
-        self, room: Room, folder: str, files: Mapping[str, PackedFile], answer: Answer
+        self, room: Room, folder: str, files: Mapping[str, PackedFile], answer: ExerciseAnswer
     ) -> None:
         """Make a pristine exercise, with what was answered in its place."""
         await room.clear(_PLACE)
@@ -234,13 +234,13 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         made: bytes = await self.context.call(_REPLACED, content, told, _REPLACED_LIMITS)
         return made
 
-    async def _test(self, room: Room, folder: str, command: str) -> Ran:
+    async def _test(self, room: Room, folder: str, command: str) -> RoomResult:
         script = f"exec 2>&1\n{command}\n"
         environment = {"HOME": _HOME, "LC_ALL": "C.UTF-8", **self._tools.values}
-        how = How(env=environment, cwd=folder, user=_NOBODY, most_output=_MOST_OUTPUT)
+        how = ProgramOptions(env=environment, cwd=folder, user=_NOBODY, most_output=_MOST_OUTPUT)
         return await room.run(("/bin/sh", "-c", script), how)
 
-    def _facts(self, answer: Answer) -> dict[str, str]:
+    def _facts(self, answer: ExerciseAnswer) -> dict[str, str]:
         facts = {"language": self.config.language, "tools": self.config.tools}
         if self._tools.substitutes:
             facts["substitutes"] = "; ".join(self._tools.substitutes)
@@ -251,11 +251,13 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             facts["left_out"] = ", ".join([*shown, *([f"and {more} more"] if more else [])])
         return facts
 
-    async def _judged(self, ran: Ran, folder: str, answer: Answer, tests: KnownTests, room: Room) -> Verdict:
+    async def _judged(
+        self, ran: RoomResult, folder: str, answer: ExerciseAnswer, tests: KnownTests, room: Room
+    ) -> Verdict:
         facts = self._facts(answer)
         if ran.timed_out:
             return Verdict(0.0, TIMED_OUT, facts)
-        output = tidied(score.output(ran), folder, self.config.exercise)
+        output = tidy(score.output(ran), folder, self.config.exercise)
         if ran.exit_status == _NOT_FOUND:
             raise ScorerFailed(f"tests in {self.config.language} cannot run in this room", output=output)
         found = await self.context.call(_OUTCOME, ran.stdout, self._patterns(tests))
@@ -301,6 +303,81 @@ def _text(pattern: re.Pattern[bytes] | None) -> str | None:
     return pattern.pattern.decode() if pattern else None
 
 
-def tidied(output: str, folder: str, exercise: str) -> str:
+def tidy(output: str, folder: str, exercise: str) -> str:
     """Output as the official harness shows it: without times, and without where it ran."""
     return _TIMES.sub("", output).replace(folder, exercise)
+
+
+_AROUND_SECONDS = 60
+_SCRIPT = """\
+top=$(mktemp -d) && place=$top/{exercise} || exit 1
+mkdir "$top/.home" && cp "$own/test.sh" "$top" && cp -R -- "$own/exercise" "$place" ||
+    fail "$name: the exercise cannot be laid out"
+# Of the answer only sources count: no tests, and nothing that tools take for their settings.
+{find} -o -type f -printf '%P\\n' > "$top/.listed"
+{{
+    LC_ALL=C grep -aPx {taken} "$top/.listed" | grep -avxF {tests}
+    grep -axF {solution} "$top/.listed"
+}} | sort -u > "$top/.taken"
+large=
+[ "$(wc -l < "$top/.taken")" -le {most_files} ] || large=1
+left={most_bytes}
+while [ -z "$large" ] && IFS= read -r path; do
+    left=$((left - $(stat -c %s -- "$path")))
+    [ "$left" -ge 0 ] || {{ large=1; break; }}
+    mkdir -p -- "$(dirname -- "$place/$path")" && cp -- "$path" "$place/$path" || fail "$path"
+done < "$top/.taken"
+as=
+if [ "$(id -u)" -eq 0 ]; then
+    chown -R 65534:65534 "$top" && as="setpriv --reuid=65534 --regid=65534 --clear-groups"
+fi
+if [ -n "$large" ]; then
+    echo "the answer has more than {most_files} sources or {most_bytes} bytes of them" > "$logs/$name.out"
+    status=1
+else
+    (cd -- "$place" && exec $as env HOME="$top/.home" LC_ALL=C.UTF-8 {values} \\
+        timeout -k 5 {seconds} /bin/sh ../test.sh) > "$logs/$name.out" 2>&1
+    status=$?
+fi
+told "$name"
+[ "$status" -ne 127 ] || fail "$name: tests in {language} cannot run in this image"
+[ "$status" -ne 124 ] && [ "$status" -ne 137 ] || echo {timed_out}
+# Who only leaves with 0 has not passed: the runner of the tests must have said so.
+[ "$status" -ne 0 ] || grep -aPq {passed} "$logs/$name.out" || status=1
+passed "$name" "$weight" "$status"
+"""
+
+
+def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
+    """The tests of one exercise."""
+    config = PolyglotConfig.model_validate(dict(scorer))
+    if config.tools != "image":
+        raise UsageError(
+            "its tests run with the tools of this server, which no image has; import the benchmark with "
+            "`--variant images`, and export that"
+        )
+    if ATTACHMENT not in attachments:
+        raise UsageError(f"its attachment {ATTACHMENT!r} is missing; import it again")
+    spoken = language(config.language)
+    exercise = {
+        f"exercise/{path}": PackedFile(spoken.prepared(path, file.content), file.mode)
+        for path, file in attachments[ATTACHMENT].items()
+        if path not in config.solution
+    }
+    find = " ".join(each if each == "-o" else shlex.quote(each) for each in FIND)
+    script = _SCRIPT.format(
+        find=find,
+        taken=shlex.quote(spoken.taken),
+        tests=" ".join(f"-e {shlex.quote(path)}" for path in config.tests or [""]),
+        most_files=MOST_FILES,
+        most_bytes=MOST_BYTES,
+        exercise=config.exercise,
+        solution=" ".join(f"-e {shlex.quote(path)}" for path in config.solution),
+        values=" ".join(f"{name}={shlex.quote(value)}" for name, value in spoken.image.values.items()),
+        seconds=round(seconds),
+        language=config.language,
+        timed_out=shlex.quote(TIMED_OUT),
+        passed=shlex.quote(spoken.passed.pattern.decode()),
+    )
+    files = {**exercise, "test.sh": PackedFile(f"{spoken.command}\n".encode())}
+    return ScorerExport(script, files, user="root", around_sec=_AROUND_SECONDS)

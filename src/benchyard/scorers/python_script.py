@@ -6,8 +6,9 @@ from pydantic import field_validator
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import ShortText
-from benchyard.scorers import context, fields, packages, python_kit, pythons, requirements, score
-from benchyard.scorers.base import Context, GraderConfig, How, Room, Scorer, Verdict
+from benchyard.scorers import base, score
+from benchyard.scorers.base import GraderConfig, ProgramOptions, Room, Scorer, ScoringContext, Verdict
+from benchyard.scorers.kits import packages, python_kit, pythons, requirements
 
 _MOST_FACT = 4000
 
@@ -15,7 +16,7 @@ _MOST_FACT = 4000
 class PythonScriptConfig(GraderConfig):
     """What a `python_script_scorer` is made of."""
 
-    python_script: fields.Script
+    python_script: base.Script
     python_version_constraint: ShortText | None = None
     requirements_contents: str | None = None
 
@@ -55,7 +56,7 @@ class PythonScriptScorer(Scorer[PythonScriptConfig]):
 
     Config = PythonScriptConfig
 
-    def __init__(self, config: PythonScriptConfig, context: Context) -> None:
+    def __init__(self, config: PythonScriptConfig, context: ScoringContext) -> None:
         super().__init__(config, context)
         self._python: Kit | None = None
         self._program = ""
@@ -70,7 +71,7 @@ class PythonScriptScorer(Scorer[PythonScriptConfig]):
         if not wanted:
             return (self._python,)
         environment = await packages.make(chosen, self._python, wanted, kits)
-        self._facts["packages"] = packages.resolved(environment)[:_MOST_FACT]
+        self._facts["packages"] = packages.resolved_versions(environment)[:_MOST_FACT]
         self._program = python_kit.program(environment.target)
         return (self._python, environment)
 
@@ -78,9 +79,9 @@ class PythonScriptScorer(Scorer[PythonScriptConfig]):
         if self._python is None:
             raise ScorerFailed("the Python of this scorer was not made ready")
         path = await room.keep("scorer.py", self.config.python_script.encode())
-        variables = await context.environment(room, self.context)
+        variables = await base.scorer_environment(room, self.context)
         ran = await room.run(
             (self._program, "-I", "-X", "utf8", path),
-            How(env={**variables, **python_kit.environment(self._python.target)}),
+            ProgramOptions(env={**variables, **python_kit.environment(self._python.target)}),
         )
-        return Verdict(score.printed(ran), score.output(ran), self._facts)
+        return Verdict(score.from_output(ran), score.output(ran), self._facts)

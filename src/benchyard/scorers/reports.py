@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchyard.errors import ScorerFailed
-from benchyard.models.tampering import CountedTests
-from benchyard.scorers.base import Context, Room, Verdict
-from benchyard.scorers.report_counts import MOST_BYTES, Report
-from benchyard.workers.workers import Call
+from benchyard.models.runs import CountedTests
+from benchyard.scorers.base import Room, ScoringContext, Verdict
+from benchyard.scorers.standalone.report_counts import MOST_BYTES, TestReport
+from benchyard.workers.workers import WorkerCall
 
-_COUNTED = "benchyard.scorers.report_counts:counted"
+_COUNTED = "benchyard.scorers.standalone.report_counts:counted"
 _NAMED = re.compile(r"--(?:ctrf|junitxml|junit-xml)[= ]{1,3}[\"']?([^\s\"'$;|&<>()`\\]{1,400})")
 _MOVES = re.compile(r"\b(?:cd|pushd)\b")
 
@@ -23,11 +23,11 @@ def place_of(script: str) -> str | None:
     return found[1]
 
 
-async def checked(
+async def check(
     room: Room,
     place: str,
     verdict: Verdict,
-    context: Context,
+    context: ScoringContext,
     *,
     before: bytes | None = None,
     wanted: int | None = None,
@@ -40,7 +40,7 @@ async def checked(
         return verdict
     found = await read(room, place, context.call, before=before)
     if isinstance(found, str):
-        return judged(verdict, found, official=context.official)
+        return judge(verdict, found, official=context.official)
     counted = CountedTests(tests=found.tests, skipped=found.skipped)
     reason = flaw(found, place) or miscount(counted, place, wanted, await context.counted())
     if reason is None and verdict.score >= 1 and found.failed:
@@ -49,10 +49,10 @@ async def checked(
             f"the runner's report {place} tells of {found.failed} tests that did not pass, with a full score"
         )
         return replace(verdict, counted=counted, suspect=told)
-    return judged(replace(verdict, counted=counted), reason, official=context.official)
+    return judge(replace(verdict, counted=counted), reason, official=context.official)
 
 
-async def read(room: Room, place: str, call: Call, *, before: bytes | None = None) -> Report | str:
+async def read(room: Room, place: str, call: WorkerCall, *, before: bytes | None = None) -> TestReport | str:
     """The report there, or why it does not show that tests were run, in a line."""
     try:
         content = await room.fetch(place, MOST_BYTES)
@@ -63,10 +63,10 @@ async def read(room: Room, place: str, call: Call, *, before: bytes | None = Non
         counts = None
     if counts is None:
         return f"the runner's report {place} cannot be read, so that nothing shows that tests were run"
-    return Report(**counts)
+    return TestReport(**counts)
 
 
-def flaw(found: Report, place: str) -> str | None:
+def flaw(found: TestReport, place: str) -> str | None:
     """Why a report does not show that tests were run, in a line; None where it does."""
     if found.passed <= 0 or found.tests <= 0:
         return f"the runner's report {place} tells of no test that passed"
@@ -98,7 +98,7 @@ def miscount(
     return None
 
 
-def judged(verdict: Verdict, reason: str | None, *, official: bool) -> Verdict:
+def judge(verdict: Verdict, reason: str | None, *, official: bool) -> Verdict:
     """A verdict in view of its report's flaw: none above 0, or suspect where the official one stays."""
     if reason is None or verdict.score <= 0:
         return verdict

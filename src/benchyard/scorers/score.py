@@ -3,7 +3,7 @@
 import re
 
 from benchyard.errors import ScorerFailed
-from benchyard.scorers.base import MOST_OUTPUT_BYTES, Ran
+from benchyard.scorers.base import MOST_OUTPUT_BYTES, RoomResult
 
 _NUMBER = re.compile(rb"(?:score[ \t]*=[ \t]*)?([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 _WANTED = "the last line that a scorer prints must be a number from 0 to 1, such as `0.7` or `score=0.7`"
@@ -23,46 +23,46 @@ def parse(stdout: bytes) -> float:
         raise ScorerFailed(f"the scorer printed nothing; {_WANTED}")
     line = lines[-1]
     if len(line) > _LONGEST_LINE or not (found := _NUMBER.fullmatch(line)):
-        raise ScorerFailed(f"the scorer's last line is {quoted(line)}; {_WANTED}")
+        raise ScorerFailed(f"the scorer's last line is {quote(line)}; {_WANTED}")
     score = float(found[1])
     if not 0 <= score <= 1:
-        raise ScorerFailed(f"the scorer's last line is {quoted(line)}, which is not from 0 to 1; {_WANTED}")
+        raise ScorerFailed(f"the scorer's last line is {quote(line)}, which is not from 0 to 1; {_WANTED}")
     return abs(score)
 
 
-def printed(ran: Ran) -> float:
+def from_output(ran: RoomResult) -> float:
     """The score that a program printed; how it exited does not matter."""
-    ended(ran)
+    require_end(ran)
     if ran.truncated:
-        raise failed("the scorer printed more than is kept, so that its last line is lost", ran)
+        raise failure("the scorer printed more than is kept, so that its last line is lost", ran)
     try:
         return parse(ran.stdout)
     except ScorerFailed as error:
         said = ran.stderr.strip().splitlines()[-1:]
-        more = f" (on standard error: {quoted(said[0])})" if said else ""
-        raise failed(f"{error.message}{more}", ran) from error
+        more = f" (on standard error: {quote(said[0])})" if said else ""
+        raise failure(f"{error.message}{more}", ran) from error
 
 
-def passed(ran: Ran) -> float:
+def from_status(ran: RoomResult) -> float:
     """1.0 for a program that exited with 0, else 0.0."""
-    ended(ran)
+    require_end(ran)
     return 1.0 if ran.exit_status == 0 else 0.0
 
 
-def ended(ran: Ran) -> None:
+def require_end(ran: RoomResult) -> None:
     """Raise ScorerFailed for a program that did not end by itself."""
     if ran.timed_out:
-        raise failed("the scorer took longer than `scorer_timeout_sec` of the scenario and was killed", ran)
+        raise failure("the scorer took longer than `scorer_timeout_sec` of the scenario and was killed", ran)
     if ran.signal is not None:
-        raise failed(f"the scorer was ended by signal {ran.signal}", ran)
+        raise failure(f"the scorer was ended by signal {ran.signal}", ran)
 
 
-def failed(message: str, ran: Ran) -> ScorerFailed:
+def failure(message: str, ran: RoomResult) -> ScorerFailed:
     """An error that keeps the output that led to it."""
     return ScorerFailed(message, output=output(ran))
 
 
-def output(ran: Ran) -> str:
+def output(ran: RoomResult) -> str:
     """What is kept of a program's output: the end of standard error, then that of standard output."""
     errors = ran.stderr[-_MOST_ERROR_BYTES:]
     if errors and not errors.endswith(b"\n"):
@@ -72,7 +72,7 @@ def output(ran: Ran) -> str:
     return kept.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def quoted(line: bytes) -> str:
+def quote(line: bytes) -> str:
     """A line of hostile output, short and printable."""
     text = line[: 4 * _SHOWN].decode(errors="replace")
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchyard.errors import ScorerFailed
-from benchyard.scorers import context, score, start_tools
-from benchyard.scorers.base import Context, How, Ran, Room, Verdict
+from benchyard.scorers import base, score
+from benchyard.scorers.base import ProgramOptions, Room, RoomResult, ScoringContext, Verdict
+from benchyard.scorers.kits import start_tools
 
 BASH = "/bin/bash"
 SH = "/bin/sh"
@@ -14,19 +15,21 @@ _NOT_FOUND = 127
 
 
 async def run(
-    room: Room, text: str, about: Context, params: Mapping[str, Any] | None = None
-) -> tuple[Ran, dict[str, str]]:
+    room: Room, text: str, about: ScoringContext, params: Mapping[str, Any] | None = None
+) -> tuple[RoomResult, dict[str, str]]:
     """Run a script in the working directory; how it ended, and what is worth recording of how it was run."""
-    environment = await context.environment(room, about, params)
+    environment = await base.scorer_environment(room, about, params)
     path = await room.keep("scorer.sh", text.encode())
     if room.tools is not None:
         own = {**environment, "BASH_ENV": f"{room.tools}/{start_tools.ENVIRONMENT}"}
         shell = f"{room.tools}/{start_tools.SHELL}"
-        return await room.run((shell, *_COMMANDS[BASH][1:], path), How(env=own)), {"shell": "the start's own"}
-    ran = await room.run((*_COMMANDS[BASH], path), How(env=environment))
+        return await room.run((shell, *_COMMANDS[BASH][1:], path), ProgramOptions(env=own)), {
+            "shell": "the start's own"
+        }
+    ran = await room.run((*_COMMANDS[BASH], path), ProgramOptions(env=environment))
     if await _exists(room, BASH, ran):
         return ran, {}
-    ran = await room.run((*_COMMANDS[SH], path), How(env=environment))
+    ran = await room.run((*_COMMANDS[SH], path), ProgramOptions(env=environment))
     if await _exists(room, SH, ran):
         return ran, {"shell": SH}
     raise ScorerFailed(
@@ -36,7 +39,7 @@ async def run(
     )
 
 
-async def _exists(room: Room, shell: str, ran: Ran) -> bool:
+async def _exists(room: Room, shell: str, ran: RoomResult) -> bool:
     """Whether the shell was there; a script may have ended as a missing shell does."""
     if ran.exit_status != _NOT_FOUND or ran.timed_out:
         return True
@@ -44,13 +47,15 @@ async def _exists(room: Room, shell: str, ran: Ran) -> bool:
     return tried.exit_status != _NOT_FOUND
 
 
-async def printed(room: Room, text: str, about: Context, params: Mapping[str, Any] | None = None) -> Verdict:
+async def printed_verdict(
+    room: Room, text: str, about: ScoringContext, params: Mapping[str, Any] | None = None
+) -> Verdict:
     """The verdict of a script that prints its score."""
     ran, facts = await run(room, text, about, params)
-    return Verdict(score.printed(ran), score.output(ran), facts)
+    return Verdict(score.from_output(ran), score.output(ran), facts)
 
 
-async def passed(room: Room, text: str, about: Context) -> Verdict:
+async def status_verdict(room: Room, text: str, about: ScoringContext) -> Verdict:
     """The verdict of a command whose exit status is the answer."""
     ran, facts = await run(room, text, about)
-    return Verdict(score.passed(ran), score.output(ran), facts)
+    return Verdict(score.from_status(ran), score.output(ran), facts)

@@ -1,18 +1,95 @@
 """SWE-bench: the answer's patch on a pristine checkout, the official script, graded by `swebench`."""
 
+import importlib.metadata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from benchyard.errors import ScorerFailed, UsageError
+from benchyard.errors import ScorerFailed, UsageError, WorkerFailed
 from benchyard.hosts.dependencies import SWEBENCH
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
-from benchyard.models.swe_bench import ATTACHMENT, EVAL_SCRIPT, SPEC, Commit, SweBenchTests
-from benchyard.scorers import git_answers, patch_chain, score, swebench_grading
-from benchyard.scorers.base import MOST_OUTPUT_BYTES, Context, How, Ran, Room, Scorer, Verdict
-from benchyard.workers import archives, json_files
-from benchyard.workers.workers import Call
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
+from benchyard.models.scoring.swe_bench import (
+    EVAL_SCRIPT,
+    SPEC,
+    SWE_BENCH_ATTACHMENT,
+    Commit,
+    SweBenchSpec,
+    SweBenchTests,
+)
+from benchyard.scorers import git_answers, score
+from benchyard.scorers.base import (
+    MOST_OUTPUT_BYTES,
+    ProgramOptions,
+    Room,
+    RoomResult,
+    Scorer,
+    ScoringContext,
+    Verdict,
+)
+from benchyard.scorers.standalone import swebench_grader
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import WorkerCall, WorkerLimits
+
+START = ">>>>> Start Test Output"
+END = ">>>>> End Test Output"
+EXIT_CODE = ">>>>> Test Exit Code"
+_GRADED = "benchyard.scorers.standalone.swebench_grader:graded"
+_LIMITS = WorkerLimits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=512 * 1024**2)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What the package made of a log."""
+
+    is_resolved: bool
+    has_results: bool
+    """Whether the log was one of tests that ran."""
+    fail_to_pass: float = 0.0
+    pass_to_pass: float = 0.0
+    failed: tuple[str, ...] = field(default=())
+    """Tests that should have passed: the first of them."""
+    more_failed: int = 0
+    has_tests: bool = True
+    """Whether the log names any test at all."""
+    reason: str = ""
+    """What the package takes for a fault of the environment."""
+
+
+def swebench_version() -> str:
+    """The version of the package; raises ScorerFailed where it is not installed."""
+    try:
+        return importlib.metadata.version("swebench")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ScorerFailed(f"SWE-bench cannot be graded: {SWEBENCH.complaint}") from error
+
+
+def script_with_status(text: str) -> str:
+    """An evaluation script that ends with the status of its tests: what follows them changes nothing."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if END in line:
+            return "\n".join([*lines[:number], "BENCHYARD_STATUS=$?", line, 'exit "$BENCHYARD_STATUS"', ""])
+    raise ScorerFailed(f"the evaluation script has no line with {END!r}; import the scenario again")
+
+
+async def grade_log(spec: SweBenchSpec, output: bytes, exit_status: int, call: WorkerCall) -> Grade:
+    """Grade the output of a script, and its status; raises ScorerFailed where the package cannot."""
+    parameters = {"spec": spec.model_dump(), "exit_status": exit_status}
+    try:
+        found = await call(_GRADED, output, parameters, _LIMITS)
+    except WorkerFailed as error:
+        if error.details.get("limit") in ("time", "memory"):
+            # A log that takes too much to be graded is the doing of who wrote it.
+            return Grade(is_resolved=False, has_results=False, reason=f"the log could not be graded: {error}")
+        raise ScorerFailed(f"the package `swebench` could not grade the log: {error}") from error
+    return Grade(**{**found, "failed": tuple(found["failed"])})
+
 
 _MOST_LOG_BYTES = 64 * 1024**2
 _NOT_FOUND = 127
@@ -29,14 +106,14 @@ class SweBenchConfig(Model):
 
 
 @dataclass
-class Answer:
+class PatchAnswer:
     """What is known of an answer so far, for the verdict."""
 
     patch: bytes = b""
     facts: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
 
-    def verdict(self, grade: swebench_grading.Grade | None = None, ran: Ran | None = None) -> Verdict:
+    def verdict(self, grade: Grade | None = None, ran: RoomResult | None = None) -> Verdict:
         """Resolved or not, with all that is worth telling."""
         rewards = {"resolved": 0.0, "fail_to_pass": 0.0, "pass_to_pass": 0.0}
         if grade is not None:
@@ -59,12 +136,12 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
     dependencies = (SWEBENCH,)
     draws = True
 
-    def __init__(self, config: SweBenchConfig, context: Context) -> None:
+    def __init__(self, config: SweBenchConfig, context: ScoringContext) -> None:
         super().__init__(config, context)
-        self._drawn = git_answers.Drawn(None, "nothing was drawn")
+        self._drawn = git_answers.DrawnDiff(None, "nothing was drawn")
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        swebench_grading.version()
+        swebench_version()
         return ()
 
     async def draw(self, room: Room) -> bytes:
@@ -74,8 +151,8 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
     async def score(self, room: Room) -> Verdict:
         script, tests = await self._graded()
         await git_answers.check(room, self.config.base_commit)
-        answer = await drawn_answer(room, self._drawn)
-        answer.facts["grader"] = f"swebench {swebench_grading.version()}"
+        answer = await answer_from_diff(room, self._drawn)
+        answer.facts["grader"] = f"swebench {swebench_version()}"
         if not answer.patch:
             return answer.verdict()
         way = await self._applied(room, answer, tests)
@@ -87,7 +164,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
             answer.facts["tests"] = why
             answer.told.append(f"the tests {why}")
             return answer.verdict(ran=ran)
-        grade = await swebench_grading.grade(tests.spec, ran.stdout, ran.exit_status, self.context.call)
+        grade = await grade_log(tests.spec, ran.stdout, ran.exit_status, self.context.call)
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         if not grade.has_results:
@@ -100,25 +177,25 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
 
     async def _graded(self) -> tuple[str, SweBenchTests]:
         try:
-            archive = await self.context.attached(ATTACHMENT)
-            files = await archives.files_of(archive, self.context.call)
-            spec = await json_files.value_of(files[SPEC].content, self.context.call)
-            script = swebench_grading.script(files[EVAL_SCRIPT].content.decode())
+            archive = await self.context.attached(SWE_BENCH_ATTACHMENT)
+            files = await foreign_files.archive_files(archive, self.context.call)
+            spec = await foreign_files.json_value(files[SPEC].content, self.context.call)
+            script = script_with_status(files[EVAL_SCRIPT].content.decode())
             return script, SweBenchTests.model_validate(spec)
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
-            raise bad_attachment(error) from error
+            raise attachment_error(error) from error
 
-    async def _applied(self, room: Room, answer: Answer, tests: SweBenchTests) -> str:
+    async def _applied(self, room: Room, answer: PatchAnswer, tests: SweBenchTests) -> str:
         path = await room.keep("patch.diff", answer.patch)
-        await flag(room, answer, path, tests.test_files, self.context.call)
-        way, tried = await patch_chain.apply(room, path)
+        await flag_test_changes(room, answer, path, tests.test_files, self.context.call)
+        way, tried = await git_answers.apply_patch(room, path)
         answer.facts["applied"] = way or "failed"
         if not way:
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
         return way
 
 
-def bad_attachment(error: Exception) -> ScorerFailed:
+def attachment_error(error: Exception) -> ScorerFailed:
     """What is told of an attachment that cannot be read."""
     why: object = error
     if isinstance(error, ValidationError):
@@ -126,11 +203,11 @@ def bad_attachment(error: Exception) -> ScorerFailed:
         told = error.errors(include_url=False, include_context=False, include_input=False)[0]
         why = f"{'.'.join(map(str, told['loc']))}: {told['msg']}"[:_MOST_FACT]
     return ScorerFailed(
-        f"attachment {ATTACHMENT!r} of the scenario is not as it should be: {why}; import it again"
+        f"attachment {SWE_BENCH_ATTACHMENT!r} of the scenario is not as it should be: {why}; import it again"
     )
 
 
-def require_results(verdict: Verdict, ran: Ran, *, has_results: bool) -> None:
+def require_results(verdict: Verdict, ran: RoomResult, *, has_results: bool) -> None:
     """Raise ScorerFailed where no test ran: the answer may have done that, or the environment."""
     is_missing = ran.exit_status == _NOT_FOUND and not verdict.score
     if is_missing or not has_results:
@@ -139,9 +216,9 @@ def require_results(verdict: Verdict, ran: Ran, *, has_results: bool) -> None:
         raise ScorerFailed(told, output=verdict.output, facts=verdict.facts, rewards=verdict.rewards)
 
 
-async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
+async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAnswer:
     """What was drawn, as the patch that is applied, and what is to be told of it."""
-    answer = Answer()
+    answer = PatchAnswer()
     if drawn.trouble:
         answer.facts["drawing"] = drawn.trouble
         answer.told.append(f"drawing the answer: {drawn.trouble}")
@@ -156,7 +233,9 @@ async def drawn_answer(room: Room, drawn: git_answers.Drawn) -> Answer:
     return answer
 
 
-async def flag(room: Room, answer: Answer, patch_file: str, tests: list[str], call: Call) -> None:
+async def flag_test_changes(
+    room: Room, answer: PatchAnswer, patch_file: str, tests: list[str], call: WorkerCall
+) -> None:
     """Note which changes of an answer are to how tests are set up, or to the tests that grade it."""
     total, odd = await git_answers.changed_paths(room, patch_file, tests, call)
     answer.facts["files_changed"] = str(total)
@@ -165,7 +244,51 @@ async def flag(room: Room, answer: Answer, patch_file: str, tests: list[str], ca
         answer.told += [f"flagged: {path} is changed" for path in odd[:_SHOWN_TESTS]]
 
 
-async def _evaluated(room: Room, script: str) -> Ran:
+async def _evaluated(room: Room, script: str) -> RoomResult:
     path = await room.keep("eval.sh", script.encode())
-    how = How(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
+    how = ProgramOptions(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
     return await room.run(("/bin/bash", "--noprofile", "--norc", "-c", _RUN, path), how)
+
+
+_GRADING_LINES = """\
+{applied}
+if [ -z "$applied" ]; then
+    nothing "the patch does not apply"
+else
+    timeout -k 5 {seconds} bash --noprofile --norc "$own/eval.sh" > "$logs/$name.log" 2>&1
+    status=$?
+    tail -c 20000 "$logs/$name.log"
+    sed 's/{code}/>>>>> Printed Exit Code/' "$logs/$name.log" > "$work/log"
+    printf '\\n{code}: %s\\n' "$status" >> "$work/log"
+    "$python" -I -X utf8 "$own/grade.py" "$own/spec.json" "$work/log" rewards \\
+        > "$logs/$name.out" 2>> "$logs/$name.err" || fail "$name: the log could not be graded"
+fi
+"""
+
+
+def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
+    """The tests of one item."""
+    config = SweBenchConfig.model_validate(dict(scorer))
+    try:
+        files = attachments[SWE_BENCH_ATTACHMENT]
+        tests = SweBenchTests.model_validate_json(files[SPEC].content)
+        script = script_with_status(files[EVAL_SCRIPT].content.decode())
+        version = swebench_version()
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            f"its attachment {SWE_BENCH_ATTACHMENT!r} is not as it should be: import it again"
+        ) from error
+    except ScorerFailed as error:
+        raise UsageError(error.message) from error
+    made = {
+        "eval.sh": PackedFile(script.encode()),
+        "spec.json": PackedFile(tests.spec.model_dump_json().encode()),
+        "grade.py": PackedFile(Path(swebench_grader.__file__).read_bytes()),
+    }
+    graded = _GRADING_LINES.format(
+        applied=git_answers.apply_lines(),
+        seconds=git_answers.seconds_for_tests(seconds),
+        code=EXIT_CODE,
+    )
+    text = git_answers.export_lines(config.base_commit, graded)
+    return ScorerExport(text, made, PythonNeeds(None, (f"swebench=={version}",)), user="root")

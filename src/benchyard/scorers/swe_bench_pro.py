@@ -2,26 +2,46 @@
 
 import re
 import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from benchyard.errors import UsageError
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.base import Model
-from benchyard.models.swe_bench import ATTACHMENT, PARSER, RUN_SCRIPT, SPEC, TESTS_PATCH, SweBenchProTests
-from benchyard.scorers import git_answers, python_kit, pythons, score, swe_pro_results
-from benchyard.scorers.base import Context, How, Ran, Room, Scorer, Verdict
-from benchyard.scorers.swe_bench import Answer, bad_attachment, drawn_answer, flag, require_results
-from benchyard.scorers.swebench_grading import Grade
-from benchyard.workers import archives, json_files
-from benchyard.workers.workers import Limits
+from benchyard.models.scoring.attachments import PackedFile
+from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
+from benchyard.models.scoring.swe_bench import (
+    PARSER,
+    RUN_SCRIPT,
+    SPEC,
+    SWE_BENCH_ATTACHMENT,
+    TESTS_PATCH,
+    SweBenchProTests,
+)
+from benchyard.scorers import git_answers, score
+from benchyard.scorers.base import ProgramOptions, Room, RoomResult, Scorer, ScoringContext, Verdict
+from benchyard.scorers.kits import python_kit, pythons
+from benchyard.scorers.standalone import swe_pro_results
+from benchyard.scorers.swe_bench import (
+    Grade,
+    PatchAnswer,
+    answer_from_diff,
+    attachment_error,
+    flag_test_changes,
+    require_results,
+)
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import WorkerLimits
 
 _MOST_LOG_BYTES = 64 * 1024**2
 _MOST_RESULT_BYTES = 32 * 1024**2
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\b")
-_TEXT = "benchyard.scorers.swe_pro_results:text_of"
-_GRADED = "benchyard.scorers.swe_pro_results:graded"
-_PATCH_LIMITS = Limits(output_bytes=git_answers.MOST_PATCH_BYTES)
+_TEXT = "benchyard.scorers.standalone.swe_pro_results:text_of"
+_GRADED = "benchyard.scorers.standalone.swe_pro_results:graded"
+_PATCH_LIMITS = WorkerLimits(output_bytes=git_answers.MOST_PATCH_BYTES)
 _PARSE = 'exec 3>&1 1>&2; exec "$0" -I -X utf8 "$1" "$2" "$3" /dev/fd/3'
 """The result goes out by what the host keeps, not by a file that tests could have written."""
 
@@ -36,9 +56,9 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
     Config = SweBenchProConfig
     draws = True
 
-    def __init__(self, config: SweBenchProConfig, context: Context) -> None:
+    def __init__(self, config: SweBenchProConfig, context: ScoringContext) -> None:
         super().__init__(config, context)
-        self._drawn = git_answers.Drawn(None, "nothing was drawn")
+        self._drawn = git_answers.DrawnDiff(None, "nothing was drawn")
         self._python = ""
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
@@ -53,7 +73,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
     async def score(self, room: Room) -> Verdict:
         files, spec = await self._graded()
         await git_answers.check(room, spec.base_commit)
-        answer = await drawn_answer(room, self._drawn)
+        answer = await answer_from_diff(room, self._drawn)
         if not answer.patch:
             return answer.verdict()
         await _prepared(room, spec.base_commit)
@@ -74,27 +94,27 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
 
     async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
-            archive = await self.context.attached(ATTACHMENT)
-            packed = await archives.files_of(archive, self.context.call)
+            archive = await self.context.attached(SWE_BENCH_ATTACHMENT)
+            packed = await foreign_files.archive_files(archive, self.context.call)
             files = {name: packed[name].content for name in (RUN_SCRIPT, PARSER, TESTS_PATCH)}
-            spec = await json_files.value_of(packed[SPEC].content, self.context.call)
+            spec = await foreign_files.json_value(packed[SPEC].content, self.context.call)
             return files, SweBenchProTests.model_validate(spec)
         except (UsageError, KeyError, ValidationError) as error:
-            raise bad_attachment(error) from error
+            raise attachment_error(error) from error
 
-    async def _applied(self, room: Room, answer: Answer, spec: SweBenchProTests) -> None:
+    async def _applied(self, room: Room, answer: PatchAnswer, spec: SweBenchProTests) -> None:
         """Apply the text parts of the patch; as in the official harness, tests run either way."""
         text: bytes = await self.context.call(_TEXT, answer.patch, limits=_PATCH_LIMITS)
         if text != answer.patch:
             answer.facts["binary_parts"] = "left out"
         path = await room.keep("patch.diff", text)
-        await flag(room, answer, path, spec.test_files, self.context.call)
+        await flag_test_changes(room, answer, path, spec.test_files, self.context.call)
         tried = await git_answers.run(room, ("git", "apply", "-v", path))
         answer.facts["applied"] = "git apply -v" if tried.exit_status == 0 else "failed"
         if tried.exit_status != 0:
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
 
-    async def _parsed(self, room: Room, parser: bytes, ran: Ran) -> Ran:
+    async def _parsed(self, room: Room, parser: bytes, ran: RoomResult) -> RoomResult:
         """What the item's parser makes of the output of its tests."""
         paths = [
             await room.keep(name, content)
@@ -104,14 +124,14 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
                 ("stderr.log", ran.stderr),
             )
         ]
-        how = How(
+        how = ProgramOptions(
             env=python_kit.environment(self._python), user=git_answers.ROOT, most_output=_MOST_RESULT_BYTES
         )
         program = python_kit.program(self._python)
         argv = ("/bin/bash", "--noprofile", "--norc", "-c", _PARSE, program, *paths)
         return await room.run(argv, how)
 
-    async def _grade(self, spec: SweBenchProTests, parsed: Ran) -> Grade:
+    async def _grade(self, spec: SweBenchProTests, parsed: RoomResult) -> Grade:
         """What the results that a parser printed come to."""
         plain = {"fail_to_pass": spec.fail_to_pass, "pass_to_pass": spec.pass_to_pass}
         # An empty text is no result either.
@@ -132,10 +152,10 @@ async def _prepared(room: Room, commit: str) -> None:
     for command in (("git", "reset", "--hard", commit), ("git", "checkout", commit)):
         ran = await git_answers.run(room, command)
         if ran.exit_status != 0:
-            raise score.failed(f"{' '.join(command)} failed", ran)
+            raise score.failure(f"{' '.join(command)} failed", ran)
 
 
-async def _tests_restored(room: Room, answer: Answer, spec: SweBenchProTests, tests: bytes) -> None:
+async def _tests_restored(room: Room, answer: PatchAnswer, spec: SweBenchProTests, tests: bytes) -> None:
     """Have the tests of the solution: from its commit, else from the patch of the tests."""
     if spec.restore:
         ran = await git_answers.run(room, ("/bin/bash", "--noprofile", "--norc", "-c", spec.restore))
@@ -150,14 +170,14 @@ async def _tests_restored(room: Room, answer: Answer, spec: SweBenchProTests, te
     path = await room.keep("tests.patch", tests)
     ran = await git_answers.run(room, ("git", "apply", "-v", path))
     if ran.exit_status != 0:
-        raise score.failed("the patch of the tests does not apply; is it the scenario's image?", ran)
+        raise score.failure("the patch of the tests does not apply; is it the scenario's image?", ran)
     answer.facts["tests_from"] = "the patch of the tests"
 
 
-async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> Ran:
+async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> RoomResult:
     path = await room.keep("run_script.sh", script)
     kept = await room.keep("entry.sh", entry(spec, shlex.quote(path)).encode())
-    how = How(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
+    how = ProgramOptions(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
     return await room.run(("/bin/bash", "--noprofile", "--norc", kept), how)
 
 
@@ -174,3 +194,54 @@ def _export(line: str) -> str:
     if name and not rest[name.end() :].startswith("="):
         return f"export {name[0]}={shlex.quote(rest[name.end() :].strip())}"
     return f"export {rest}"
+
+
+_GRADING_LINES = """\
+alone git reset --quiet --hard {commit} && alone git checkout --quiet {commit} || fail "$name: {commit}"
+"$python" -I "$own/results.py" text "$work/drawn.diff" "$work/text.diff" || fail "$name: no patch"
+alone git apply -v "$work/text.diff" 2>> "$logs/$name.err" || echo "the patch does not apply"
+[ -s "$own/restore.sh" ] && alone bash --noprofile --norc "$own/restore.sh" 2>> "$logs/$name.err" || {{
+    for path in {tests}; do
+        alone git checkout --quiet {commit} -- "$path" 2>/dev/null || rm -rf -- "$path"
+    done
+    alone git apply -v "$own/{patch}" 2>> "$logs/$name.err" ||
+        fail "$name: the patch of the tests does not apply"
+}}
+RUN_SCRIPT="$own/{run}" timeout -k 5 {seconds} bash --noprofile --norc "$own/entry.sh" \\
+    > "$logs/$name.log" 2> "$work/stderr.log"
+tail -c 20000 "$logs/$name.log"
+"$python" -I -X utf8 "$own/{parser}" "$logs/$name.log" "$work/stderr.log" "$work/result.json" ||
+    echo "the log has no results"
+"$python" -I "$own/results.py" rewards "$own/{spec}" "$work/result.json" > "$logs/$name.out" ||
+    fail "$name: it was not graded"
+"""
+
+
+def export(_scorer: Mapping[str, Any], attachments: Attachments, seconds: float) -> ScorerExport:
+    """The tests of one item."""
+    try:
+        files = {
+            name: attachments[SWE_BENCH_ATTACHMENT][name] for name in (RUN_SCRIPT, PARSER, TESTS_PATCH, SPEC)
+        }
+        spec = SweBenchProTests.model_validate_json(files[SPEC].content)
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            f"its attachment {SWE_BENCH_ATTACHMENT!r} is not as it should be: import it again"
+        ) from error
+    made = {
+        **files,
+        "restore.sh": PackedFile(spec.restore.encode()),
+        "entry.sh": PackedFile(entry(spec, '"$RUN_SCRIPT"').encode()),
+        "results.py": PackedFile(Path(swe_pro_results.__file__).read_bytes()),
+    }
+    graded = _GRADING_LINES.format(
+        commit=spec.base_commit,
+        tests=" ".join(map(shlex.quote, spec.test_files)),
+        patch=TESTS_PATCH,
+        run=RUN_SCRIPT,
+        parser=PARSER,
+        spec=SPEC,
+        seconds=git_answers.seconds_for_tests(seconds),
+    )
+    text = git_answers.export_lines(spec.base_commit, graded)
+    return ScorerExport(text, made, PythonNeeds(), user="root")

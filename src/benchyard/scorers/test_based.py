@@ -6,9 +6,9 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from benchyard.models.base import Model
-from benchyard.scorers import fields, reports, script
+from benchyard.scorers import base, reports, script
 from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
-from benchyard.scorers.report_counts import MOST_BYTES
+from benchyard.scorers.standalone.report_counts import MOST_BYTES
 
 MOST_FILES = 1000
 MOST_FILE_BYTES = 16 * 1024**2
@@ -18,7 +18,7 @@ class TestFile(Model):
     """One file, from the working directory unless its path is absolute."""
 
     __test__ = False
-    file_path: fields.FilePlace
+    file_path: base.FilePath
     file_contents: str | None = None
 
     @property
@@ -40,7 +40,7 @@ class TestBasedConfig(GraderConfig):
     """What a `test_based_scorer` is made of."""
 
     __test__ = False
-    test_command: fields.Script
+    test_command: base.Script
     test_files: TestFiles | None = None
     report_tests: Annotated[int, Field(ge=0)] | None = None
     """How many tests the runner's report must tell of (an extension), where the command has it leave one.
@@ -61,8 +61,8 @@ class TestBasedScorer(Scorer[TestBasedConfig]):
             await room.put(file.file_path, file.content)
         place = reports.place_of(self.config.test_command)
         before = await room.fetch(place, MOST_BYTES) if place else None
-        verdict = await script.passed(room, self.config.test_command, self.context)
+        verdict = await script.status_verdict(room, self.config.test_command, self.context)
         if place is None:
             return verdict
         wanted = self.config.report_tests
-        return await reports.checked(room, place, verdict, self.context, before=before, wanted=wanted)
+        return await reports.check(room, place, verdict, self.context, before=before, wanted=wanted)

@@ -1,1 +1,1 @@
-"""What lasts: records in a database, contents of objects in a folder."""
+"""Persistent data: records in a database, contents of objects in a folder."""

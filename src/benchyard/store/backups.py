@@ -1,8 +1,8 @@
 """Backups of a data folder: the database, objects and keys in one archive, consistent while the server runs.
 
 The database is copied first, by SQLite's own backup; then the contents of the objects that the copy names,
-which are never changed. An object that was deleted between the two is marked as deleted in the copy. At last
-come the keys, and what commands said in devboxes that have ended.
+which are never changed. An object that was deleted in between is marked as deleted in the copy. The keys come
+last, with the output of commands in devboxes that have ended.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ _KEYS = ("secret-key", "api-key", "ssh-host-key")
 _FOLDERS = ("tls", "logs")
 _DEVBOXES = "host/devboxes"
 _OF_ENDED = frozenset({"request.json", "executions"})
-"""What is kept of a devbox that has ended: what its commands said, such as agents."""
+"""Entries of an ended devbox's folder: the output of its commands, such as agents."""
 _FORMAT = 1
 _MOST_MANIFEST_BYTES = 1024**2
 _OF_NO_VALUE = ("lock", "server.log", "server.json")
-"""What a server that never started may have left; it goes when a backup is restored there."""
+"""Files that a server which never started may have left; restoring a backup there replaces them."""
 _OF_A_DISK = "lost+found"
 
 Progress = Callable[[int], None]
@@ -43,7 +43,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Backup:
-    """What is in a backup."""
+    """Description of a backup."""
 
     create_time_ms: int
     version: str
@@ -56,7 +56,7 @@ class Backup:
 def write_backup(
     data: Path, target: IO[bytes], version: str, progress: Progress, *, database: bool
 ) -> Backup:
-    """Write a backup of a data folder; raises NotFound, or UsageError where its database is elsewhere."""
+    """Write a backup of a data folder; raises NotFound, or UsageError if its database is elsewhere."""
     if not (data / "secret-key").is_file():
         raise NotFound(f"{data} is no data folder of a server: it has no secret-key; name it with --data")
     if database and not (data / DATABASE).is_file():
@@ -76,7 +76,7 @@ def write_backup(
                 if each.is_file()
             )
         with contextlib.ExitStack() as stack:
-            # Python 3.11 has no level for archives that are streamed, so the compression is ours.
+            # Python 3.11 has no compression level for streamed archives, so they are compressed here.
             packed = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=1, fileobj=target))
             tar = stack.enter_context(tarfile.open(fileobj=packed, mode="w|"))
             missing = _add_objects(tar, data / OBJECTS, paths, progress)
@@ -101,7 +101,7 @@ def write_backup(
 
 
 def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
-    """Make a data folder of a backup, whole or not at all; raises Conflict where it is not empty."""
+    """Make a data folder from a backup, whole or not at all; raises Conflict if the folder is not empty."""
     if data.exists() and {each.name for each in data.iterdir()} - {*_OF_NO_VALUE, _OF_A_DISK}:
         raise Conflict(f"{data} is not empty; a backup is restored into a new folder: name one with --data")
     data.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
     with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=inside) as folder:
         made = Path(folder) / "data"
         made.mkdir(mode=0o700)
-        backup = _unpacked(source, made, progress)
+        backup = _unpack(source, made, progress)
         if backup.has_database and backup.schema > newest():
             raise StoreError(
                 f"the backup was made by a newer Benchyard ({backup.version}, schema {backup.schema}); "
@@ -133,9 +133,10 @@ def _copy_database(source: Path, target: Path) -> None:
             contextlib.closing(sqlite3.connect(source.as_uri() + "?mode=ro", uri=True)) as here,
             contextlib.closing(sqlite3.connect(target)) as there,
         ):
-            # In one step: begun anew with each write of the server, several might never end.
+            # Copy in one step: each write of the server restarts a copy, so that one in steps might never
+            # end.
             here.backup(there)
-            # One file, without a log beside it.
+            # Leave a single file, without a log beside it.
             there.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise StoreError(f"the database {source} could not be copied: {error}") from error
@@ -184,7 +185,7 @@ def _key_files(data: Path) -> Iterator[str]:
 
 
 def _outputs(data: Path) -> Iterator[str]:
-    """What commands said in devboxes that have ended; those that live are not in a backup."""
+    """Yield the output files of commands in ended devboxes; live devboxes are not in a backup."""
     for devbox in sorted((data / _DEVBOXES).glob("*")):
         if {each.name for each in devbox.glob("*")} <= _OF_ENDED:
             files = (each for each in devbox.rglob("*") if each.is_file() and not each.is_symlink())
@@ -200,8 +201,8 @@ def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -
     progress(info.size)
 
 
-def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
-    """Unpack what a backup has, and nothing else that an archive could bring."""
+def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
+    """Unpack the expected files of a backup; raises UsageError for any other file in the archive."""
     told: object = None
     size = 0
     try:
@@ -220,7 +221,7 @@ def _unpacked(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
                 path.chmod(0o600)
                 size += member.size
                 progress(member.size)
-            # To its very end, where the sum of everything is told and compared.
+            # Read to the very end, where the checksum is compared.
             while packed.read(1024**2):
                 pass
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:

@@ -1,4 +1,4 @@
-"""A database is used by one server: it claims it before it changes anything, whatever its data folder is."""
+"""Claims of servers on databases: only one server uses a database, whatever its data folder is."""
 
 import contextlib
 import fcntl
@@ -12,16 +12,16 @@ from sqlalchemy.engine import make_url
 
 from benchyard.errors import Conflict
 
-_POSTGRES_CLAIM = "benchyard.store.postgres_claim"
-"""Imported when it is used: what Postgres needs takes long to import."""
+_POSTGRES_CLAIM = "benchyard.store.postgres"
+"""Imported at its first use: the import of Postgres libraries takes long."""
 _MAX_NOTE = 200
 
 
 @contextlib.asynccontextmanager
-async def claimed(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the claim on a database; raises Conflict, saying who has it.
+async def claim_database(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIterator[None]:
+    """Hold the claim on a database; raises Conflict, naming the holder.
 
-    `lost` is called with the reason when another server got it while the database was out of reach.
+    `lost` is called with the reason if another server got the claim while the database was unreachable.
     """
     who = f"{socket.gethostname()}, process {os.getpid()}, data folder {data}"
     parsed = make_url(url)
@@ -32,18 +32,18 @@ async def claimed(url: str, data: Path, lost: Callable[[str], None]) -> AsyncIte
     elif parsed.database in (None, "", ":memory:"):
         yield
     else:
-        with _locked(Path(f"{parsed.database}.lock"), who):
+        with _lock_file(Path(f"{parsed.database}.lock"), who):
             yield
 
 
 @contextlib.contextmanager
-def _locked(path: Path, who: str) -> Iterator[None]:
+def _lock_file(path: Path, who: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise taken(os.pread(descriptor, _MAX_NOTE, 0).decode(errors="replace")) from error
+            raise database_taken(os.pread(descriptor, _MAX_NOTE, 0).decode(errors="replace")) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, who.encode()[:_MAX_NOTE], 0)
         yield
@@ -51,8 +51,8 @@ def _locked(path: Path, who: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def taken(who: str) -> Conflict:
-    """The error that says who has the database."""
+def database_taken(who: str) -> Conflict:
+    """Return the error that names the holder of the database."""
     return Conflict(
         f"another server uses this database ({who or 'unknown'}); "
         "stop it, or give this one a database of its own with --database-url"

@@ -1,8 +1,12 @@
-"""The records of one table: insert, look up, change, list."""
+"""Records of one table: insert, look up, change, list; cached in memory where they change often."""
 
+import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 from sqlalchemy import (
@@ -11,23 +15,100 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    bindparam,
     delete,
     func,
+    insert,
     or_,
     select,
     true,
+    update,
 )
 from sqlalchemy.exc import IntegrityError
 
 from benchyard.errors import Conflict, NotFound, Unreadable, UsageError
 from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
-from benchyard.store.bodies import body_field, metadata_items, metadata_value
-from benchyard.store.rows import Rows, clean
-from benchyard.store.statements import Applying
+from benchyard.store.connections import until_ended
+from benchyard.store.json_columns import body_field, metadata_items, metadata_value
+from benchyard.store.statements import Statement, StatementRows
+from benchyard.store.tables import ONE
+
+T = TypeVar("T", bound=Record)
+
+MOST_NAME_BYTES = 2600
+
+
+@dataclass(frozen=True)
+class RecordUpdate(StatementRows):
+    """Statement that replaces a record with a single writer, as a part of a transaction.
+
+    If one transaction has several for the same record, all but the last must be left out.
+    """
+
+    id: str
+
+
+class RecordRows(Generic[T]):
+    """Records as rows of one table."""
+
+    def __init__(self, table: Table) -> None:
+        own_id = table.c.id == bindparam("own_id")
+        names = [column.name for column in table.c if column.name != "seq"]
+        values: dict[str, Any] = {name: bindparam(name) for name in names}
+        found = select(table.c.id, table.c.body).where(own_id)
+        self._ids = table.c.id
+        self.insert = Statement(insert(table).values(values))
+        self.find = Statement(found)
+        self.find_to_change = Statement(found.with_for_update())
+        del values["id"]
+        self.update = Statement(update(table).where(own_id).values(values))
+
+    def values(self, record: T, body: str | None = None) -> dict[str, Any]:
+        """Return the columns of a record except its id; `body` is its JSON if it exists already."""
+        columns = record.columns()
+        return {
+            "create_time_ms": record.create_time_ms,
+            "name": columns.name if columns.name is None else _name(columns.name),
+            "status": columns.status,
+            "parent": columns.parent,
+            "request_hash": record.request_hash,
+            "body": record.model_dump_json() if body is None else body,
+        }
+
+    def adding(self, records: Sequence[T]) -> Callable[[Connection], None]:
+        """Return work for a transaction that adds new records; existing ones stay as they are."""
+        rows = [{"id": record.id, **self.values(record)} for record in records]
+
+        def work(connection: Connection) -> None:
+            known = select(self._ids).where(self._ids.in_([row["id"] for row in rows]))
+            there = set(connection.execute(known).scalars())
+            if new := [row for row in rows if row["id"] not in there]:
+                self.insert.apply(connection, *new)
+
+        return work
+
+    def putting(self, record: T, body: str | None = None) -> RecordUpdate:
+        """Return the statement that replaces a record with a single writer."""
+        return RecordUpdate(self.update, [{"own_id": record.id, **self.values(record, body)}], record.id)
+
+
+def _name(text: str) -> str:
+    # An index of Postgres holds no more; both databases refuse longer names alike.
+    if len(text.encode()) > MOST_NAME_BYTES:
+        raise UsageError(f"a name may have {MOST_NAME_BYTES} bytes in UTF-8", field="name")
+    return check_text(text)
+
+
+def check_text(text: str) -> str:
+    """Return a text that both databases can store; raises UsageError for any other."""
+    # Postgres stores no NUL in text; both databases refuse it alike.
+    if "\0" in text:
+        raise UsageError("a NUL character cannot be part of a name, an id or a filter")
+    return text
+
 
 R = TypeVar("R")
-T = TypeVar("T", bound=Record)
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +118,7 @@ _LABELLED = "labelled."
 
 
 class Database(Protocol):
-    """Where a collection's work is done."""
+    """Database that runs the work of a collection."""
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Run statements that only read."""
@@ -46,7 +127,7 @@ class Database(Protocol):
         """Run a transaction."""
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        """Run a transaction that a cancellation does not cut off from whoever asked for it."""
+        """Run a transaction; a cancellation is delivered only after its end."""
 
 
 class Collection(Generic[T]):
@@ -56,19 +137,19 @@ class Collection(Generic[T]):
         self._database = database
         self._table = table
         self._model = model
-        self.rows: Rows[T] = Rows(table)
+        self.rows: RecordRows[T] = RecordRows(table)
 
     async def insert(self, record: T) -> T:
         """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
         row = {"id": record.id, **self.rows.values(record)}
         try:
-            await self._database.write(Applying(self.rows.insert, [row]))
+            await self._database.write(StatementRows(self.rows.insert, [row]))
         except IntegrityError as error:
             raise Conflict(f"{record.id} is there already", existing=True) from error
         return record
 
     async def insert_once(self, record: T) -> tuple[T, bool]:
-        """Add a record unless the same request did so before; returns what is stored, and whether it is new.
+        """Add a record unless the same request did so before; return the stored one, and whether it is new.
 
         Raises UsageError if its id was used for another request.
         """
@@ -83,34 +164,37 @@ class Collection(Generic[T]):
         return existing, False
 
     async def get(self, id: str) -> T:
-        """The record of that id; raises NotFound."""
+        """Return the record with an id; raises NotFound."""
         record = await self.find(id)
         if record is None:
-            raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+            raise self._missing(id)
         return record
 
+    def _missing(self, id: str) -> NotFound:
+        return NotFound(f"there is no {self._table.info[ONE]} {id[:200]}", id=id[:200])
+
     async def find(self, id: str) -> T | None:
-        """The record of that id, or None."""
-        key = {"own_id": clean(id)}
+        """Return the record with an id; None if there is none."""
+        key = {"own_id": check_text(id)}
         row = await self._database.read(lambda connection: self.rows.find.run(connection, key).first())
         return None if row is None else self._record(row.id, row.body)
 
     async def find_named(self, name: str) -> T | None:
-        """The newest record of that name, or None."""
-        return await self._first(self._table.c.name == clean(name))
+        """Return the newest record of a name; None if there is none."""
+        return await self._first(self._table.c.name == check_text(name))
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
-        """Replace a record by what `change` makes of it, with nobody in between; raises NotFound.
+        """Replace a record by the result of `change`, without other changes in between; raises NotFound.
 
-        `change` may raise to leave things as they are. Raises Conflict with `existing=True` if a unique name
+        `change` may raise to leave the record as it is. Raises Conflict with `existing=True` if a unique name
         is taken.
         """
-        key = {"own_id": clean(id)}
+        key = {"own_id": check_text(id)}
 
         def work(connection: Connection) -> T:
             row = self.rows.find_to_change.run(connection, key).first()
             if row is None:
-                raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+                raise self._missing(id)
             old = self._record(id, row.body)
             new = change(old)
             if new is not old:
@@ -126,12 +210,12 @@ class Collection(Generic[T]):
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""
-        statement = delete(self._table).where(self._table.c.id == clean(id))
+        statement = delete(self._table).where(self._table.c.id == check_text(id))
         if not await self._database.write(lambda connection: connection.execute(statement).rowcount):
-            raise NotFound(f"no such thing in {self._table.name}: {id[:200]}", id=id[:200])
+            raise self._missing(id)
 
     async def page(self, query: Query) -> Page[T]:
-        """One page; raises UsageError for a limit out of range or an unknown cursor."""
+        """Return one page; raises UsageError for a limit out of range or an unknown cursor."""
         if not 1 <= query.limit <= MAX_LIMIT:
             raise UsageError(f"limit must be between 1 and {MAX_LIMIT}", field="limit")
         wanted = self._conditions(query.where)
@@ -141,17 +225,17 @@ class Collection(Generic[T]):
         return await self._database.read(lambda connection: self._page(connection, query, wanted))
 
     async def all(self, where: Where) -> list[T]:
-        """Every record that fits and can be read, newest first."""
+        """Return every matching record that can be read, newest first."""
         query = self._newest(self._conditions(where))
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
 
     async def containing(self, text: str, limit: int | None = None) -> list[T]:
-        """Every record that has a text such as an id anywhere in its body, newest first."""
-        query = self._newest([self._table.c.body.contains(clean(text), autoescape=True)]).limit(limit)
+        """Return every record with a text, such as an id, anywhere in its body, newest first."""
+        query = self._newest([self._table.c.body.contains(check_text(text), autoescape=True)]).limit(limit)
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
 
     async def before(self, time_ms: int, where: Where, *, without_parent: bool = False) -> list[T]:
-        """Every record that was made before a time, oldest first."""
+        """Return every record that was made before a time, oldest first."""
         wanted = [*self._conditions(where), self._table.c.create_time_ms < time_ms]
         if without_parent:
             wanted.append(self._table.c.parent.is_(None))
@@ -160,21 +244,21 @@ class Collection(Generic[T]):
         return found[::-1]
 
     async def ids(self, where: Where) -> set[str]:
-        """The ids of every record that fits, of those that cannot be read too."""
+        """Return the ids of all matching records, including those that cannot be read."""
         query = select(self._table.c.id).where(*self._conditions(where))
         return await self._database.read(lambda connection: set(connection.execute(query).scalars()))
 
     async def metadata_keys(self, where: Where) -> list[str]:
-        """The metadata keys in use, in order."""
+        """Return the metadata keys in use, sorted."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.key).select_from(self._table.join(items, true()))
         return await self._strings(query.where(*self._conditions(where)).distinct())
 
     async def metadata_values(self, key: str, where: Where) -> list[str]:
-        """The values in use for one metadata key, in order."""
+        """Return the values in use for one metadata key, sorted."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.value).select_from(self._table.join(items, true()))
-        wanted = (items.c.key == clean(key), *self._conditions(where))
+        wanted = (items.c.key == check_text(key), *self._conditions(where))
         return await self._strings(query.where(*wanted).distinct())
 
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
@@ -195,7 +279,7 @@ class Collection(Generic[T]):
         try:
             return self._model.model_validate_json(body)
         except ValidationError as error:
-            # Where it is wrong, never what is there: that may be a secret.
+            # Show the place of the error only, never the value: it may be a secret.
             first = error.errors(include_input=False, include_url=False, include_context=False)[0]
             place = ".".join(str(part) for part in first["loc"]) or "its body"
             raise Unreadable(
@@ -230,7 +314,7 @@ class Collection(Generic[T]):
     def _after(self, connection: Connection, cursor: str | None) -> list[ColumnElement[bool]]:
         if cursor is None:
             return []
-        query = select(self._table.c.seq).where(self._table.c.id == clean(cursor))
+        query = select(self._table.c.seq).where(self._table.c.id == check_text(cursor))
         seq = connection.execute(query).scalar_one_or_none()
         if seq is None:
             raise UsageError(f"starting_after names nothing: {cursor[:200]}", field="starting_after")
@@ -241,21 +325,80 @@ class Collection(Generic[T]):
 
     def _condition(self, key: str, value: str | Sequence[str]) -> ColumnElement[bool]:
         if key.startswith(_LABELLED):
-            # Whether the metadata has a key at all: "yes" or "no".
-            label = metadata_value(self._table.c.body, clean(key.removeprefix(_LABELLED)))
+            # Condition on the existence of a metadata key: "yes" or "no".
+            label = metadata_value(self._table.c.body, check_text(key.removeprefix(_LABELLED)))
             return label.is_not(None) if value == "yes" else label.is_(None)
         column = self._column(key)
         if isinstance(value, str):
-            return column == clean(value)
-        return column.in_([clean(each) for each in value])
+            return column == check_text(value)
+        return column.in_([check_text(each) for each in value])
 
     def _column(self, key: str) -> ColumnElement[Any]:
         if key in _COLUMNS:
             return self._table.c[key]
         if key.startswith(_METADATA):
-            return metadata_value(self._table.c.body, clean(key.removeprefix(_METADATA)))
+            return metadata_value(self._table.c.body, check_text(key.removeprefix(_METADATA)))
         return body_field(self._table.c.body, key)
 
     def _search(self, text: str) -> ColumnElement[bool]:
         columns = self._table.c
-        return or_(columns.id == clean(text), columns.name.icontains(text, autoescape=True))
+        return or_(columns.id == check_text(text), columns.name.icontains(text, autoescape=True))
+
+
+_REMEMBERED = 2048
+
+
+class LiveCollection(Collection[T]):
+    """A collection that caches its most recently used records."""
+
+    def __init__(self, database: Database, table: Table, model: type[T]) -> None:
+        super().__init__(database, table, model)
+        self._known: OrderedDict[str, T] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def insert(self, record: T) -> T:
+        """Add a record; raises Conflict with `existing=True` if its id, or a unique name, is taken."""
+        return self._remember(await super().insert(record))
+
+    async def find(self, id: str) -> T | None:
+        """Return the record with an id; None if there is none."""
+        known = self._known.get(id)
+        if known is not None:
+            return known
+        # Wait for a change under way: a record read before it and cached after it would be stale.
+        async with self._lock(id):
+            found = await super().find(id)
+            return self._remember(found) if found else None
+
+    async def change(self, id: str, change: Callable[[T], T]) -> T:
+        """Replace a record by the result of `change`, without other changes in between; raises NotFound."""
+        async with self._lock(id):
+            old = self._known.get(id)
+            if old is None:
+                return await until_ended(asyncio.ensure_future(self._change(id, change)))
+            new = change(old)
+            if new is not old:
+                # Drop the cached record first, so that it is read again if the write fails.
+                self._known.pop(id, None)
+                await self._database.write_whole(self.rows.putting(new))
+                self._remember(new)
+            return new
+
+    async def delete(self, id: str) -> None:
+        """Remove a record; raises NotFound."""
+        async with self._lock(id):
+            self._known.pop(id, None)
+            await super().delete(id)
+
+    async def _change(self, id: str, change: Callable[[T], T]) -> T:
+        return self._remember(await super().change(id, change))
+
+    def _lock(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())
+
+    def _remember(self, record: T) -> T:
+        self._known[record.id] = record
+        self._known.move_to_end(record.id)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return record

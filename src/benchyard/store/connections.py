@@ -1,4 +1,4 @@
-"""How work reaches a database: as plain functions over a connection, the same for every database."""
+"""Connections to a database: work is a plain function of a connection, the same for every database."""
 
 import asyncio
 import sqlite3
@@ -18,7 +18,7 @@ _SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 _POSTGRES_FULL = "53100"
 
 
-class Connections(ABC):
+class DatabaseConnections(ABC):
     """The open connections to one database."""
 
     @abstractmethod
@@ -30,16 +30,16 @@ class Connections(ABC):
         """Run a transaction: committed when `work` returns, undone when it raises."""
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        """The same, with a cancellation delivered after its end: it is written then, or it has failed."""
+        """Run a transaction; a cancellation is delivered only after it is written or has failed."""
         return await until_ended(asyncio.ensure_future(self.write(work)))
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
 
 
 async def until_ended(work: "asyncio.Future[R]") -> R:
-    """What becomes of something; a cancellation is delivered after it has ended."""
+    """Return the result of a future; a cancellation is delivered only after it has ended."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -50,7 +50,7 @@ async def until_ended(work: "asyncio.Future[R]") -> R:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn what a database raises into our own errors; a broken constraint passes through."""
+    """Turn errors of a database into our own; a violated constraint passes through."""
     try:
         yield
     except IntegrityError:

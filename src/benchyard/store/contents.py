@@ -17,10 +17,10 @@ _PIECE = 1024**2
 _PARTS_AT_ONCE = 2
 _NO_SPACE = f"os error {errno.ENOSPC}"
 _HALF_SENT = re.compile(r".*#\d+")
-"""How the store names what is still on its way in; it does not list them."""
+"""Names that the store gives to unfinished uploads; it does not list them."""
 
 
-class Contents:
+class ObjectContents:
     """Contents by path, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +29,7 @@ class Contents:
         self._store = LocalStore(folder)
 
     async def put(self, path: str, pieces: AsyncIterator[bytes]) -> int:
-        """Keep everything that comes, on disk when this returns; an error in between leaves nothing."""
+        """Store all pieces, synced to disk when this returns; an error in between leaves nothing behind."""
         with _store_errors(path):
             await obstore.put_async(
                 self._store, path, pieces, chunk_size=4 * _PIECE, max_concurrency=_PARTS_AT_ONCE
@@ -39,7 +39,7 @@ class Contents:
             return (await obstore.head_async(self._store, path))["size"]
 
     async def read(self, path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes from `start` up to (not including) `end`."""
+        """Yield the bytes from `start` up to (not including) `end`."""
         if end is not None and end <= start:
             return
         with _store_errors(path):
@@ -51,12 +51,12 @@ class Contents:
                 yield bytes(piece)
 
     async def open(self, path: str) -> int:
-        """A descriptor to read a content, which the caller closes."""
+        """Open a content for reading, and return the descriptor, which the caller closes."""
         with _store_errors(path):
             return await asyncio.to_thread(os.open, self._folder / path, os.O_RDONLY | os.O_CLOEXEC)
 
     async def delete(self, path: str) -> None:
-        """Remove a content; no error if it is not there."""
+        """Remove a content; a missing one is no error."""
         with _store_errors(path):
             try:
                 await obstore.delete_async(self._store, path)
@@ -64,12 +64,12 @@ class Contents:
                 return
 
     async def clear(self) -> None:
-        """Remove what uploads left that were cut short by the server's end; before the first `put`."""
+        """Remove the rest of uploads that the server's end interrupted; call before the first `put`."""
         with _store_errors(""):
             await asyncio.to_thread(_clear_half_sent, self._folder)
 
     async def paths(self) -> list[str]:
-        """Everything that is kept."""
+        """Return the paths of all contents."""
         with _store_errors(""):
             return [meta["path"] async for batch in obstore.list(self._store) for meta in batch]
 

@@ -1,4 +1,4 @@
-"""The database: SQLite in a file by default, Postgres by URL, behind the same verbs."""
+"""The database: SQLite in a file by default, Postgres by URL, with the same methods."""
 
 import importlib
 from collections.abc import Callable
@@ -11,9 +11,8 @@ from sqlalchemy.exc import ArgumentError
 
 from benchyard.errors import StoreError, UsageError
 from benchyard.models.base import Record
-from benchyard.store.collection import Collection
-from benchyard.store.connections import Connections
-from benchyard.store.live import LiveCollection
+from benchyard.store.collection import Collection, LiveCollection
+from benchyard.store.connections import DatabaseConnections
 from benchyard.store.migrations import migrate
 from benchyard.store.tables import TABLES
 
@@ -26,18 +25,18 @@ _KINDS = {
     "postgres": _POSTGRES,
     "postgresql": _POSTGRES,
 }
-"""Imported when it is used: what Postgres needs takes long to import."""
+"""Imported at its first use: the import of Postgres libraries takes long."""
 
 
 class Store:
     """All records. Use as an async context manager; opening it brings the schema up to date.
 
-    Raises UsageError for a URL of a database Benchyard does not know.
+    Raises UsageError for a URL of an unknown kind of database.
     """
 
     def __init__(self, url: str) -> None:
-        self._url = _parsed(url)
-        self._connections: Connections | None = None
+        self._url = _parse_url(url)
+        self._connections: DatabaseConnections | None = None
 
     async def __aenter__(self) -> Self:
         self._connections = _kind(self._url.drivername)(self._url)
@@ -54,11 +53,11 @@ class Store:
         await self._close()
 
     def collection(self, table: str, model: type[T]) -> Collection[T]:
-        """The records of one table."""
+        """Return the records of one table."""
         return Collection(self, TABLES[table], model)
 
     def live(self, table: str, model: type[T]) -> LiveCollection[T]:
-        """The records of a table that only this process writes; all of it must use the same object."""
+        """Return the records of a table that only this process writes; all of it must use this object."""
         return LiveCollection(self, TABLES[table], model)
 
     async def read(self, work: Callable[[Connection], R]) -> R:
@@ -70,10 +69,10 @@ class Store:
         return await self._opened().write(work)
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        """Like `write`; a cancellation is delivered when it is written, or has failed."""
+        """Run a transaction; a cancellation is delivered only after it is written or has failed."""
         return await self._opened().write_whole(work)
 
-    def _opened(self) -> Connections:
+    def _opened(self) -> DatabaseConnections:
         if self._connections is None:
             raise StoreError("the store is closed; the server is stopping, try again")
         return self._connections
@@ -84,13 +83,13 @@ class Store:
             await connections.close()
 
 
-def _kind(name: str) -> Callable[[URL], Connections]:
+def _kind(name: str) -> Callable[[URL], DatabaseConnections]:
     module, _, attribute = _KINDS[name].partition(":")
-    found: Callable[[URL], Connections] = getattr(importlib.import_module(module), attribute)
+    found: Callable[[URL], DatabaseConnections] = getattr(importlib.import_module(module), attribute)
     return found
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     remedy = "use sqlite:///FILE or postgresql://..."
     try:
         parsed = make_url(url)

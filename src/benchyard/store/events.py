@@ -1,11 +1,11 @@
-"""What happened, in order, of things that are followed: rows that are only ever added."""
+"""Ordered events of jobs and other things that clients follow: rows that are only ever added."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Integer, bindparam, insert, select
 
-from benchyard.store.statements import Applying, Statement
+from benchyard.store.statements import Statement, StatementRows
 from benchyard.store.tables import EVENTS
 
 R = TypeVar("R")
@@ -21,25 +21,25 @@ _AFTER = Statement(
 )
 
 
-class Reader(Protocol):
-    """Where events are read from."""
+class DatabaseReader(Protocol):
+    """Database that events are read from."""
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Run statements that only read."""
 
 
-class Events:
+class EventLog:
     """The events of all things that have some."""
 
-    def __init__(self, database: Reader) -> None:
+    def __init__(self, database: DatabaseReader) -> None:
         self._database = database
 
-    def adding(self, parent: str, bodies: Sequence[str]) -> Applying:
-        """What adds events, as a part of a transaction."""
-        return Applying(_ADD, [{"parent": parent, "body": body} for body in bodies])
+    def adding(self, parent: str, bodies: Sequence[str]) -> StatementRows:
+        """Return the statement that adds events, as a part of a transaction."""
+        return StatementRows(_ADD, [{"parent": parent, "body": body} for body in bodies])
 
     async def after(self, parent: str, seq: int) -> list[tuple[int, str]]:
-        """The next events of a thing, with their numbers; not all of them if there are many."""
+        """Return the next events of a thing, with their numbers; at most `MOST_AT_ONCE` of them."""
         wanted = {"own_parent": parent, "last": seq, "most": MOST_AT_ONCE}
         return await self._database.read(
             lambda connection: [(row.seq, row.body) for row in _AFTER.run(connection, wanted)]

@@ -1,4 +1,4 @@
-"""Space that is set aside, so that what is to end can end although the disk is full."""
+"""Reserved disk space, so that jobs and devboxes can be ended although the disk is full."""
 
 import contextlib
 import logging
@@ -8,13 +8,13 @@ from pathlib import Path
 _MOST_BYTES = 16 * 1024**2
 _PART = 50
 _AGAIN = 4
-"""How many times its size has to be free before it is set aside again."""
+"""Multiple of its size that must be free before the space is reserved again."""
 
 _log = logging.getLogger(__name__)
 
 
 class Reserve:
-    """A file that takes space until somebody needs it to end something."""
+    """A file that occupies space until ending something needs that space."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -23,7 +23,7 @@ class Reserve:
         self._is_held = False
 
     def restore(self) -> None:
-        """Set the space aside, unless it is, or there is too little."""
+        """Reserve the space, unless it is reserved already or too little is free."""
         if self._is_held or self._free() < _AGAIN * self._size:
             return
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -36,7 +36,7 @@ class Reserve:
             os.close(descriptor)
 
     def lend(self) -> None:
-        """Give the space back where there is hardly any other; called before something is ended."""
+        """Free the space if the disk is nearly full; called before something is ended."""
         if self._free() >= self._size:
             return
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Statements that are run very often: made into text once for each kind of database."""
+"""Frequent statements, compiled to text once for each kind of database."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,13 +11,14 @@ from sqlalchemy.exc import DBAPIError
 Parameters = Mapping[str, Any]
 
 _MOST_AT_ONCE = 32
-"""Rows that one statement adds or changes, at most."""
+"""Most rows that one statement adds or changes."""
 
 
 class Statement:
-    """One statement with named parameters, all of which its caller gives.
+    """A statement with named parameters, all of which the caller gives.
 
-    One that changes rows finds each by the parameter `own_id`, by which its condition compares the id.
+    A statement that changes rows finds each by the parameter `own_id`, with which its condition compares the
+    id.
     """
 
     def __init__(self, element: ClauseElement) -> None:
@@ -25,19 +26,19 @@ class Statement:
         self._texts: dict[str, _Text] = {}
 
     def run(self, connection: Connection, parameters: Parameters) -> CursorResult[Any]:
-        """Run it once."""
+        """Run the statement once, and return its result."""
         text = self._text(connection)
         return connection.exec_driver_sql(text.text, text.arranged(parameters))
 
     def apply(self, connection: Connection, *rows: Parameters) -> None:
-        """Run it for each row; it answers nothing."""
+        """Run the statement for each row, without a result."""
         found = self._text(connection)
         own = connection.connection.driver_connection
         if not isinstance(own, sqlite3.Connection):
             if rows:
                 connection.exec_driver_sql(found.text, [found.arranged(row) for row in rows])
             return
-        # All that SQLAlchemy keeps for a result takes longer than the statement itself.
+        # SQLAlchemy's bookkeeping for a result takes longer than the statement itself.
         try:
             for text, parameters in self._together(found, [found.arranged(row) for row in rows]):
                 own.execute(text, parameters)
@@ -48,14 +49,14 @@ class Statement:
             raise told from error
 
     def _together(self, found: "_Text", rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        """Many rows as few statements: each time one is run, its thread waits for all others of Python."""
+        """Combine rows into few statements: each run makes its thread wait for Python's other threads."""
         make = self._several(found) if len(rows) > 1 else None
         if make is None:
             yield from ((found.text, row) for row in rows)
             return
         at, size = 0, _MOST_AT_ONCE
         while at < len(rows):
-            # Few sizes, so that few texts are read by the database.
+            # Use few sizes, so that the database parses few different texts.
             while size > len(rows) - at:
                 size //= 2
             if size not in found.several:
@@ -64,7 +65,7 @@ class Statement:
             at += size
 
     def _several(self, found: "_Text") -> Callable[[int], str] | None:
-        """What makes the text for so many rows; None where it is run for each by itself."""
+        """Return a function from a number of rows to a text for all; None if rows must run one by one."""
         if found.order is None or found.own:
             return None
         values = f"({', '.join('?' * len(found.order))})"
@@ -91,14 +92,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class _Text:
-    """A statement for one kind of database."""
+    """The text of a statement for one kind of database."""
 
     text: str
     order: Sequence[str] | None
     own: Parameters
-    """Parameters that the statement itself gives."""
+    """Parameters that the statement itself sets."""
     several: dict[int, str] = field(default_factory=dict)
-    """The statement for so many rows."""
+    """Number of rows -> text of the statement for them."""
 
     def arranged(self, parameters: Parameters) -> Any:
         if self.own:
@@ -107,10 +108,10 @@ class _Text:
 
 
 @dataclass(frozen=True)
-class Applying:
-    """A statement and its rows, as a part of a transaction that answers nothing.
+class StatementRows:
+    """A statement and its rows, as a part of a transaction, without a result.
 
-    Of those in one transaction no two change the same row.
+    No two of one transaction may change the same row.
     """
 
     statement: Statement
@@ -120,8 +121,8 @@ class Applying:
         self.statement.apply(connection, *self.rows)
 
 
-def apply_together(connection: Connection, parts: Iterable[Applying]) -> None:
-    """Run parts of a transaction: all rows of a statement at once, in their order."""
+def apply_together(connection: Connection, parts: Iterable[StatementRows]) -> None:
+    """Run parts of a transaction, combining all rows of each statement."""
     rows: dict[Statement, list[Parameters]] = {}
     for part in parts:
         rows.setdefault(part.statement, []).extend(part.rows)

@@ -2,6 +2,9 @@
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
 
+ONE = "one"
+"""Key in a table's info for the name of one of its records in messages."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -10,11 +13,11 @@ metadata = MetaData(
     }
 )
 
-# SQLite numbers rows by itself only in a column whose type is exactly INTEGER.
+# SQLite numbers rows automatically only in a column whose type is exactly INTEGER.
 _SEQUENCE = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _noun(name: str, *, unique_name: bool = False) -> Table:
+def _noun(name: str, *, one: str | None = None, unique_name: bool = False) -> Table:
     table = Table(
         name,
         metadata,
@@ -26,6 +29,7 @@ def _noun(name: str, *, unique_name: bool = False) -> Table:
         Column("parent", Text),
         Column("request_hash", String(64)),
         Column("body", Text, nullable=False),
+        info={ONE: one or name.removesuffix("s").replace("_", " ")},
     )
     Index(None, table.c.name, unique=unique_name)
     Index(None, table.c.status)
@@ -36,11 +40,11 @@ def _noun(name: str, *, unique_name: bool = False) -> Table:
 TABLES = {
     table.name: table
     for table in (
-        _noun("devboxes"),
+        _noun("devboxes", one="devbox"),
         _noun("snapshots"),
         _noun("objects"),
         _noun("secrets", unique_name=True),
-        _noun("api_keys"),
+        _noun("api_keys", one="key"),
         _noun("blueprints"),
         _noun("scenarios"),
         _noun("scenario_revisions"),
@@ -48,11 +52,11 @@ TABLES = {
         _noun("benchmarks", unique_name=True),
         _noun("scenario_runs"),
         _noun("benchmark_runs"),
-        _noun("benchmark_jobs"),
+        _noun("benchmark_jobs", one="job"),
         _noun("trials"),
         _noun("agents"),
         _noun("gateway_configs", unique_name=True),
-        _noun("network_policies", unique_name=True),
+        _noun("network_policies", one="network policy", unique_name=True),
         _noun("reference_reports"),
         _noun("removals"),
     )
@@ -64,7 +68,7 @@ EVENTS = Table(
     Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
     Column("parent", String(128), nullable=False),
     Column("body", Text, nullable=False),
-    # What nobody has seen must not get the number of what was removed.
+    # A new event must not reuse the number of a removed one, or followers would miss it.
     sqlite_autoincrement=True,
 )
 Index(None, EVENTS.c.parent, EVENTS.c.seq)

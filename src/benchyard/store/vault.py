@@ -1,4 +1,4 @@
-"""The server's own secret: seals values at rest, and is the root of keys for other purposes."""
+"""The server's secret key: encrypts stored values, and is the root of keys for other purposes."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ from benchyard.errors import StoreError
 
 
 class Vault:
-    """Seals and opens values with the key in a file (0600) that the first start makes."""
+    """Encrypts and decrypts values with the key in a file (0600), which is created at the first start."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -22,11 +22,11 @@ class Vault:
         self._roots: dict[str, bytes] = {}
 
     def seal(self, value: str) -> str:
-        """The value, encrypted and authenticated."""
+        """Return the value, encrypted and authenticated."""
         return self._cipher.encrypt(value.encode()).decode()
 
     def open(self, sealed: str) -> str:
-        """The value again; raises StoreError if it was sealed with another key."""
+        """Return the decrypted value; raises StoreError if it was sealed with another key."""
         try:
             return self._cipher.decrypt(sealed.encode()).decode()
         except InvalidToken as error:
@@ -36,18 +36,18 @@ class Vault:
             ) from error
 
     def seal_variables(self, variables: Mapping[str, str]) -> str:
-        """Variables of an environment, sealed; an empty text where there are none."""
+        """Encrypt the variables of an environment; return an empty text if there are none."""
         return self.seal(json.dumps(dict(variables))) if variables else ""
 
     def open_variables(self, sealed: str | Mapping[str, str]) -> dict[str, str]:
-        """The variables again, also those that an earlier version kept unsealed; raises StoreError."""
+        """Decrypt variables; unsealed ones of an earlier version are accepted. Raises StoreError."""
         if isinstance(sealed, str):
             variables: dict[str, str] = json.loads(self.open(sealed)) if sealed else {}
             return variables
         return dict(sealed)
 
     def derive(self, purpose: str, message: str = "") -> bytes:
-        """32 bytes that only this server can know, for one purpose and message."""
+        """Return 32 bytes that only this server can compute, for one purpose and message."""
         root = self._roots.get(purpose)
         if root is None:
             root = self._roots[purpose] = hmac.digest(self._key, purpose.encode(), hashlib.sha256)
@@ -55,7 +55,7 @@ class Vault:
 
 
 def write_private(file: Path, content: str) -> None:
-    """Write a file that only its owner may read, whole or not at all, on disk when this returns."""
+    """Write a file that only its owner may read, whole or not at all, synced to disk when this returns."""
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as handle:

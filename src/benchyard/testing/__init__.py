@@ -1,1 +1,1 @@
-"""For tests: contract suites that authors of extensions run, a real server, a model that plays scripts."""
+"""For tests: contract suites that authors of extensions run, and a real server."""

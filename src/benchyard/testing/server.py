@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from benchyard.client.locate import recorded_server
-from benchyard.client.trust import tls_context
+from benchyard.client.servers import recorded_server
+from benchyard.client.sessions import tls_context
 from benchyard.errors import ServerUnreachable
 
 _READY = "benchyard: listening on "
@@ -25,7 +25,7 @@ _STOP_SECONDS = 30.0
 _ENDED = ("shutdown", "failure")
 
 
-class Process(Protocol):
+class ServerProcess(Protocol):
     """What is asked of a server's process, as `subprocess.Popen` has it."""
 
     pid: int
@@ -44,11 +44,11 @@ class Process(Protocol):
         """Ask it to end."""
 
 
-Spawn = Callable[[list[str], Mapping[str, str], IO[bytes]], Process]
+Spawn = Callable[[list[str], Mapping[str, str], IO[bytes]], ServerProcess]
 """Starts `benchyard` with arguments, an environment and a file for its log."""
 
 
-def execute(arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
+def execute(arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> ServerProcess:
     """Start `benchyard` in a new process, as a user does."""
     return subprocess.Popen(
         [sys.executable, "-m", "benchyard.cli.main", *arguments],
@@ -79,7 +79,7 @@ class RunningServer:
         self._start = execute if environment else spawn
         self._port = 0
         self._log = data.with_name(f"{data.name}.log")
-        self._process: Process | None = None
+        self._process: ServerProcess | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -172,12 +172,12 @@ class RunningServer:
         server = recorded_server(self.data)
         return (tls_context(server) if server else None) or True
 
-    def _running(self) -> Process:
+    def _running(self) -> ServerProcess:
         if self._process is None:
             raise ServerUnreachable("the server is not running")
         return self._process
 
-    def _reaped(self, process: Process) -> int:
+    def _reaped(self, process: ServerProcess) -> int:
         try:
             return process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -195,7 +195,7 @@ def _inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def _first_line(process: Process) -> str:
+def _first_line(process: ServerProcess) -> str:
     deadline = time.monotonic() + _START_SECONDS
     received = b""
     if process.stdout is None:

@@ -1,1 +1,1 @@
-"""Worker processes, bounded: what agents, datasets and clients wrote is parsed and graded in them."""
+"""Worker processes with limits: they parse and grade content from agents, datasets and clients."""

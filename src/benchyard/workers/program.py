@@ -1,10 +1,10 @@
-"""The program that starts workers: it forks one for each job, and tells how it ended.
+"""The program that starts workers: it forks one for each job, and reports how it ended.
 
     python -I program.py CONTROL_DESCRIPTOR
 
 A job comes as one message with three descriptors: a socket for its answer, the parameters as JSON, and the
-content. The function that it names runs in a process of its own, forked from this one, which never looks at
-any content itself: what a worker does to itself is over with it, and no other worker notices.
+content. The named function runs in a process of its own, forked from this one. This process never reads any
+content: damage that a worker does to itself ends with the worker, and does not affect other workers.
 """
 
 import gc
@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, NoReturn
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
 if __name__ == "__main__" and _PACKAGES not in sys.path:
-    # Run by its path, from wherever the package lies.
+    # The program is run by its path, so the package has to be found from there.
     sys.path.append(_PACKAGES)
 
-from benchyard.devboxes.box import syscalls  # noqa: E402
+from benchyard.devboxes.guest import syscalls  # noqa: E402
 
 MOST_MESSAGE_BYTES = 64 * 1024
 DESCRIPTORS = 3
@@ -41,7 +41,7 @@ def main(control_descriptor: int) -> None:
 
 
 class _Starter:
-    """Workers by their process id, each with the socket that its answer goes to."""
+    """The workers by process id, each with the socket for its answer."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -70,7 +70,7 @@ class _Starter:
                 os.kill(pid, signal.SIGKILL)
 
     def _take(self) -> bool:
-        """Start the worker of the next job; False if there will be no more."""
+        """Start the worker of the next job; return False if there are no more."""
         message, descriptors, _, _ = socket.recv_fds(self._control, MOST_MESSAGE_BYTES, DESCRIPTORS)
         if not message:
             return False
@@ -78,7 +78,7 @@ class _Starter:
         answers = socket.socket(fileno=reply)
         try:
             job = json.loads(message)
-            # Before the fork, so that it is done once: modules of our own, whatever a job holds.
+            # Imported before the fork, so only once; only our own modules are imported, for any job.
             module, _, name = job["function"].partition(":")
             function = getattr(importlib.import_module(module), name)
             gc.freeze()
@@ -90,7 +90,7 @@ class _Starter:
             if pid == 0:
                 self._become_worker(answers, inputs, function, job)
             self._jobs[pid] = answers
-            # The server's end being closed means that nobody waits for the answer any more.
+            # If the server closes its end, it no longer waits for the answer.
             self._poll.register(answers, select.POLLHUP)
         finally:
             for descriptor in inputs:
@@ -124,7 +124,7 @@ class _Starter:
             answers.close()
 
     def _end(self, descriptor: int) -> None:
-        """Kill the worker whose answer nobody waits for."""
+        """Kill the worker whose answer is no longer wanted."""
         for pid, answers in self._jobs.items():
             if answers.fileno() == descriptor:
                 self._poll.unregister(answers)
@@ -133,7 +133,7 @@ class _Starter:
 
 
 def work(answers: socket.socket, inputs: list[int], function: Any, job: dict[str, Any]) -> None:
-    """Do one job within its limits, in a process that is there for nothing else."""
+    """Do one job within its limits, in a process that does nothing else."""
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     os.nice(_NICE)
@@ -165,7 +165,7 @@ def work(answers: socket.socket, inputs: list[int], function: Any, job: dict[str
 
 
 def _send_bytes(answers: socket.socket, made: bytes) -> None:
-    """Hand bytes of any size over, in a file that is only in memory."""
+    """Send bytes of any size, in a file in memory."""
     descriptor = os.memfd_create("made")
     view = memoryview(made)
     while view:
@@ -177,12 +177,12 @@ def _tell(answers: socket.socket, told: dict[str, Any]) -> None:
     try:
         answers.send(json.dumps(told).encode())
     except OSError:
-        # The server does not wait for it any more.
+        # The server no longer waits for the answer.
         return
 
 
 def whole(content: BinaryIO, limit: int) -> bytes | None:
-    """All that a content holds; None if that is more than the limit."""
+    """Return the whole content; None if it exceeds the limit."""
     data = content.read(limit + 1)
     return data if len(data) <= limit else None
 

@@ -1,7 +1,7 @@
-"""Workers as the server sees them: a function over some content, run in a process of its own.
+"""Workers as the server uses them: a function over some content, run in a separate process.
 
-What agents, datasets and clients wrote is foreign. A pattern may take for ever over it, a parser may take all
-memory, and both hold the lock that all threads of the server need: so none of it is looked at here.
+Content from agents, datasets and clients is foreign. A pattern may search it for ever, a parser may take all
+memory, and both hold the lock that all threads of the server need: so the server itself never reads it.
 """
 
 import asyncio
@@ -20,27 +20,27 @@ from benchyard.errors import BenchyardError, WorkerFailed
 from benchyard.workers import program
 
 SMALL_BYTES = 64 * 1024
-"""Of what somebody else wrote, so much may be parsed on the event loop."""
+"""Size up to which foreign content may be parsed on the event loop."""
 _TRIES = 3
 _CLOCK_FACTOR = 6
-"""A worker on a busy machine has so many times its time by the clock."""
+"""Factor of a worker's time by the clock, compared with its processor time, for busy machines."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a job may take."""
+class WorkerLimits:
+    """The limits of a job."""
 
     seconds: float = 10.0
-    """Of the processor."""
+    """Processor time."""
     memory_bytes: int = 1024**3
     output_bytes: int = program.MOST_MESSAGE_BYTES // 2
-    """Of what it makes."""
+    """Size of the result."""
 
 
-USUAL = Limits()
+USUAL_LIMITS = WorkerLimits()
 
 
-class Call(Protocol):
+class WorkerCall(Protocol):
     """Runs a function in a worker."""
 
     async def __call__(
@@ -48,20 +48,20 @@ class Call(Protocol):
         function: str,
         content: bytes | int,
         parameters: Mapping[str, Any] | None = None,
-        limits: Limits = USUAL,
+        limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
-        """Return what `module:name` makes of a content: values of JSON, or bytes.
+        """Return the result of `module:name` for a content: JSON values, or bytes.
 
-        The content is bytes, or a descriptor to read from, which stays open. The function takes it as a
-        file, and the parameters, values of JSON, by their names. Raises WorkerFailed when the worker dies,
+        The content is bytes, or a descriptor to read from, which stays open. The function gets it as a
+        file, and the parameters, JSON values, by their names. Raises WorkerFailed when the worker dies,
         raises or exceeds its limits, and BenchyardError when the machine does not let it run.
         """
 
 
 class Workers:
-    """Starts workers, so many at the same time; use as an async context manager.
+    """Starts a limited number of workers at the same time; use as an async context manager.
 
-    The process that forks them is started with the first job, and again when somebody has killed it.
+    The process that forks them is started with the first job, and again if it was killed.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
@@ -83,9 +83,9 @@ class Workers:
         function: str,
         content: bytes | int,
         parameters: Mapping[str, Any] | None = None,
-        limits: Limits = USUAL,
+        limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
-        """See `Call`."""
+        """Run a function in a worker; see `WorkerCall`."""
         made = await self._made(function, content, parameters, limits)
         if not isinstance(made, _Made):
             return made
@@ -99,9 +99,9 @@ class Workers:
         function: str,
         content: bytes | int,
         parameters: Mapping[str, Any] | None = None,
-        limits: Limits = USUAL,
+        limits: WorkerLimits = USUAL_LIMITS,
     ) -> int:
-        """Return a descriptor of the bytes that a function makes, which the caller closes; see `Call`."""
+        """Return a descriptor, closed by the caller, of the bytes a function makes; see `WorkerCall`."""
         made = await self._made(function, content, parameters, limits)
         if not isinstance(made, _Made):
             raise WorkerFailed(f"the worker made no bytes but {type(made).__name__}", limit=None)
@@ -109,19 +109,19 @@ class Workers:
         return made.descriptor
 
     async def _made(
-        self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: Limits
+        self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: WorkerLimits
     ) -> Any:
         told = json.dumps(parameters or {}).encode()
         async with self._turns, _input(told) as given, _input(content) as read:
             return await self._tried(function, (given, read), limits)
 
-    async def _tried(self, function: str, inputs: tuple[int, int], limits: Limits) -> Any:
+    async def _tried(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
         for _ in range(_TRIES):
             starter = await self._running()
             try:
                 return await starter.run(function, inputs, limits)
             except _StarterGone:
-                # It looks at no content: who killed it was none of those whose work is in it.
+                # The starter reads no content, so its death was not caused by a job.
                 await starter.close()
         raise BenchyardError("workers are killed as soon as they start; look at the machine's log")
 
@@ -139,16 +139,16 @@ async def call_once(
     function: str,
     content: bytes | int,
     parameters: Mapping[str, Any] | None = None,
-    limits: Limits = USUAL,
+    limits: WorkerLimits = USUAL_LIMITS,
 ) -> Any:
-    """See `Call`: with workers that are there for this call alone."""
+    """Run a function in a worker that exists for this call alone; see `WorkerCall`."""
     async with Workers() as workers:
         return await workers.call(function, content, parameters, limits)
 
 
 @dataclass(frozen=True)
 class _Made:
-    """Bytes that a worker made, in a file that is only in memory."""
+    """The bytes of a worker's result, in a file in memory."""
 
     descriptor: int
     size: int
@@ -171,15 +171,15 @@ class _Starter:
         return self._is_closed or self._process.returncode is not None
 
     async def close(self) -> None:
-        """End it, with all its workers."""
+        """End the process with all its workers."""
         self._is_closed = True
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
-    async def run(self, function: str, inputs: tuple[int, int], limits: Limits) -> Any:
-        """Have one job done; raises _StarterGone if that cannot be because of this process."""
+    async def run(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
+        """Have a job done; raises _StarterGone if this process prevents that."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             ours.setblocking(False)
@@ -202,7 +202,7 @@ class _Starter:
             except TimeoutError as error:
                 raise _exceeded("time", limits) from error
 
-    async def _answer(self, ours: socket.socket, limits: Limits) -> Any:
+    async def _answer(self, ours: socket.socket, limits: WorkerLimits) -> Any:
         made: list[Any] = []
         with contextlib.ExitStack() as opened:
             while True:
@@ -228,7 +228,7 @@ class _Starter:
                     return value
 
 
-def _ended(made: list[Any], status: int, limits: Limits) -> Any:
+def _ended(made: list[Any], status: int, limits: WorkerLimits) -> Any:
     if made and status == 0:
         return made[0]
     if status == -signal.SIGXCPU:
@@ -239,7 +239,7 @@ def _ended(made: list[Any], status: int, limits: Limits) -> Any:
     raise WorkerFailed(f"the worker {told}", limit=None)
 
 
-def _exceeded(limit: str, limits: Limits) -> WorkerFailed:
+def _exceeded(limit: str, limits: WorkerLimits) -> WorkerFailed:
     told = {
         "time": f"took longer than {limits.seconds:g} s",
         "memory": f"took more than {limits.memory_bytes} bytes of memory",
@@ -269,7 +269,7 @@ async def _start() -> _Starter:
 
 @contextlib.asynccontextmanager
 async def _input(content: bytes | int) -> AsyncIterator[int]:
-    """A descriptor with a content; one that is given is left open."""
+    """Yield a descriptor of a content; a given descriptor is left open."""
     if isinstance(content, int):
         yield content
         return
@@ -285,7 +285,7 @@ async def _input(content: bytes | int) -> AsyncIterator[int]:
 
 
 async def _receive(ours: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """The next message, and the descriptors that came with it; None at the end."""
+    """Return the next message with its descriptors; None at the end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(ours, _set, ready)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks.sources import archives, local
-from benchyard.benchmarks.sources.archives import unpacked
+from benchyard.benchmarks.sources import local_copies
 from benchyard.benchmarks.sources.base import GitTree
+from benchyard.benchmarks.sources.local_copies import unpack
 from benchyard.errors import DatasetError, TooLarge
 
 Member = tuple[str, bytes, bytes | str]
@@ -44,7 +44,7 @@ def test_an_archive_becomes_a_folder(tmp_path: Path, name: str, mode: str) -> No
         ("./tasks/two/same", tarfile.LNKTYPE, "./tasks/two/file"),
         mode=mode,
     )
-    folder = unpacked(given, tmp_path / "work")
+    folder = unpack(given, tmp_path / "work")
     assert (folder / "tasks/one/link").read_bytes() == b"content"
     assert (folder / "tasks/two/same").read_bytes() == b"content"
     assert (folder / "tasks/empty").is_dir()
@@ -54,8 +54,8 @@ def test_an_archive_becomes_a_folder(tmp_path: Path, name: str, mode: str) -> No
 
 def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
-    assert unpacked(tmp_path, tmp_path / "work") == tmp_path
-    assert unpacked(tmp_path / "a.jsonl", tmp_path / "work") == tmp_path / "a.jsonl"
+    assert unpack(tmp_path, tmp_path / "work") == tmp_path
+    assert unpack(tmp_path / "a.jsonl", tmp_path / "work") == tmp_path / "a.jsonl"
     assert not (tmp_path / "work").exists()
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
 def test_what_would_lead_out_is_refused(tmp_path: Path, members: list[Member], said: str) -> None:
     given = tar(tmp_path / "a.tar", *members, mode="w")
     with pytest.raises(DatasetError, match=said):
-        unpacked(given, tmp_path / "in/work")
+        unpack(given, tmp_path / "in/work")
     assert {path.name for path in tmp_path.iterdir()} == {"a.tar", "in"}
 
 
@@ -90,23 +90,23 @@ def test_half_an_archive_is_told(tmp_path: Path, name: str, mode: str) -> None:
     given = tar(tmp_path / name, ("file", tarfile.REGTYPE, os.urandom(100_000)), mode=mode)
     given.write_bytes(given.read_bytes()[:50_000])
     with pytest.raises(DatasetError, match="half-downloaded"):
-        unpacked(given, tmp_path / "work")
+        unpack(given, tmp_path / "work")
     given.write_bytes(b"nothing of this kind")
     with pytest.raises(DatasetError, match="half-downloaded"):
-        unpacked(given, tmp_path / "other")
+        unpack(given, tmp_path / "other")
 
 
 def test_there_is_a_largest_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MOST_BYTES", 10)
+    monkeypatch.setattr(local_copies, "MOST_BYTES", 10)
     with pytest.raises(TooLarge):
-        unpacked(tar(tmp_path / "a.tgz", ("file", tarfile.REGTYPE, b"x" * 11)), tmp_path / "work")
+        unpack(tar(tmp_path / "a.tgz", ("file", tarfile.REGTYPE, b"x" * 11)), tmp_path / "work")
 
 
 def test_the_one_folder_of_an_archive_may_be_the_tree(tmp_path: Path) -> None:
     given = tar(tmp_path / "a.tgz", ("name-main/tasks/one/task.toml", tarfile.REGTYPE, b"x"))
     source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
-    folder = unpacked(given, tmp_path / "work")
-    assert local.tree(source, folder) == folder / "name-main"
+    folder = unpack(given, tmp_path / "work")
+    assert local_copies.tree_in_copy(source, folder) == folder / "name-main"
 
 
 def test_a_folder_with_nothing_but_an_archive_is_that_archive(tmp_path: Path) -> None:
@@ -115,6 +115,6 @@ def test_a_folder_with_nothing_but_an_archive_is_that_archive(tmp_path: Path) ->
     (given / "LICENSE").write_text("free")
     (given / "README.md").write_text("read")
     tar(given / "all.tar.gz", ("inner", tarfile.REGTYPE, b"x"))
-    assert [each.name for each in unpacked(given, tmp_path / "work").iterdir()] == ["inner"]
+    assert [each.name for each in unpack(given, tmp_path / "work").iterdir()] == ["inner"]
     (given / "rows.jsonl").touch()
-    assert unpacked(given, tmp_path / "other") == given
+    assert unpack(given, tmp_path / "other") == given

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchyard.benchmarks.sources import git
-from benchyard.benchmarks.sources.base import GitTree, HubDatasets, Limits, Silent
-from benchyard.benchmarks.sources.fetching import commit_of, fetch
+from benchyard.benchmarks.sources.base import FetchLimits, GitTree, HubDatasets, SilentProgress
+from benchyard.benchmarks.sources.retrieval import commit_of, fetch
 from benchyard.errors import DatasetError, UsageError
 
 
@@ -63,25 +63,31 @@ def below(folder: Path) -> set[str]:
 
 def test_a_commit_is_fetched_once(tmp_path: Path, repository: Repository) -> None:
     tree = GitTree(repository.url, repository.first)
-    folder = fetch(tree, tmp_path, Silent())
+    folder = fetch(tree, tmp_path, SilentProgress())
     assert below(folder) == {"README", "tasks/one/task.toml", "tasks/two/task.toml"}
     assert (folder / "tasks/one/task.toml").read_text() == "1"
     assert git.commit_of(folder) == repository.first
     (folder / "README").write_text("from the cache")
-    assert (fetch(tree, tmp_path, Silent()) / "README").read_text() == "from the cache"
+    assert (fetch(tree, tmp_path, SilentProgress()) / "README").read_text() == "from the cache"
     assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_only_the_named_folders_are_there(tmp_path: Path, repository: Repository) -> None:
-    folder = fetch(GitTree(repository.url, repository.second, ("tasks/two",)), tmp_path, Silent())
+    folder = fetch(GitTree(repository.url, repository.second, ("tasks/two",)), tmp_path, SilentProgress())
     assert below(folder) == {"tasks/two/task.toml"}
-    odd = fetch(GitTree(repository.url, repository.second, ("odd [x] #", "README")), tmp_path, Silent())
+    odd = fetch(
+        GitTree(repository.url, repository.second, ("odd [x] #", "README")), tmp_path, SilentProgress()
+    )
     assert below(odd) == {"odd [x] #/a b", "README"}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, repository: Repository) -> None:
     with pytest.raises(DatasetError, match="has no tasks/lost at"):
-        fetch(GitTree(repository.url, repository.second, ("tasks/one", "tasks/lost")), tmp_path, Silent())
+        fetch(
+            GitTree(repository.url, repository.second, ("tasks/one", "tasks/lost")),
+            tmp_path,
+            SilentProgress(),
+        )
     assert not [path for path in tmp_path.rglob("*") if path.name == "task.toml"]
 
 
@@ -89,31 +95,31 @@ def test_a_branch_is_remembered_for_when_nobody_answers(tmp_path: Path, reposito
     copy = tmp_path / "copy"
     subprocess.run(["git", "clone", "--quiet", "--bare", str(repository.path), str(copy)], check=True)
     tree = GitTree(f"file://{copy}", "main")
-    folder = fetch(tree, tmp_path / "cache", Silent())
+    folder = fetch(tree, tmp_path / "cache", SilentProgress())
     assert commit_of(tree, folder) == repository.second
     copy.rename(tmp_path / "gone")
-    assert fetch(tree, tmp_path / "cache", Silent()) == folder
+    assert fetch(tree, tmp_path / "cache", SilentProgress()) == folder
 
 
 @pytest.mark.parametrize(
     ("ref", "which"), [("", "second"), ("@main", "second"), ("@v1", "first"), ("@side/way", "first")]
 )
 def test_what_people_give_becomes_a_commit(repository: Repository, ref: str, which: str) -> None:
-    found = git.asked(repository.url + ref)
+    found = git.resolve_tree(repository.url + ref)
     assert (found.url, found.revision) == (repository.url, getattr(repository, which))
 
 
 def test_a_commit_is_taken_as_it_is(repository: Repository) -> None:
-    assert git.asked(f"{repository.url}@{'a' * 40}").revision == "a" * 40
+    assert git.resolve_tree(f"{repository.url}@{'a' * 40}").revision == "a" * 40
 
 
 def test_what_is_not_there_is_told(tmp_path: Path, repository: Repository) -> None:
     with pytest.raises(UsageError, match="no branch or tag 'lost'"):
-        git.asked(f"{repository.url}@lost")
+        git.resolve_tree(f"{repository.url}@lost")
     with pytest.raises(DatasetError, match=f"has no commit {'a' * 40}"):
-        fetch(GitTree(repository.url, "a" * 40), tmp_path, Silent())
+        fetch(GitTree(repository.url, "a" * 40), tmp_path, SilentProgress())
     with pytest.raises(DatasetError, match="git cannot get file:///nowhere/at/all"):
-        fetch(GitTree("file:///nowhere/at/all", "a" * 40), tmp_path, Silent())
+        fetch(GitTree("file:///nowhere/at/all", "a" * 40), tmp_path, SilentProgress())
     assert not [path for path in tmp_path.rglob("*") if path.is_dir() and path.name in ("all", "all.partial")]
 
 
@@ -132,7 +138,7 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     commit = repository.commit({".gitattributes": "*.bin filter=lfs\n", "large.bin": "version pointer\n"})
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
-    folder = fetch(GitTree(repository.url, commit), tmp_path / "cache", Silent())
+    folder = fetch(GitTree(repository.url, commit), tmp_path / "cache", SilentProgress())
     assert (folder / "large.bin").read_text() == "version pointer\n"
     assert not trap.exists()
 
@@ -141,23 +147,25 @@ def test_submodules_are_left_out(tmp_path: Path, repository: Repository) -> None
     outer = Repository(tmp_path / "outer")
     outer.run("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", repository.url, "inner")
     commit = outer.commit({"more": "more"})
-    folder = fetch(GitTree(outer.url, commit), tmp_path / "cache", Silent())
+    folder = fetch(GitTree(outer.url, commit), tmp_path / "cache", SilentProgress())
     assert list((folder / "inner").iterdir()) == []
 
 
 def test_what_takes_too_much_is_ended(tmp_path: Path, repository: Repository) -> None:
     with pytest.raises(DatasetError, match="did not end in 0 seconds"):
-        git.fetch(GitTree(repository.url, repository.first), tmp_path, Silent(), Limits(seconds=0.0))
+        git.fetch(
+            GitTree(repository.url, repository.first), tmp_path, SilentProgress(), FetchLimits(seconds=0.0)
+        )
     large = Repository(tmp_path / "large")
     commit = large.commit({"large": os.urandom(300_000).hex()})
     with pytest.raises(DatasetError, match="git cannot get"):
-        git.fetch(GitTree(large.url, commit), tmp_path, Silent(), Limits(file_bytes=100_000))
+        git.fetch(GitTree(large.url, commit), tmp_path, SilentProgress(), FetchLimits(file_bytes=100_000))
 
 
 def test_credentials_are_not_shown(tmp_path: Path) -> None:
     tree = GitTree("http://me:very-secret@127.0.0.1:1/owner/name.git", "a" * 40)
     with pytest.raises(DatasetError) as told:
-        fetch(tree, tmp_path, Silent())
+        fetch(tree, tmp_path, SilentProgress())
     assert "git cannot get http://127.0.0.1:1/owner/name.git" in told.value.message
     assert "very-secret" not in told.value.message + repr(tree)
     assert not [path for path in tmp_path.rglob("*") if "secret" in path.name]
@@ -182,7 +190,7 @@ def test_credentials_reach_who_asks_for_them(tmp_path: Path) -> None:
         thread.start()
         try:
             with pytest.raises(DatasetError, match="not found") as told:
-                git.asked(f"http://me:very-secret@127.0.0.1:{server.server_port}/owner/name@main")
+                git.resolve_tree(f"http://me:very-secret@127.0.0.1:{server.server_port}/owner/name@main")
         finally:
             server.shutdown()
             thread.join()
@@ -193,13 +201,13 @@ def test_credentials_reach_who_asks_for_them(tmp_path: Path) -> None:
 def test_without_git_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DatasetError, match="no git on this machine"):
-        git.asked("https://host.example/owner/name@v1")
+        git.resolve_tree("https://host.example/owner/name@v1")
 
 
 def test_trees_are_parts_of_several(repository: Repository, tmp_path: Path) -> None:
     """Each in a folder of its own, with the commit that its branch had."""
     several = HubDatasets((GitTree(repository.url, "main", ("tasks",)),))
-    folder = fetch(several, tmp_path, Silent())
+    folder = fetch(several, tmp_path, SilentProgress())
     (part,) = folder.iterdir()
     assert part.name.endswith("--some-repo")
     assert (part / "tasks/one/task.toml").read_text() == "1b"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks.sources.git_url import parse, split_ref
+from benchyard.benchmarks.sources.git import parse_url, split_ref
 from benchyard.errors import UsageError
 
 
@@ -21,7 +21,7 @@ from benchyard.errors import UsageError
     ],
 )
 def test_what_is_taken_and_shown(url: str, shown: str) -> None:
-    found = parse(url)
+    found = parse_url(url)
     assert found.shown == shown
     assert (found.secret == url) == ("word" in url)
     assert "word" not in repr(found)
@@ -57,12 +57,12 @@ def test_what_is_taken_and_shown(url: str, shown: str) -> None:
 )
 def test_what_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
-        parse(url)
+        parse_url(url)
 
 
 def test_the_short_form_of_ssh_says_how_to_write_it() -> None:
     with pytest.raises(UsageError, match="ssh://USER@HOST/PATH"):
-        parse("git@host:owner/name.git")
+        parse_url("git@host:owner/name.git")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks.sources.base import HubDataset, HubDatasets, Limits, Silent, SourceFile
-from benchyard.benchmarks.sources.fetching import commit_of, fetch
+from benchyard.benchmarks.sources.base import FetchLimits, HubDataset, HubDatasets, SilentProgress, SourceFile
+from benchyard.benchmarks.sources.retrieval import commit_of, fetch
 from benchyard.errors import DatasetError
 from tests.benchmarks import hub as stand_in
 from tests.benchmarks.hub import COMMIT, Fault, Hub
@@ -16,7 +16,7 @@ from tests.benchmarks.hub import COMMIT, Fault, Hub
 DATASET = "owner/Some.Set-1"
 PATH = "data/test-00000-of-00001.jsonl"
 CONTENT = b"".join(b'{"id": %d}\n' % number for number in range(20_000))
-QUICK = Limits(attempts=3, pause_seconds=0.001, silent_seconds=5.0)
+QUICK = FetchLimits(attempts=3, pause_seconds=0.001, silent_seconds=5.0)
 TOKEN = "hf_a-token-that-must-not-travel"
 
 
@@ -44,9 +44,9 @@ def source(sha256: str | None = None, size: int | None = None, *, gated: bool = 
     return HubDataset(DATASET, COMMIT, (SourceFile(PATH, sha256, size),), gated)
 
 
-def refused(asked: HubDataset, cache: Path, token: str | None = None, limits: Limits = QUICK) -> str:
+def refused(asked: HubDataset, cache: Path, token: str | None = None, limits: FetchLimits = QUICK) -> str:
     with pytest.raises(DatasetError) as told:
-        fetch(asked, cache, Silent(), token, limits)
+        fetch(asked, cache, SilentProgress(), token, limits)
     assert not [path for path in cache.rglob("*.jsonl") if ".partial" not in str(path)]
     return told.value.message
 
@@ -64,15 +64,15 @@ def test_a_file_is_fetched_once_and_then_needs_no_hub(tmp_path: Path, hub: Hub) 
     assert folder.name == COMMIT
     assert {path.name for path in folder.parent.iterdir()} == {COMMIT, f"{COMMIT}.lock"}
     hub.faults.append(Fault(status=500))
-    assert fetch(source(), tmp_path, Silent()) == folder
+    assert fetch(source(), tmp_path, SilentProgress()) == folder
     assert len(hub.downloads) == 1
 
 
 def test_a_damaged_file_of_the_cache_is_fetched_again(tmp_path: Path, hub: Hub) -> None:
     pinned = source(hashlib.sha256(CONTENT).hexdigest())
-    place = fetch(pinned, tmp_path, Silent()) / PATH
+    place = fetch(pinned, tmp_path, SilentProgress()) / PATH
     place.write_bytes(CONTENT[:-1] + b"?")
-    assert (fetch(pinned, tmp_path, Silent()) / PATH).read_bytes() == CONTENT
+    assert (fetch(pinned, tmp_path, SilentProgress()) / PATH).read_bytes() == CONTENT
     assert len(hub.downloads) == 2
 
 
@@ -87,10 +87,10 @@ def test_what_was_cut_is_resumed_where_it_was_cut(tmp_path: Path, hub: Hub) -> N
 
 def test_another_process_resumes_what_one_left(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(cut_after=1000))
-    said = refused(source(), tmp_path, limits=Limits(attempts=1))
+    said = refused(source(), tmp_path, limits=FetchLimits(attempts=1))
     assert "connection" in said
     assert "--from" in said
-    fetch(source(), tmp_path, Silent())
+    fetch(source(), tmp_path, SilentProgress())
     assert hub.downloads[-1].range == "bytes=1000-"
 
 
@@ -99,7 +99,7 @@ def test_what_was_whole_but_had_no_name_yet_is_not_fetched_again(tmp_path: Path,
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT)
     partial.with_name(partial.name + ".etag").write_text(f'"{hashlib.sha256(CONTENT).hexdigest()}"')
-    assert (fetch(source(), tmp_path, Silent()) / PATH).read_bytes() == CONTENT
+    assert (fetch(source(), tmp_path, SilentProgress()) / PATH).read_bytes() == CONTENT
     assert [each.range for each in hub.downloads] == [f"bytes={len(CONTENT)}-"]
 
 
@@ -114,17 +114,17 @@ def test_a_hub_without_ranges_starts_anew(tmp_path: Path, hub: Hub) -> None:
 def test_a_hub_without_tags_starts_anew(tmp_path: Path, hub: Hub) -> None:
     hub.tags = hub.large = False
     hub.faults.append(Fault(cut_after=1000))
-    assert (fetch(source(), tmp_path, Silent(), limits=QUICK) / PATH).read_bytes() == CONTENT
+    assert (fetch(source(), tmp_path, SilentProgress(), limits=QUICK) / PATH).read_bytes() == CONTENT
     assert [each.range for each in hub.downloads] == [None, None]
 
 
 def test_a_file_that_changed_meanwhile_starts_anew(tmp_path: Path, hub: Hub) -> None:
     hub.large = False
     hub.faults.append(Fault(cut_after=1000))
-    refused(source(), tmp_path, limits=Limits(attempts=1))
+    refused(source(), tmp_path, limits=FetchLimits(attempts=1))
     other = bytes(reversed(CONTENT))
     hub.put(DATASET, {PATH: other})
-    assert (fetch(source(), tmp_path, Silent(), limits=QUICK) / PATH).read_bytes() == other
+    assert (fetch(source(), tmp_path, SilentProgress(), limits=QUICK) / PATH).read_bytes() == other
     assert [each.range for each in hub.downloads] == [None, "bytes=1000-", None]
 
 
@@ -138,7 +138,7 @@ def test_a_wrong_checksum_is_told_and_nothing_is_kept(tmp_path: Path, hub: Hub) 
 def test_the_checksum_that_the_hub_tells_counts_where_none_is_pinned(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(wrong=True))
     assert hashlib.sha256(CONTENT).hexdigest() in refused(source(), tmp_path)
-    assert (fetch(source(), tmp_path, Silent()) / PATH).read_bytes() == CONTENT
+    assert (fetch(source(), tmp_path, SilentProgress()) / PATH).read_bytes() == CONTENT
 
 
 def test_a_wrong_size_is_told(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_one_bad_file_keeps_the_good_ones(tmp_path: Path, hub: Hub) -> None:
     hub.put(DATASET, {"good.jsonl": b"{}\n"})
     both = HubDataset(DATASET, COMMIT, (SourceFile("good.jsonl"), SourceFile(PATH, "0" * 64)))
     with pytest.raises(DatasetError, match="checksum"):
-        fetch(both, tmp_path, Silent())
+        fetch(both, tmp_path, SilentProgress())
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["good.jsonl"]
 
 
@@ -173,14 +173,14 @@ def test_what_is_private_is_not_called_gated(tmp_path: Path, hub: Hub) -> None:
 
 def test_a_token_opens_what_is_gated(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.token = TOKEN
-    fetch(source(gated=True), tmp_path / "given", Silent(), TOKEN)
+    fetch(source(gated=True), tmp_path / "given", SilentProgress(), TOKEN)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    fetch(source(gated=True), tmp_path / "set", Silent())
+    fetch(source(gated=True), tmp_path / "set", SilentProgress())
     assert [each.token for each in hub.downloads] == [TOKEN, TOKEN]
 
 
 def test_a_token_is_not_shown_where_nobody_asks_for_it(tmp_path: Path, hub: Hub) -> None:
-    fetch(source(), tmp_path, Silent(), TOKEN)
+    fetch(source(), tmp_path, SilentProgress(), TOKEN)
     assert [each.token for each in hub.downloads] == [None]
 
 
@@ -192,7 +192,7 @@ def test_a_token_does_not_travel_to_another_host(tmp_path: Path, hub: Hub) -> No
         hub.elsewhere = other.address
         hub.faults.append(Fault())
         other.faults.append(Fault(cut_after=700))
-        folder = fetch(source(gated=True), tmp_path, Silent(), TOKEN, QUICK)
+        folder = fetch(source(gated=True), tmp_path, SilentProgress(), TOKEN, QUICK)
         assert (folder / PATH).read_bytes() == CONTENT
         assert [(each.token, each.range) for each in other.downloads] == [(None, None), (None, "bytes=700-")]
     assert {each.token for each in hub.downloads} == {TOKEN}
@@ -226,7 +226,7 @@ def test_what_is_not_there_is_told_with_its_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_what_may_pass_is_tried_again(tmp_path: Path, hub: Hub, status: int) -> None:
     hub.faults.extend([Fault(status=status, headers=(("Retry-After", "0"),)), Fault(status=status)])
-    fetch(source(), tmp_path, Silent(), limits=QUICK)
+    fetch(source(), tmp_path, SilentProgress(), limits=QUICK)
     hub.faults.extend([Fault(status=status)] * 3)
     said = refused(source(), tmp_path / "other")
     assert f"answered {status}; tried 3 times" in said
@@ -239,19 +239,19 @@ def test_other_answers_are_told(tmp_path: Path, hub: Hub) -> None:
 
 def test_silence_is_not_waited_for_without_end(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(hang=True))
-    said = refused(source(), tmp_path, limits=Limits(attempts=1, silent_seconds=0.05))
+    said = refused(source(), tmp_path, limits=FetchLimits(attempts=1, silent_seconds=0.05))
     assert "did not answer in time" in said
 
 
 def test_a_body_without_an_end_is_left_at_the_limit(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(endless=True))
-    assert "larger than 1000000 bytes" in refused(source(), tmp_path, limits=Limits(file_bytes=10**6))
+    assert "larger than 1000000 bytes" in refused(source(), tmp_path, limits=FetchLimits(file_bytes=10**6))
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
 def test_a_body_without_an_end_is_left_when_time_is_over(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(endless=True))
-    assert "was not whole after 0 seconds" in refused(source(), tmp_path, limits=Limits(seconds=0.01))
+    assert "was not whole after 0 seconds" in refused(source(), tmp_path, limits=FetchLimits(seconds=0.01))
 
 
 def test_nobody_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_nobody_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_two_at_the_same_time_fetch_once(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(hang=True))
-    first = threading.Thread(target=fetch, args=(source(), tmp_path, Silent()))
+    first = threading.Thread(target=fetch, args=(source(), tmp_path, SilentProgress()))
     first.start()
     noted = Waiting(hub)
     while not hub.downloads:
@@ -288,26 +288,26 @@ def test_a_branch_is_looked_up_and_remembered(
     tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branch = HubDataset(DATASET, "main", (SourceFile(PATH),))
-    assert fetch(branch, tmp_path, Silent()).name == COMMIT
+    assert fetch(branch, tmp_path, SilentProgress()).name == COMMIT
     hub.branches["main"] = "f" * 40
-    newer = fetch(branch, tmp_path, Silent())
+    newer = fetch(branch, tmp_path, SilentProgress())
     assert commit_of(branch, newer) == "f" * 40
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert fetch(branch, tmp_path, Silent(), limits=QUICK) == newer
+    assert fetch(branch, tmp_path, SilentProgress(), limits=QUICK) == newer
     with pytest.raises(DatasetError, match="could not be fetched"):
-        fetch(branch, tmp_path / "empty", Silent(), limits=QUICK)
+        fetch(branch, tmp_path / "empty", SilentProgress(), limits=QUICK)
 
 
 def test_a_branch_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="revision lost"):
-        fetch(HubDataset(DATASET, "lost", (SourceFile(PATH),)), tmp_path, Silent())
+        fetch(HubDataset(DATASET, "lost", (SourceFile(PATH),)), tmp_path, SilentProgress())
 
 
 @pytest.mark.parametrize("answer", [b"[]", b'{"sha": "../.."}', b"{", b'{"sha": 1}'])
 def test_a_commit_that_is_none_is_refused(tmp_path: Path, hub: Hub, answer: bytes) -> None:
     hub.revision_answer = answer
     with pytest.raises(DatasetError, match="did not say which commit"):
-        fetch(HubDataset(DATASET, "main", (SourceFile(PATH),)), tmp_path, Silent())
+        fetch(HubDataset(DATASET, "main", (SourceFile(PATH),)), tmp_path, SilentProgress())
 
 
 def test_a_token_is_not_sent_in_the_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +362,7 @@ def test_a_checksum_looks_like_one() -> None:
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "hub").write_text("in the way")
     with pytest.raises(DatasetError, match="BENCHYARD_DATASETS"):
-        fetch(source(), tmp_path, Silent())
+        fetch(source(), tmp_path, SilentProgress())
 
 
 def test_no_error_shows_the_token(hub: Hub, tmp_path: Path) -> None:
@@ -373,11 +373,11 @@ def test_no_error_shows_the_token(hub: Hub, tmp_path: Path) -> None:
 def test_several_datasets_are_folders_of_one(tmp_path: Path, hub: Hub) -> None:
     hub.put("other/set", {"rows.csv": b"a\n1\n"})
     several = HubDatasets((source(), HubDataset("other/set", COMMIT, (SourceFile("rows.csv"),))))
-    folder = fetch(several, tmp_path, Silent(), limits=QUICK)
+    folder = fetch(several, tmp_path, SilentProgress(), limits=QUICK)
     assert {path.name for path in folder.iterdir()} == {"owner--Some.Set-1", "other--set"}
     assert (folder / "owner--Some.Set-1" / PATH).read_bytes() == CONTENT
     assert (folder / "other--set" / "rows.csv").read_bytes() == b"a\n1\n"
     assert several.revision == f"{DATASET}@{COMMIT}, other/set@{COMMIT}"
     asked = len(hub.downloads)
-    assert fetch(several, tmp_path, Silent(), limits=QUICK) == folder
+    assert fetch(several, tmp_path, SilentProgress(), limits=QUICK) == folder
     assert len(hub.downloads) == asked

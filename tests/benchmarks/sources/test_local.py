@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.benchmarks.sources import local
+from benchyard.benchmarks.sources import local_copies
 from benchyard.benchmarks.sources.base import GitTree, HubDataset, SourceFile
 from benchyard.errors import DatasetError
 
@@ -31,7 +31,7 @@ def copy(folder: Path, *names: str) -> Path:
     ],
 )
 def test_files_are_found_by_path_name_or_beginning(tmp_path: Path, names: list[str]) -> None:
-    found = local.files(TWO, copy(tmp_path, *names))
+    found = local_copies.files_in_copy(TWO, copy(tmp_path, *names))
     assert {path: place.relative_to(tmp_path).as_posix() for path, place in found.items()} == {
         "papers.jsonl": names[0],
         "data/tasks.jsonl": names[1],
@@ -40,29 +40,29 @@ def test_files_are_found_by_path_name_or_beginning(tmp_path: Path, names: list[s
 
 def test_the_only_data_file_is_it(tmp_path: Path) -> None:
     copy(tmp_path, "sample.jsonl", "LICENSE", "README.md")
-    assert local.files(ONE, tmp_path) == {ONE.files[0].path: tmp_path / "sample.jsonl"}
+    assert local_copies.files_in_copy(ONE, tmp_path) == {ONE.files[0].path: tmp_path / "sample.jsonl"}
 
 
 def test_a_file_may_be_given(tmp_path: Path) -> None:
     copy(tmp_path, "anything.jsonl", "other.jsonl")
     given = tmp_path / "anything.jsonl"
-    assert local.files(ONE, given) == {ONE.files[0].path: given}
+    assert local_copies.files_in_copy(ONE, given) == {ONE.files[0].path: given}
 
 
 def test_of_several_candidates_none_is_guessed(tmp_path: Path) -> None:
     with pytest.raises(
         DatasetError, match=r"several files could be .*a\.jsonl.*b\.jsonl.*give the file itself"
     ):
-        local.files(ONE, copy(tmp_path, "a.jsonl", "b.jsonl"))
+        local_copies.files_in_copy(ONE, copy(tmp_path, "a.jsonl", "b.jsonl"))
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"lacks tasks\.jsonl; of data there is: papers\.jsonl"):
-        local.files(TWO, copy(tmp_path, "papers.jsonl"))
+        local_copies.files_in_copy(TWO, copy(tmp_path, "papers.jsonl"))
     with pytest.raises(DatasetError, match="no data file in it"):
-        local.files(ONE, copy(tmp_path / "other", "README.md"))
+        local_copies.files_in_copy(ONE, copy(tmp_path / "other", "README.md"))
     with pytest.raises(DatasetError, match="is not there"):
-        local.files(ONE, tmp_path / "lost")
+        local_copies.files_in_copy(ONE, tmp_path / "lost")
 
 
 def test_a_copy_is_official_by_its_checksum(tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_copy_is_official_by_its_checksum(tmp_path: Path) -> None:
         (None, False),
     ):
         source = HubDataset("owner/set", "a" * 40, (SourceFile("rows.jsonl", digest),))
-        assert local.is_official(source, local.files(source, tmp_path)) is official
+        assert local_copies.is_official(source, local_copies.files_in_copy(source, tmp_path)) is official
 
 
 def test_a_tree_needs_what_its_source_names(tmp_path: Path) -> None:
     source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
     with pytest.raises(DatasetError, match="lacks tasks"):
-        local.tree(source, tmp_path)
+        local_copies.tree_in_copy(source, tmp_path)
     (tmp_path / "tasks").mkdir()
-    assert local.tree(source, tmp_path) == tmp_path
+    assert local_copies.tree_in_copy(source, tmp_path) == tmp_path
     with pytest.raises(DatasetError, match="no folder"):
-        local.tree(source, tmp_path / "lost")
+        local_copies.tree_in_copy(source, tmp_path / "lost")

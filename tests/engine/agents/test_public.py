@@ -11,11 +11,11 @@ import pytest
 
 from benchyard.agents import catalog
 from benchyard.agents.packages import Package
-from benchyard.agents.public import PublishedAgent
-from benchyard.devboxes.parts import elf
-from benchyard.engine.agents import fetching, loaders, public
+from benchyard.agents.public_agent import PublicAgent
+from benchyard.devboxes import elf
+from benchyard.engine.agents import installer, public
+from benchyard.engine.context import EngineContext
 from benchyard.engine.engine import Engine
-from benchyard.engine.tools import Tools
 from benchyard.errors import InstallFailed, NotSupported, UsageError
 from benchyard.models.agents import AgentChoice
 from tests.engine.yard import run
@@ -43,7 +43,7 @@ def test_a_program_names_another_loader_and_keeps_its_place(tmp_path: Path) -> N
     file = tmp_path / "program"
     file.write_bytes(program(b"/lib64/ld-linux-x86-64.so.2\0", b"what it looks for at its end"))
     size = file.stat().st_size
-    loaders.use(file, "/dev/k12345678/loader")
+    installer.use_loader(file, "/dev/k12345678/loader")
     assert elf.loader(file.read_bytes()) == "/dev/k12345678/loader"
     assert file.read_bytes().endswith(b"what it looks for at its end")
     assert file.stat().st_size == size
@@ -65,10 +65,10 @@ def test_what_is_no_such_program_is_told(tmp_path: Path) -> None:
         (tmp_path / "none", "no program 'none'"),
     ):
         with pytest.raises(InstallFailed, match=says):
-            loaders.use(path, "/dev/k12345678/loader")
+            installer.use_loader(path, "/dev/k12345678/loader")
     static = tmp_path / "static"
     static.write_bytes(elf.MAGIC.ljust(64, b"\0"))
-    loaders.use(static, "/dev/k12345678/loader")
+    installer.use_loader(static, "/dev/k12345678/loader")
     assert static.read_bytes() == elf.MAGIC.ljust(64, b"\0")
 
 
@@ -76,19 +76,19 @@ def test_what_is_no_such_program_is_told(tmp_path: Path) -> None:
 def test_a_version_is_settled_when_a_job_is_made(name: str) -> None:
     default = catalog.make(name, {}).default_version
     assert default is not None
-    assert public.chosen(name, None, {}) == AgentChoice(name=name, version=default)
-    assert public.chosen(name, "1.2.3", {}).version == "1.2.3"
+    assert public.choose(name, None, {}) == AgentChoice(name=name, version=default)
+    assert public.choose(name, "1.2.3", {}).version == "1.2.3"
     with pytest.raises(UsageError, match="no version"):
-        public.chosen(name, "user/repo", {})
+        public.choose(name, "user/repo", {})
     with pytest.raises(UsageError, match="no_such"):
-        public.chosen(name, None, {"no_such": "x"})
+        public.choose(name, None, {"no_such": "x"})
 
 
 def test_those_without_versions_have_none() -> None:
-    assert public.chosen("nop", None, {}) == AgentChoice(name="nop")
+    assert public.choose("nop", None, {}) == AgentChoice(name="nop")
     assert public.record(AgentChoice(name="nop")) is None
     with pytest.raises(UsageError, match="no versions to choose from"):
-        public.chosen("oracle", "1.0.0", {})
+        public.choose("oracle", "1.0.0", {})
 
 
 def test_every_version_has_an_id_of_its_own_that_hosts_take() -> None:
@@ -106,18 +106,18 @@ def test_every_version_has_an_id_of_its_own_that_hosts_take() -> None:
 
 
 def test_scripts_of_packages_are_not_run() -> None:
-    steps = fetching.package_steps(SEMVER)
+    steps = installer.package_steps(SEMVER)
     assert [step.title for step in steps] == ["npm install semver@7.6.3", f"$ {SEMVER.setup[0]}"]
     assert steps[0].env["npm_config_ignore_scripts"] == "true"
     assert steps[0].env["BY_MORE"] == "is-number@7.0.0"
-    (pip,) = fetching.package_steps(Package("pip", "a", "1.0", more=("b", "c")))
+    (pip,) = installer.package_steps(Package("pip", "a", "1.0", more=("b", "c")))
     assert (pip.title, pip.env["BY_SPEC"], pip.env["BY_MORE"]) == ("pip install a==1.0", "a==1.0", "b c")
 
 
 def test_agents_are_asked_for_a_model_and_a_machine_when_a_job_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(engine: Engine, tools: Tools) -> None:
+    async def test(engine: Engine, tools: EngineContext) -> None:
         agents = engine.agents
         choice = await agents.resolve("opencode", None, "latest", {"max_turns": "3"})
         assert (choice.version, choice.agent_id) == ("1.18.33", None)
@@ -142,7 +142,7 @@ def test_agents_are_asked_for_a_model_and_a_machine_when_a_job_is_made(
 
 
 def test_they_are_listed_with_keys_and_versions(tmp_path: Path) -> None:
-    async def test(engine: Engine, tools: Tools) -> None:
+    async def test(engine: Engine, tools: EngineContext) -> None:
         for folder, note in (
             ("a", ["codex", "1.0.0"]),
             ("b", ["codex", "0.9.0"]),
@@ -173,18 +173,18 @@ def test_a_users_own_agent_cannot_say_that_it_is_a_public_one(tmp_path: Path) ->
             (folder / public.NOTE).symlink_to("/etc/passwd")
         elif before == "file":
             (folder / public.NOTE).write_text("hostile")
-        public.note(folder, record.model_copy(update={"is_public": False}))
+        public.write_note(folder, record.model_copy(update={"is_public": False}))
         assert list(folder.iterdir()) == []
-        public.note(folder, record)
-    assert public.installed(tmp_path) == {"codex": ["1.0.0"]}
+        public.write_note(folder, record)
+    assert public.installed_versions(tmp_path) == {"codex": ["1.0.0"]}
     (tmp_path / "folder" / public.NOTE).mkdir(parents=True)
-    assert public.installed(tmp_path) == {"codex": ["1.0.0"]}
+    assert public.installed_versions(tmp_path) == {"codex": ["1.0.0"]}
 
 
 def published(monkeypatch: pytest.MonkeyPatch, package: Package) -> None:
     """Let `codex` be made of another package, which is small."""
 
-    def of(_cls: type[PublishedAgent[Any]], version: str) -> Package:
+    def of(_cls: type[PublicAgent[Any]], version: str) -> Package:
         return Package(package.type, package.name, version, package.more, package.setup, package.programs)
 
     monkeypatch.setattr("benchyard.agents.codex.CodexAgent.package", classmethod(of))
@@ -195,14 +195,14 @@ def test_an_install_is_kept_with_the_loader_of_its_kit(
 ) -> None:
     published(monkeypatch, SEMVER)
 
-    async def test(engine: Engine, tools: Tools) -> None:
+    async def test(engine: Engine, tools: EngineContext) -> None:
         choice = await engine.agents.resolve("codex", None, "7.6.3", {})
         both = await asyncio.gather(engine.agents.ready(choice), engine.agents.ready(choice))
         (agent, shown), (_, again) = both
         assert shown == again
         folder, kit = shown[0].source, shown[1]
         assert shown[0].target == "/opt/benchyard/agents/agt_public_codex_7_6_3"
-        assert isinstance(agent, PublishedAgent)
+        assert isinstance(agent, PublicAgent)
         assert agent.installed is not None
         assert agent.installed.folder == shown[0].target
         assert elf.loader((folder / "own/program").read_bytes()) == f"{kit.target}/loader"
@@ -217,7 +217,7 @@ def test_an_install_is_kept_with_the_loader_of_its_kit(
 def test_a_version_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published(monkeypatch, SEMVER)
 
-    async def test(engine: Engine, tools: Tools) -> None:
+    async def test(engine: Engine, tools: EngineContext) -> None:
         with pytest.raises(InstallFailed) as caught:
             await engine.agents.ready(await engine.agents.resolve("codex", None, "7.999.0", {}))
         said = caught.value.message

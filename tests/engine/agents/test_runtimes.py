@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from benchyard.engine.asked import Asked
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.commands import wait_for_completion
 from benchyard.engine.engine import Engine
-from benchyard.engine.setup import completed
-from benchyard.engine.tools import Tools
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.agents import AgentRequest
-from benchyard.testing.agent_contract import task
-from benchyard.testing.small_system import write_system
+from benchyard.testing.contracts.agent import task
+from benchyard.testing.contracts.driver_fixture import write_system
 from tests.engine.yard import run
 
 NPM = {"type": "npm", "npm": {"package_name": "semver"}}
@@ -30,13 +29,13 @@ PIP = {"type": "pip", "pip": {"package_name": "tabulate"}}
 def test_a_package_brings_what_it_runs_with(
     tmp_path: Path, source: Any, version: str, command: str, said: str
 ) -> None:
-    async def test(engine: Engine, tools: Tools) -> None:
+    async def test(engine: Engine, tools: EngineContext) -> None:
         write_system(tmp_path / "small")
         for program in (tmp_path / "small").rglob("bin/python3*"):
             program.unlink()
         await tools.images.import_archive(tmp_path / "small", "small")
         request = {"name": "mine", "version": version, "source": source, "run_command": command}
-        await engine.agents.known.create(Asked("agt_1"), AgentRequest.model_validate(request))
+        await engine.agents.known.create(Caller("agt_1"), AgentRequest.model_validate(request))
         agent, shown = await engine.agents.ready(await engine.agents.resolve("mine", None, None, {}))
         launch = agent.launch(task())
         assert launch is not None
@@ -46,7 +45,7 @@ def test_a_package_brings_what_it_runs_with(
             ("agent", launch.command, 0),
         ):
             asked = ExecRequest(id=id, argv=("/bin/bash", "-c", script), env=dict(launch.env), cwd="/tmp")
-            state = await completed(tools, await tools.host.exec("dbx_1", asked))
+            state = await wait_for_completion(tools, await tools.host.exec("dbx_1", asked))
             told = [await tools.host.tail("dbx_1", id, stream, 10) for stream in ("stdout", "stderr")]
             assert state.exit_status == status, told
         assert told[0][0].strip() == said

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchyard.engine.jobs.capacity import Capacity
-from benchyard.engine.sizes import GIB, Resources
-from benchyard.hosts.machine import Machine, this_machine
+from benchyard.engine.devboxes.sizes import GIB, Resources
+from benchyard.engine.jobs.scheduler import Capacity
+from benchyard.hosts.machine import MachineSize, this_machine
 from benchyard.settings import Settings
 
 SMALL, LARGE = Resources(1, 2, 4), Resources(8, 32, 16)
@@ -12,7 +12,7 @@ SMALL, LARGE = Resources(1, 2, 4), Resources(8, 32, 16)
 
 def capacity(cpus: float, memory_gb: int) -> Capacity:
     settings = Settings(data=Path("unused"), cpu_overcommit=2.0, memory_overcommit=1.5)
-    return Capacity(Machine(cpus, memory_gb * GIB), settings)
+    return Capacity(MachineSize(cpus, memory_gb * GIB), settings)
 
 
 def test_processors_bound_it() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from benchyard.engine.jobs.failures import of_output, of_setup
+from benchyard.engine.jobs.failures import failure_of_output, failure_of_setup
 
 
 @pytest.mark.parametrize(
@@ -11,14 +11,16 @@ from benchyard.engine.jobs.failures import of_output, of_setup
     ],
 )
 def test_what_a_full_disk_did_not_let_be_set_up_is_not_the_scenarios_failure(told: str, kind: str) -> None:
-    failure = of_setup("SetupError", told)
+    failure = failure_of_setup("SetupError", told)
     assert (failure.kind, told in failure.message) == (kind, True)
 
 
 def test_lost_output_is_the_hosts_failure_and_cut_output_is_not() -> None:
-    lost = of_output("The command was cut short: output was lost: No space left on device.")
+    lost = failure_of_output("The command was cut short: output was lost: No space left on device.")
     assert lost is not None
     assert lost.kind == "infrastructure"
     assert "free space" in lost.message
-    assert of_output("The output was cut after 100 bytes; send it to a file and download that.") is None
-    assert of_output(None) is None
+    assert (
+        failure_of_output("The output was cut after 100 bytes; send it to a file and download that.") is None
+    )
+    assert failure_of_output(None) is None

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchyard.engine.jobs.plan import again, cut, places, planned, trial_id
-from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, Selection
-from benchyard.models.orchestration import OrchestratorConfig
+from benchyard.engine.jobs.plan import first_trials, places, retry_of, sample_scenarios, trial_id
+from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, OrchestratorConfig, Selection
 from benchyard.models.scenarios import InputContext, Scenario, ScoringContract, ScoringFunction
 from benchyard.models.trials import FailureReason
 
@@ -33,10 +32,10 @@ def job(agents: int, scenarios: int, attempts: int) -> Job:
 def test_every_place_once_and_always_the_same(agents: int, scenarios: int, attempts: int) -> None:
     of = job(agents, scenarios, attempts)
     names = [f"s{number}" for number in range(scenarios)]
-    trials = planned(of, names, 5)
+    trials = first_trials(of, names, 5)
     assert len({each.id for each in trials}) == len(trials) == of.n_trials
     assert [each.place for each in trials] == list(places(of))
-    assert trials == planned(of, names, 5)
+    assert trials == first_trials(of, names, 5)
     assert all(each.id == trial_id(of.id, each.place, 0) for each in trials)
 
 
@@ -44,8 +43,8 @@ def test_every_place_once_and_always_the_same(agents: int, scenarios: int, attem
 def test_a_retry_takes_the_same_place(kind: Any, lost: int) -> None:
     of = job(1, 1, 1)
     reason = FailureReason(exception_type="X", exception_message="x", kind=kind)
-    (first,) = planned(of, ["s"], 5)
-    second = again(of, first.model_copy(update={"failure": reason, "n_lost": 2}), 6)
+    (first,) = first_trials(of, ["s"], 5)
+    second = retry_of(of, first.model_copy(update={"failure": reason, "n_lost": 2}), 6)
     assert (second.place, second.retry, second.n_lost) == (first.place, 1, lost)
     assert second.id != first.id
 
@@ -72,7 +71,7 @@ def test_a_part_is_a_part_in_order(
     count: int, sample: int | None, limit: int | None, seed: int | None
 ) -> None:
     of = [scenario(number) for number in range(count)]
-    chosen = cut(of, Selection(sample=sample, limit=limit, seed=seed))
+    chosen = sample_scenarios(of, Selection(sample=sample, limit=limit, seed=seed))
     assert [each for each in of if each in chosen] == chosen
     assert len(chosen) == min(count, sample or count, limit or count)
-    assert cut(of, Selection(sample=sample, limit=limit, seed=seed)) == chosen
+    assert sample_scenarios(of, Selection(sample=sample, limit=limit, seed=seed)) == chosen

@@ -1,6 +1,6 @@
 """What becomes of a trial when its run was scored again, or could not be."""
 
-from benchyard.engine.jobs.rescoring import rescored
+from benchyard.engine.jobs.rescoring import rescored_trial
 from benchyard.models.runs import ContractResult, ScenarioRun, ScorerResult
 from benchyard.models.trials import ScoreRecord, Trial, TrialState
 
@@ -32,17 +32,17 @@ def run(score: float, state: str = "complete", failure: str | None = None) -> Sc
 
 
 def test_a_new_score_stands_beside_the_old_one() -> None:
-    found = rescored(TRIAL, run(1.0))
+    found = rescored_trial(TRIAL, run(1.0))
     assert (found.score, found.scored_revision) == (1.0, 2)
     assert found.earlier_scores == [ScoreRecord(score=0.5, scenario_revision=1)]
 
 
 def test_a_scoring_that_could_not_be_done_is_noted_and_changes_no_score() -> None:
-    found = rescored(TRIAL, run(0.5, failure="the disk was full"))
+    found = rescored_trial(TRIAL, run(0.5, failure="the disk was full"))
     assert (found.score, found.earlier_scores, found.rescore_note) == (0.5, [], "the disk was full")
 
 
 def test_a_scorer_that_fails_leaves_the_score_as_it_was() -> None:
-    found = rescored(TRIAL, run(0.0, state="error"))
+    found = rescored_trial(TRIAL, run(0.0, state="error"))
     assert (found.score, found.earlier_scores) == (0.5, [])
     assert found.rescore_note

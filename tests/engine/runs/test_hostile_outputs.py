@@ -4,13 +4,11 @@ import asyncio
 
 import pytest
 
-from benchyard.engine.runs.outcomes import Outcome
-from benchyard.engine.runs.rounds import after_round
-from benchyard.models.runs import ContractResult, ScenarioRun
-from benchyard.models.tampering import TamperReport
+from benchyard.engine.runs.results import Outcome, outcome_after_round
+from benchyard.models.runs import ContractResult, ScenarioRun, TamperReport
 from benchyard.testing.loop_probe import loop_probe
 from benchyard.workers.workers import Workers
-from tests.engine.runs.test_rounds import Rounds, a_scenario
+from tests.engine.runs.test_results import Rounds, a_scenario
 
 KIB_64 = 64 * 1024
 
@@ -32,7 +30,9 @@ def test_no_output_is_felt_when_it_becomes_a_prompt(output: str) -> None:
         async with Workers() as workers:
             assert await workers.call("json:load", b"[]") == []
             with loop_probe() as probe:
-                outcome = await after_round(scenario, run, Outcome(result, TamperReport()), workers.call)
+                outcome = await outcome_after_round(
+                    scenario, run, Outcome(result, TamperReport()), workers.call
+                )
             assert probe.slow == []
         assert outcome.next_round is not None
         return outcome.next_round.problem_statement

@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
-from benchyard.engine.runs.suspicions import (
-    LONGEST_SUSPICION,
-    MOST_SUSPICIONS,
-    suspicions,
-    with_suspicions,
+from benchyard.engine.runs.suspicions import LONGEST_SUSPICION, MOST_SUSPICIONS, suspicions, with_suspicions
+from benchyard.models.runs import (
+    ChangedFile,
+    ContractResult,
+    LeftProcess,
+    ReferenceReport,
+    ScorerResult,
+    TamperReport,
 )
-from benchyard.models.runs import ContractResult, ScorerResult
 from benchyard.models.scenarios import Isolation
-from benchyard.models.tampering import ChangedFile, LeftProcess, ReferenceReport, TamperReport
 
 PYTHON = "/usr/local/bin/python3"
 

@@ -2,27 +2,27 @@
 
 import pytest
 
-from benchyard.engine.runs.tamper import MOST_PROCESSES, MOST_SHOWN, MOST_WATCHED, Findings, Work
-from benchyard.hosts.changes import Change, Changes
-from benchyard.models.tampering import LeftProcess, TamperReport
+from benchyard.engine.runs.tamper import MOST_PROCESSES, MOST_SHOWN, MOST_WATCHED, TamperFindings, WorkPaths
+from benchyard.hosts.grading import DiskChange, DiskChanges
+from benchyard.models.runs import LeftProcess, TamperReport
 
-WORK = Work(("/home/user/work",))
+WORK = WorkPaths(("/home/user/work",))
 PYTHON = "/usr/local/bin/python3"
 
 
-def change(path: str, kind: str = "added", type: str = "file", mode: int = 0o644) -> Change:
-    return Change(path, kind, type, mode, 1)
+def change(path: str, kind: str = "added", type: str = "file", mode: int = 0o644) -> DiskChange:
+    return DiskChange(path, kind, type, mode, 1)
 
 
-def changes(*found: Change, total: int | None = None) -> Changes:
-    return Changes(found, total or len(found), truncated=total is not None, exact=True)
+def changes(*found: DiskChange, total: int | None = None) -> DiskChanges:
+    return DiskChanges(found, total or len(found), truncated=total is not None, exact=True)
 
 
-def findings(*found: Change, work: Work = WORK) -> Findings:
-    return Findings(work, changes=changes(*found))
+def findings(*found: DiskChange, work: WorkPaths = WORK) -> TamperFindings:
+    return TamperFindings(work, changes=changes(*found))
 
 
-def flood(folder: str, count: int = 1200, **fields: int) -> list[Change]:
+def flood(folder: str, count: int = 1200, **fields: int) -> list[DiskChange]:
     return [change(f"{folder}/{number:05}", **fields) for number in range(count)]  # type: ignore[arg-type]
 
 
@@ -121,7 +121,7 @@ def test_a_list_of_changes_that_was_cut_is_unknown() -> None:
 
 
 def test_only_what_is_taken_over_can_be_opened() -> None:
-    answer = Work(("/home/user/work", "/srv/answer"), carried=("/srv/answer",))
+    answer = WorkPaths(("/home/user/work", "/srv/answer"), carried=("/srv/answer",))
     found = findings(change(PYTHON), change("/srv/answer/x"), change("/home/user/work/y"), work=answer)
     assert found.watched() == ["/srv/answer/x"]
     found.saw(["/srv/answer/x"])
@@ -144,7 +144,7 @@ def test_only_what_is_taken_over_can_be_opened() -> None:
     ],
 )
 def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str, is_work: bool) -> None:
-    assert Work((folder,)).has(path) == is_work
+    assert WorkPaths((folder,)).has(path) == is_work
 
 
 @pytest.mark.parametrize(
@@ -164,17 +164,17 @@ def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str
 )
 def test_what_git_runs_by_itself_is_no_work(inner: str, is_work: bool) -> None:
     assert WORK.has(f"/home/user/work/{inner}") == is_work
-    assert Work(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
+    assert WorkPaths(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
 
 
 def test_a_report_that_is_kept_can_be_gone_on_from() -> None:
     first = findings(change(PYTHON, type="link", mode=0o777), change("/home/user/work/x"))
     first.saw([])
-    again = Findings(WORK)
+    again = TamperFindings(WORK)
     again.recall(first.report())
     assert again.watched() == [PYTHON]
     again.saw([PYTHON])
     assert again.report().opened_outside_total == 1
-    lost = Findings(WORK)
+    lost = TamperFindings(WORK)
     lost.recall(None)
     assert lost.report().unknown != []

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects.anthropic import Anthropic
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.anthropic import AnthropicDialect
 
-DIALECT = Anthropic()
+DIALECT = AnthropicDialect()
 START = {
     "type": "message_start",
     "message": {
@@ -82,7 +82,7 @@ def test_a_stream_becomes_the_message_that_would_have_been_answered_at_once() ->
             "output_tokens": 45,
         },
     }
-    assert DIALECT.usage(answer) == Usage(332, 45, 300, 20, 0)
+    assert DIALECT.usage(answer) == TokenUsage(332, 45, 300, 20, 0)
 
 
 def test_a_stream_that_breaks_off_is_what_came_until_then() -> None:
@@ -91,7 +91,7 @@ def test_a_stream_that_breaks_off_is_what_came_until_then() -> None:
     answer = DIALECT.whole([START, *TOOL[:3]])
     assert answer["content"][0]["input"] == '{"command": "l'
     assert answer["stop_reason"] is None
-    assert DIALECT.usage(answer) == Usage(330, 1, 300, 20, 0)
+    assert DIALECT.usage(answer) == TokenUsage(330, 1, 300, 20, 0)
 
 
 def test_nothing_comes_to_nothing_and_an_error_to_itself() -> None:

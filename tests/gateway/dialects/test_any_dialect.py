@@ -7,9 +7,9 @@ from genai_prices import extract_usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects import finding
-from benchyard.gateway.dialects.base import STATUS, Dialect, Refusal
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects import catalog
+from benchyard.gateway.dialects.base import REFUSAL_STATUS, Dialect, Refusal
 from benchyard.models.base import MAX_INT
 
 # fmt: off
@@ -45,7 +45,7 @@ EVENTS = st.builds(
 )
 COUNTS = st.integers(0, 10**7)
 NAMES = ("model", "modelVersion")
-EVERY = pytest.mark.parametrize("dialect", finding.all(), ids=lambda dialect: dialect.name)
+EVERY = pytest.mark.parametrize("dialect", catalog.all_dialects(), ids=lambda dialect: dialect.name)
 
 
 @EVERY
@@ -138,7 +138,7 @@ def test_usage_is_what_the_price_list_reads(dialect: Dialect, data: st.DataObjec
     provider, flavor, where, head = PRICED[dialect.name]
     body = {**head, where: data.draw(BODIES[dialect.name])}
     theirs = extract_usage(body, provider_id=provider, api_flavor=flavor).usage
-    assert dialect.usage(body) == Usage(
+    assert dialect.usage(body) == TokenUsage(
         input_tokens=int(theirs.input_tokens or 0),
         output_tokens=int(theirs.output_tokens or 0),
         cached_tokens=int(theirs.cache_read_tokens or 0),
@@ -156,7 +156,7 @@ def test_a_refusal_says_why_where_clients_look_for_it(dialect: Dialect, kind: Re
         assert body["type"] == "error"
         assert body["error"]["type"].endswith(("_error", "too_large"))
     elif dialect.name == "gemini":
-        assert (body["error"]["code"], body["error"]["status"].isupper()) == (STATUS[kind], True)
+        assert (body["error"]["code"], body["error"]["status"].isupper()) == (REFUSAL_STATUS[kind], True)
     else:
         assert set(body["error"]) == {"message", "type", "param", "code"}
 

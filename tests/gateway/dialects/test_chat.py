@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects.chat import Chat
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.chat import ChatDialect
 
-DIALECT = Chat()
+DIALECT = ChatDialect()
 
 
 def chunk(delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_a_stream_becomes_the_completion_that_would_have_been_answered_at_once()
         "logprobs": {"content": [{"token": "Hel", "logprob": -0.5}, {"token": "lo", "logprob": -0.1}]},
         "token_ids": [7, 8],
     }
-    assert DIALECT.usage(answer) == Usage(50, 9, 40, 0, 4)
+    assert DIALECT.usage(answer) == TokenUsage(50, 9, 40, 0, 4)
 
 
 def test_calls_at_no_index_or_all_at_the_same_are_told_apart_by_their_ids() -> None:
@@ -100,4 +100,4 @@ def test_nothing_comes_to_nothing_and_an_error_to_itself() -> None:
 def test_the_last_usage_counts() -> None:
     events = [{**chunk({"content": "a"}), "usage": {"prompt_tokens": 50, "completion_tokens": 1}}]
     answer = DIALECT.whole([*events, {"choices": [], "usage": USAGE}, {"choices": [], "usage": None}])
-    assert DIALECT.usage(answer) == Usage(50, 9, 40, 0, 4)
+    assert DIALECT.usage(answer) == TokenUsage(50, 9, 40, 0, 4)

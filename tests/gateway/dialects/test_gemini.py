@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects.gemini import Gemini
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.gemini import GeminiDialect
 
-DIALECT = Gemini()
+DIALECT = GeminiDialect()
 
 
 def event(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_texts_of_a_kind_are_joined_and_calls_kept() -> None:
         {"text": "", "thoughtSignature": "s"},
     ]
     assert answer["modelVersion"] == "gemini-3.8"
-    assert DIALECT.usage(answer) == Usage(103, 12, 60, 0, 5)
+    assert DIALECT.usage(answer) == TokenUsage(103, 12, 60, 0, 5)
 
 
 def test_a_text_goes_on_after_an_event_without_parts() -> None:
@@ -48,7 +48,7 @@ def test_a_text_goes_on_after_an_event_without_parts() -> None:
 
 
 def test_a_stream_that_is_a_list_says_what_it_used_too() -> None:
-    assert DIALECT.usage([event({"text": "a"}), {"usageMetadata": {"promptTokenCount": 4}}]) == Usage(4)
+    assert DIALECT.usage([event({"text": "a"}), {"usageMetadata": {"promptTokenCount": 4}}]) == TokenUsage(4)
 
 
 def test_the_path_says_which_model_and_whether_it_streams() -> None:

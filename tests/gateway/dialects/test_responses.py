@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchyard.gateway.calls import Usage
-from benchyard.gateway.dialects.responses import Responses
+from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.responses import ResponsesDialect
 
-DIALECT = Responses()
+DIALECT = ResponsesDialect()
 CALL = {
     "type": "function_call",
     "id": "fc_1",
@@ -32,7 +32,7 @@ def test_the_answer_is_the_one_that_the_last_event_carries() -> None:
     for kind in ("completed", "incomplete", "failed"):
         last = ended(kind, status=kind, output=[CALL], usage=USAGE)
         assert DIALECT.whole([CREATED, last]) == {**CREATED["response"], **last["response"]}  # type: ignore[dict-item]
-    assert DIALECT.usage(last["response"]) == Usage(100, 30, 64, 0, 20)
+    assert DIALECT.usage(last["response"]) == TokenUsage(100, 30, 64, 0, 20)
 
 
 def test_items_that_were_done_stand_in_for_an_output_that_is_left_out() -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchyard.gateway.calls import Call, Usage
+from benchyard.gateway.calls import Call, TokenUsage
 
 SYSTEM = "You are an agent."
 PROMPT = "Make hello.txt."
@@ -28,7 +28,7 @@ def call(number: int, dialect: str, request: Any, response: Any, **more: Any) ->
         "status": 200,
         "started_ms": 1_000_000 + number * 1000,
         "ended_ms": 1_000_500 + number * 1000,
-        "usage": Usage(100 * number, 10 * number, 5 * number),
+        "usage": TokenUsage(100 * number, 10 * number, 5 * number),
         "cost_usd": 0.25 * number,
     }
     return Call(number=number, dialect=dialect, request=request, response=response, **{**known, **more})

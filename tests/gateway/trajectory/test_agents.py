@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from benchyard.gateway.calls import Call
-from benchyard.gateway.trajectory.making import About, trajectory_of
-from benchyard.gateway.trajectory.reader import offered
+from benchyard.gateway.dialects.base import offered_tools
+from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 from tests.gateway.trajectory.scripts import (
     PROMPT,
     Anthropic,
@@ -18,7 +18,7 @@ from tests.gateway.trajectory.scripts import (
     next_call,
 )
 
-ABOUT = About("an-agent", "1.2", "m", "run-1", PROMPT)
+ABOUT = TrajectoryOwner("an-agent", "1.2", "m", "run-1", PROMPT)
 BILLING = "x-anthropic-billing-header: cc_version=2.1; cch={}"
 REMINDER = "<system-reminder>\nToday is a day.\n</system-reminder>"
 DELEGATED = "Find every file that mentions hello and list them."
@@ -221,11 +221,15 @@ def test_tools_are_known_by_name_in_whatever_groups_they_come() -> None:
     namespace = {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}
     plain = {"type": "function", "name": "wait"}
     added = {"type": "additional_tools", "tools": [namespace, plain]}
-    assert offered({"input": [added], "tools": [{"type": "web_search"}]}) == {"exec", "wait", "web_search"}
+    assert offered_tools({"input": [added], "tools": [{"type": "web_search"}]}) == {
+        "exec",
+        "wait",
+        "web_search",
+    }
     declared = {"functionDeclarations": [{"name": "a"}, {"name": "b"}]}
-    assert offered({"tools": declared}) == offered({"tools": [declared]}) == {"a", "b"}
-    assert offered({"tools": [{"type": "function", "function": {"name": "bash"}}]}) == {"bash"}
-    assert offered({}) == offered(None) == offered({"tools": []}) == frozenset()
+    assert offered_tools({"tools": declared}) == offered_tools({"tools": [declared]}) == {"a", "b"}
+    assert offered_tools({"tools": [{"type": "function", "function": {"name": "bash"}}]}) == {"bash"}
+    assert offered_tools({}) == offered_tools(None) == offered_tools({"tools": []}) == frozenset()
 
 
 def test_mini_swe_agent_has_one_tool_and_one_conversation() -> None:
@@ -246,6 +250,6 @@ def test_conversations_without_any_tools_are_all_kept() -> None:
         script = Chat(tools=[])
         script.user(f"Question {number}")
         calls.append(next_call(script, number, Said(f"Answer {number}")))
-    made = trajectory_of(calls, About("my-code"))
+    made = trajectory_of(calls, TrajectoryOwner("my-code"))
     assert numbers(made) == [1, 2, 3]
     assert "side_calls" not in made["extra"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from benchyard.gateway.calls import Call
-from benchyard.gateway.trajectory.making import About, trajectory_of
+from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 from tests.gateway.trajectory.scripts import (
     PROMPT,
     Anthropic,
@@ -17,7 +17,7 @@ from tests.gateway.trajectory.scripts import (
     next_call,
 )
 
-ABOUT = About("an-agent", session_id="run-1", prompt=PROMPT)
+ABOUT = TrajectoryOwner("an-agent", session_id="run-1", prompt=PROMPT)
 SCRIPTS: list[type[Script]] = [Anthropic, Chat, Responses, Gemini]
 EVERY = pytest.mark.parametrize("kind", SCRIPTS)
 SUMMARY = "The file was looked for and is not there yet; it has to be made."

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchyard.gateway.calls import Call, Usage
-from benchyard.gateway.trajectory.entries import Attachment
-from benchyard.gateway.trajectory.making import About, trajectory_of
-from benchyard.gateway.trajectory.plain import MOST_TEXT, clean, content, moment
-from benchyard.models.trajectories import Trajectory
+from benchyard.gateway.calls import Call, TokenUsage
+from benchyard.gateway.dialects.entries import MOST_TEXT, Attachment, clean_text, iso_time, message_content
+from benchyard.gateway.trajectory.atif import Trajectory
+from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 from tests.gateway.trajectory.scripts import PROMPT, Anthropic, Chat, Said, call, next_call
 
 # fmt: off
@@ -38,7 +37,7 @@ VALUES = st.recursive(
     max_leaves=20,
 )
 DIALECTS = ["anthropic", "responses", "chat", "gemini"]
-USAGES = st.none() | st.builds(Usage, *[st.integers(0, 10**9)] * 5)
+USAGES = st.none() | st.builds(TokenUsage, *[st.integers(0, 10**9)] * 5)
 CALLS = st.builds(
     Call,
     number=st.integers(1, 9),
@@ -60,7 +59,7 @@ KINDLY = settings(deadline=None, max_examples=150, suppress_health_check=[Health
 
 def check(calls: list[Call], made: dict[str, Any]) -> None:
     """What holds for every trajectory."""
-    used = sum((each.usage for each in calls if each.usage), Usage())
+    used = sum((each.usage for each in calls if each.usage), TokenUsage())
     totals = made["final_metrics"]
     assert totals["total_prompt_tokens"] == used.input_tokens
     assert totals["total_completion_tokens"] == used.output_tokens
@@ -82,7 +81,7 @@ def steps_with_calls(made: dict[str, Any]) -> int:
 @KINDLY
 @given(calls=st.lists(CALLS, max_size=6), trailing=st.dictionaries(st.sampled_from(["a", "b"]), st.just("x")))
 def test_nothing_that_is_called_raises(calls: list[Call], trailing: dict[str, str]) -> None:
-    check(calls, trajectory_of(calls, About("a", session_id="s", prompt="user"), trailing))
+    check(calls, trajectory_of(calls, TrajectoryOwner("a", session_id="s", prompt="user"), trailing))
 
 
 ITEMS = st.lists(VALUES, max_size=6)
@@ -94,7 +93,7 @@ def test_histories_may_change_in_any_way(dialect: str, histories: list[list[Any]
     keys = {"responses": "input", "gemini": "contents"}
     requests = [{keys.get(dialect, "messages"): items, "tools": [{"name": "a"}]} for items in histories]
     calls = [call(number, dialect, each, response) for number, each in enumerate(requests, start=1)]
-    check(calls, trajectory_of(calls, About("a", prompt=PROMPT)))
+    check(calls, trajectory_of(calls, TrajectoryOwner("a", prompt=PROMPT)))
 
 
 EVENTS = st.sampled_from(["call", "result", "user", "fork", "compact", "fail", "title", "again"])
@@ -125,7 +124,7 @@ def test_every_call_is_told_exactly_once_whatever_agents_do(
         else:
             uses = [(f"id-{number}", "run", {"prompt": "Do a part of it, please."})]
             calls.append(next_call(script, number, Said(f"Say {number}", uses)))
-    check(calls, trajectory_of(calls, About("a", prompt=PROMPT)))
+    check(calls, trajectory_of(calls, TrajectoryOwner("a", prompt=PROMPT)))
 
 
 def nested(depth: int) -> Any:
@@ -151,20 +150,20 @@ def test_what_is_nested_deeply_is_cut(dialect: str) -> None:
         "choices": [{"message": deep}],
     }
     calls = [call(number, dialect, json.loads(json.dumps(request)), response) for number in (1, 2)]
-    check(calls, trajectory_of(calls, About("a")))
+    check(calls, trajectory_of(calls, TrajectoryOwner("a")))
 
 
 def test_no_text_is_larger_than_allowed() -> None:
     for letter in ("x", "ä", "😀"):
-        cut = clean(letter * (MOST_TEXT + 5))
+        cut = clean_text(letter * (MOST_TEXT + 5))
         assert MOST_TEXT // 2 < len(cut.encode()) <= MOST_TEXT or letter == "ä"
         assert "cut" in cut[-60:]
-    assert clean("fine") == "fine"
-    assert len(json.dumps(content(("x" * MOST_TEXT, "y" * MOST_TEXT)))) <= MOST_TEXT
+    assert clean_text("fine") == "fine"
+    assert len(json.dumps(message_content(("x" * MOST_TEXT, "y" * MOST_TEXT)))) <= MOST_TEXT
 
 
 def test_half_a_character_is_replaced() -> None:
-    assert clean("a\ud800b").encode() == b"a?b"
+    assert clean_text("a\ud800b").encode() == b"a?b"
 
 
 def test_pictures_are_told_by_their_size_or_their_address() -> None:
@@ -172,14 +171,16 @@ def test_pictures_are_told_by_their_size_or_their_address() -> None:
     script.user("Look:")
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 400}
     script.messages[0]["content"].append({"type": "image", "source": source})
-    made = trajectory_of([next_call(script, 1, Said("Nice."))], About("a"))
+    made = trajectory_of([next_call(script, 1, Said("Nice."))], TrajectoryOwner("a"))
     assert made["steps"][1]["message"] == "Look:\n[image/png, 300 bytes]"
     linked = Attachment("image", url="https://example.com/a.JPG?size=1")
-    assert content(("See", linked)) == [
+    assert message_content(("See", linked)) == [
         {"type": "text", "text": "See"},
         {"type": "image", "source": {"media_type": "image/jpeg", "path": "https://example.com/a.JPG?size=1"}},
     ]
-    assert content((Attachment("image", url="file:///etc/passwd"),)) == "[image at file:///etc/passwd]"
+    assert (
+        message_content((Attachment("image", url="file:///etc/passwd"),)) == "[image at file:///etc/passwd]"
+    )
 
 
 def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
@@ -187,10 +188,10 @@ def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
     script.user(PROMPT)
     made = next_call(script, 1, Said("", [("a", "bash", {})]))
     made.response["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = '{"command": '
-    (use,) = trajectory_of([made], About("a"))["steps"][-1]["tool_calls"]
+    (use,) = trajectory_of([made], TrajectoryOwner("a"))["steps"][-1]["tool_calls"]
     assert use["arguments"] == {"_raw": '{"command": '}
 
 
 def test_a_time_that_is_none_is_left_out() -> None:
-    assert moment(10**18) is None
-    assert moment(0) == "1970-01-01T00:00:00.000+00:00"
+    assert iso_time(10**18) is None
+    assert iso_time(0) == "1970-01-01T00:00:00.000+00:00"

@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from benchyard.devboxes.trees import LocalTrees
-from benchyard.hosts.builds import BuildGroups
-from benchyard.images.build import Builder, Built, Recipe
-from benchyard.images.builders.choose import Wanted, open_builder
+from benchyard.devboxes.local_trees import LocalTrees
+from benchyard.hosts.build_cgroups import BuildCgroups
+from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage
+from benchyard.images.builders.choice import BuilderChoice, open_builder
 from benchyard.images.store import ImageStore, Label
 from benchyard.testing.container_engine import RunningEngine, missing
 from tests.images.conftest import make_machine
 
 T = TypeVar("T")
 BASE = "busybox-local"
-AUTO = Wanted()
+AUTO = BuilderChoice()
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -50,7 +50,7 @@ def busybox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Yard:
     """A store, its builder and what the last build said; every call is a run of its own."""
 
-    def __init__(self, folder: Path, machine: Path, wanted: Wanted = AUTO) -> None:
+    def __init__(self, folder: Path, machine: Path, wanted: BuilderChoice = AUTO) -> None:
         self.folder = folder
         self.machine = machine
         self.wanted = wanted
@@ -59,7 +59,7 @@ class Yard:
     async def opened(self) -> tuple[ImageStore, Builder]:
         store = ImageStore(self.folder, LocalTrees(), root=self.machine)
         await store.open()
-        groups = BuildGroups(self.folder)
+        groups = BuildCgroups(self.folder)
         groups.clear()
         return store, await open_builder(store, self.folder, LocalTrees(), groups, self.wanted)
 
@@ -69,9 +69,9 @@ class Yard:
 
         return asyncio.run(whole())
 
-    def build(self, dockerfile: str, **options: Any) -> Built:
+    def build(self, dockerfile: str, **options: Any) -> BuiltImage:
         self.lines.clear()
-        recipe = Recipe(dockerfile, **options)
+        recipe = BuildRecipe(dockerfile, **options)
         return self.do(lambda _store, builder: builder.build(recipe, Label("made"), self.lines.append))
 
     def places(self) -> list[Path]:
@@ -79,7 +79,7 @@ class Yard:
         host = self.wanted.docker_host
         return [self.folder, *([Path(host.removeprefix("unix://")).parent / "storage"] if host else [])]
 
-    def layers(self, built: Built) -> list[Path]:
+    def layers(self, built: BuiltImage) -> list[Path]:
         return [self.folder / "layers" / name for name in built.image.layers]
 
 
@@ -97,7 +97,7 @@ def yard(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A store that has the base image, for the tests of one file: handing a base over takes a second."""
     folder = tmp_path_factory.mktemp("Yard__of Tests")
     host = request.getfixturevalue("docker") if request.param == "docker" else None
-    wanted = Wanted(request.param, host)
+    wanted = BuilderChoice(request.param, host)
     made = Yard(folder / "images", make_machine(folder / "machine"), wanted)
     made.do(lambda store, _builder: store.import_archive(busybox, BASE))
     return made

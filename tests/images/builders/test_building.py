@@ -11,15 +11,15 @@ import pytest
 from benchyard.devboxes.base import Network
 from benchyard.errors import BuildFailed
 from benchyard.images.aliases import Aliases
-from benchyard.images.build import Built
-from benchyard.images.merged import Merged
+from benchyard.images.builders.base import BuiltImage
+from benchyard.images.merged_view import MergedView
 from tests.images.builders.conftest import BASE, Yard
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="buildah as an ordinary user needs ranges of ids")
 
 
-def read(yard: Yard, built: Built, path: str) -> bytes | None:
-    return Merged(yard.layers(built)).read(path)
+def read(yard: Yard, built: BuiltImage, path: str) -> bytes | None:
+    return MergedView(yard.layers(built)).read(path)
 
 
 def test_a_dockerfile_becomes_an_image_of_the_store(yard: Yard, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ EOF
     assert read(yard, built, "copied/EOF") == b"expanded world $WHO\n"
     assert read(yard, built, "copied/raw.txt") == b"raw $WHO\n"
     assert read(yard, built, "single") == b"cut\n"
-    found = Merged(yard.layers(built)).find("single")
+    found = MergedView(yard.layers(built)).find("single")
     assert found
     assert found.mode == 0o755
 
@@ -174,7 +174,7 @@ RUN --mount=type=secret,id=TOKEN cat /run/secrets/TOKEN && test -n "$TOKEN"
     seen = [path for path in everything if path.is_file() and not path.is_symlink()]
     assert len(seen) > 20
     assert [path for path in seen if value.encode() in path.read_bytes()] == []
-    assert not Merged(yard.layers(built)).find("run/secrets/TOKEN")
+    assert not MergedView(yard.layers(built)).find("run/secrets/TOKEN")
 
 
 def test_without_a_network_there_is_none(yard: Yard) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchyard.images.builders.buildkit_output import Progress
-from benchyard.images.builders.output import Output
-from benchyard.images.dockerfile import parse
+from benchyard.images.builders.buildkit_output import BuildKitProgress
+from benchyard.images.builders.output import BuildOutput
+from benchyard.images.dockerfile.parser import parse_dockerfile
 
 DOCKERFILE = """FROM base AS build
 RUN make
@@ -16,9 +16,9 @@ RUN first && \\
 """
 
 
-def heard(text: str, dockerfile: str = DOCKERFILE) -> tuple[list[str], Progress]:
+def heard(text: str, dockerfile: str = DOCKERFILE) -> tuple[list[str], BuildKitProgress]:
     lines: list[str] = []
-    progress = Progress(Output(lines.append, ["hidden"]), parse(dockerfile), {})
+    progress = BuildKitProgress(BuildOutput(lines.append, ["hidden"]), parse_dockerfile(dockerfile), {})
     for line in text.splitlines():
         progress.line(line)
     return lines, progress

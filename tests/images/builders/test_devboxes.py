@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from benchyard.client import Client, Server
-from benchyard.devboxes.trees import LocalTrees
+from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.hosts import leaks
-from benchyard.hosts.builds import BuildGroups
-from benchyard.images.build import Built, Recipe
-from benchyard.images.builders.choose import open_builder
+from benchyard.hosts.build_cgroups import BuildCgroups
+from benchyard.images.builders.base import BuildRecipe, BuiltImage
+from benchyard.images.builders.choice import open_builder
 from benchyard.images.debian import make_debian
 from benchyard.images.store import ImageStore, Label
 from benchyard.models.blueprints import BlueprintRequest
@@ -42,8 +42,8 @@ async def opened(data: Path) -> ImageStore:
     return store
 
 
-async def build(store: ImageStore, data: Path, recipe: Recipe) -> Built:
-    builder = await open_builder(store, data / "images", LocalTrees(), BuildGroups(data / "images"))
+async def build(store: ImageStore, data: Path, recipe: BuildRecipe) -> BuiltImage:
+    builder = await open_builder(store, data / "images", LocalTrees(), BuildCgroups(data / "images"))
     return await builder.build(recipe, Label("made"), lambda _line: None)
 
 
@@ -64,7 +64,7 @@ WORKDIR /out
     async def scene() -> None:
         store = await opened(tmp_path / "data")
         await store.import_archive(busybox, BASE)
-        await build(store, tmp_path / "data", Recipe(dockerfile))
+        await build(store, tmp_path / "data", BuildRecipe(dockerfile))
 
     asyncio.run(scene())
     request = DevboxRequest(blueprint_name="made")
@@ -92,10 +92,10 @@ COPY --from=build /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 """
 
-    async def scene() -> Built:
+    async def scene() -> BuiltImage:
         store = await opened(tmp_path / "data")
         base = await make_debian(store, "bookworm", "debian-local")
-        recipe = Recipe(dockerfile, context=context, bases={"debian:bookworm": base.id})
+        recipe = BuildRecipe(dockerfile, context=context, bases={"debian:bookworm": base.id})
         return await build(store, tmp_path / "data", recipe)
 
     built = asyncio.run(scene())

@@ -10,7 +10,7 @@ import pytest
 
 from benchyard.devboxes.base import Network
 from benchyard.errors import BuildFailed
-from benchyard.images.build import BuildDoor
+from benchyard.images.builders.base import BuildDoor
 from tests.images.builders.conftest import BASE, Yard
 from tests.images.builders.test_ending import is_soon_clean
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.devboxes.parts import cgroups
+from benchyard.devboxes.shared import cgroups
 from benchyard.errors import BuildFailed
-from benchyard.images.build import BuildLimits, Built, Recipe
+from benchyard.images.builders.base import BuildLimits, BuildRecipe, BuiltImage
 from benchyard.images.store import Label
 from tests.faults.chaos import kill
 from tests.images.builders.conftest import BASE, Yard
@@ -54,7 +54,7 @@ def is_clean(yard: Yard) -> bool:
         not processes(yard)
         and str(builder) not in Path("/proc/self/mountinfo").read_text()
         and list((builder / "work").iterdir()) == []
-        and cgroups.owned(cgroups.owner(yard.folder)) == []
+        and cgroups.find_groups(cgroups.owner(yard.folder)) == []
         and (not containers.exists() or containers.read_text() in ("", "[]"))
         and nameless(yard) == []
     )
@@ -90,7 +90,7 @@ def test_a_disk_that_fills_up_ends_it(yard: Yard) -> None:
     assert is_soon_clean(yard)
 
 
-async def napping(yard: Yard) -> "asyncio.Task[Built]":
+async def napping(yard: Yard) -> "asyncio.Task[BuiltImage]":
     """A build that has come as far as its nap."""
     _, builder = await yard.opened()
     asleep = asyncio.Event()
@@ -99,7 +99,7 @@ async def napping(yard: Yard) -> "asyncio.Task[Built]":
         if line == "asleep":
             asleep.set()
 
-    task = asyncio.create_task(builder.build(Recipe(NAP), Label("never"), told))
+    task = asyncio.create_task(builder.build(BuildRecipe(NAP), Label("never"), told))
     await asyncio.wait_for(asleep.wait(), PATIENCE_SECONDS)
     assert len(processes(yard)) >= 2
     return task
@@ -136,15 +136,15 @@ def test_a_builder_that_is_killed_is_told_and_leaves_nothing(yard: Yard) -> None
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from benchyard.images.build import Recipe
-from benchyard.images.builders.choose import Wanted
+from benchyard.images.builders.base import BuildRecipe
+from benchyard.images.builders.choice import BuilderChoice
 from benchyard.images.store import Label
 from tests.images.builders.conftest import Yard
 
 async def main():
     folder, machine, dockerfile, kind, host = sys.argv[1:]
-    _, builder = await Yard(Path(folder), Path(machine), Wanted(kind, host or None)).opened()
-    await builder.build(Recipe(dockerfile), Label("never"), lambda line: print(line, flush=True))
+    _, builder = await Yard(Path(folder), Path(machine), BuilderChoice(kind, host or None)).opened()
+    await builder.build(BuildRecipe(dockerfile), Label("never"), lambda line: print(line, flush=True))
 
 asyncio.run(main())
 """
@@ -180,7 +180,7 @@ def test_the_same_content_asked_for_at_once_is_built_once(yard: Yard, tmp_path: 
         logs: list[list[str]] = [[], []]
         first, second = await asyncio.gather(
             *(
-                builder.build(Recipe(dockerfile, context=context), Label("twice"), log.append)
+                builder.build(BuildRecipe(dockerfile, context=context), Label("twice"), log.append)
                 for context, log in zip(contexts, logs, strict=True)
             )
         )
@@ -196,7 +196,7 @@ def test_the_same_content_asked_for_at_once_is_built_once(yard: Yard, tmp_path: 
 def test_different_builds_run_beside_each_other(yard: Yard) -> None:
     async def scene() -> None:
         _, builder = await yard.opened()
-        recipes = [Recipe(f"FROM {BASE}\nRUN echo {n} > /n\nRUN cat /n > /m\n") for n in range(4)]
+        recipes = [BuildRecipe(f"FROM {BASE}\nRUN echo {n} > /n\nRUN cat /n > /m\n") for n in range(4)]
         made = await asyncio.gather(
             *(builder.build(each, Label("many"), lambda _line: None) for each in recipes)
         )

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchyard.errors import BuildFailed, UsageError
-from benchyard.images.build import Built
-from benchyard.images.builders.choose import Wanted
-from benchyard.images.merged import Merged
+from benchyard.images.builders.base import BuiltImage
+from benchyard.images.builders.choice import BuilderChoice
+from benchyard.images.merged_view import MergedView
 from benchyard.images.store import Label
 from tests.images.archives import oci_folder, put_manifest
 from tests.images.builders.conftest import Yard
@@ -34,11 +34,11 @@ def test_an_image_is_pulled_and_built_on(yard: Yard, layout: Path) -> None:
         reference = f"{registry}/team/busybox:1"
         image = yard.do(lambda _store, builder: builder.pull(reference, Label("pulled"), yard.lines.append))
         assert (image.user, image.working_directory, image.env["LANG"]) == ("daemon", "/srv", "C")
-        assert Merged(yard.layers(Built(image))).find("bin/busybox")
+        assert MergedView(yard.layers(BuiltImage(image))).find("bin/busybox")
         again = f"{registry}/team/busybox:2"
         built = yard.build(f"FROM {again}\nUSER 0\nRUN echo x > /x\n")
     assert image.layers[-1] in built.image.layers
-    assert Merged(yard.layers(built)).read("x") == b"x\n"
+    assert MergedView(yard.layers(built)).read("x") == b"x\n"
 
 
 def test_what_a_registry_does_not_have_is_told(yard: Yard, layout: Path) -> None:
@@ -62,7 +62,7 @@ def test_without_an_engine_it_says_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    yard = Yard(tmp_path / "images", make_machine(tmp_path / "machine"), Wanted(kind))
+    yard = Yard(tmp_path / "images", make_machine(tmp_path / "machine"), BuilderChoice(kind))
     with pytest.raises(BuildFailed, match=words):
         yard.build("FROM x\n")
     with pytest.raises(BuildFailed, match=words):
@@ -70,7 +70,7 @@ def test_without_an_engine_it_says_how_to_get_one(
 
 
 def test_a_builder_that_is_none_is_refused(tmp_path: Path) -> None:
-    yard = Yard(tmp_path / "images", make_machine(tmp_path / "machine"), Wanted("make"))
+    yard = Yard(tmp_path / "images", make_machine(tmp_path / "machine"), BuilderChoice("make"))
     with pytest.raises(UsageError, match="choose one of auto, buildah, docker"):
         yard.build("FROM x\n")
 

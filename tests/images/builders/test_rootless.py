@@ -15,8 +15,8 @@ SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from benchyard import registry
-from benchyard.images.build import Recipe
-from benchyard.images.builders.choose import open_builder
+from benchyard.images.builders.base import BuildRecipe
+from benchyard.images.builders.choice import open_builder
 from benchyard.images.store import ImageStore, Label
 
 DOCKERFILE = '''FROM base
@@ -32,7 +32,8 @@ async def main(home):
         await store.open()
         await store.import_archive(home / "base", "base")
         builder = await open_builder(store, home / "data/images", driver.trees)
-        built = await builder.build(Recipe(DOCKERFILE, secrets={"TOKEN": "hidden"}), Label("made"), print)
+        recipe = BuildRecipe(DOCKERFILE, secrets={"TOKEN": "hidden"})
+        built = await builder.build(recipe, Label("made"), print)
         for layer in store.rootfs(built.image).layers:
             print("layer", sorted(path.name for path in layer.iterdir()))
             if (layer / "one").exists():

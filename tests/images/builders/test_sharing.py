@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from benchyard.images.build import Log
-from benchyard.images.builders.sharing import Sharing
+from benchyard.images.builders.base import Log
+from benchyard.images.builders.engine_builder import SharedWork
 
 
 def test_one_does_it_and_all_are_told() -> None:
     async def scene() -> None:
-        sharing: Sharing[int] = Sharing()
+        sharing: SharedWork[int] = SharedWork()
         began, go = asyncio.Event(), asyncio.Event()
         count = 0
 
@@ -40,7 +40,7 @@ def test_one_does_it_and_all_are_told() -> None:
 
 def test_it_goes_on_while_somebody_waits_and_ends_with_the_last() -> None:
     async def scene() -> None:
-        sharing: Sharing[None] = Sharing()
+        sharing: SharedWork[None] = SharedWork()
         began, ended = asyncio.Event(), asyncio.Event()
 
         async def work(_log: Log) -> None:
@@ -66,7 +66,7 @@ def test_it_goes_on_while_somebody_waits_and_ends_with_the_last() -> None:
 
 def test_a_failure_is_everybodys() -> None:
     async def scene() -> None:
-        sharing: Sharing[None] = Sharing()
+        sharing: SharedWork[None] = SharedWork()
 
         async def work(_log: Log) -> None:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection: what comes in, the requests that are under way, and when it ends."""
+"""An HTTP/2 connection: incoming frames, requests under way, and the end of the connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,41 +22,38 @@ from hpack.hpack import Encoder
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from benchyard.api.crowd import Crowd
+from benchyard.api.connections import ConnectionLimits, carrier_extensions
 from benchyard.api.errors import error_response
-from benchyard.api.http2.frames import MAX_BLOCK_BYTES, MAX_FRAME_BYTES, Frame, Frames, Meter
-from benchyard.api.http2.heads import asked
-from benchyard.api.http2.streams import Stream, Terms
-from benchyard.api.http2.wire import Wire
-from benchyard.api.limits import MAX_HEADER_BYTES
+from benchyard.api.http2.frames import MAX_BLOCK_BYTES, MAX_FRAME_BYTES, Frame, FrameMeter, FrameReader
+from benchyard.api.http2.streams import FrameWriter, Http2Stream, StreamTerms, scope_from_headers
 from benchyard.api.log import logger
-from benchyard.api.underneath import underneath
+from benchyard.api.middleware.limits import MAX_HEADER_BYTES
 from benchyard.errors import BenchyardError, UsageError
 
 MAX_STREAMS = 128
 _MAX_RUNNING = 4 * MAX_STREAMS
-"""Requests that were taken back may still be at work, and must not be without number either."""
+"""Limit for running requests: those that the client has reset may still run, and must be limited as well."""
 _STREAM_WINDOW = 128 * 1024
 _CONNECTION_WINDOW = 4 * 1024**2
 _DEFAULT_WINDOW = 64 * 1024 - 1
 _TABLE_BYTES = 4096
-"""Of headers that were sent before, however many more the client would remember."""
+"""Size of our table of sent headers, even if the client allows a larger one."""
 _LINGER_SECONDS = 1.0
 
 
-class Http2(asyncio.Protocol):
-    """Speaks HTTP/2 on a connection that began as the protocol `before`."""
+class Http2Connection(asyncio.Protocol):
+    """HTTP/2 on a connection that began as the protocol `before`."""
 
-    def __init__(self, before: HttpToolsProtocol, crowd: Crowd) -> None:
+    def __init__(self, before: HttpToolsProtocol, crowd: ConnectionLimits) -> None:
         self.transport = before.transport
         self._before = before
         self._crowd = crowd
         self._http = _connection()
-        self._meter = Meter()
-        self._frames = Frames(self._meter)
-        self._wire = Wire(self._http, self.transport, self._meter)
-        self._terms = Terms(self._wire, crowd.seconds, self._default_headers, self._changed)
-        self._streams: dict[int, Stream] = {}
+        self._meter = FrameMeter()
+        self._frames = FrameReader(self._meter)
+        self._wire = FrameWriter(self._http, self.transport, self._meter)
+        self._terms = StreamTerms(self._wire, crowd.seconds, self._default_headers, self._changed)
+        self._streams: dict[int, Http2Stream] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_leaving = False
         self._is_over = False
@@ -71,7 +68,7 @@ class Http2(asyncio.Protocol):
         }
 
     def begin(self, data: bytes) -> None:
-        """Take over, with the bytes that have come so far."""
+        """Take over the connection, with the bytes received so far."""
         self._before.connections.add(self)  # type: ignore[arg-type]
         self._http.initiate_connection()
         self._http.increment_flow_control_window(_CONNECTION_WINDOW - _DEFAULT_WINDOW)
@@ -81,9 +78,9 @@ class Http2(asyncio.Protocol):
             self.data_received(data)
 
     def shutdown(self) -> None:
-        """Answer what was asked for, take nothing new, and close.
+        """Answer the requests under way, accept no more, and close.
 
-        The goodbye comes last: clients made with h2 take nothing more once they have heard it.
+        The GOAWAY frame is sent last: clients built on h2 accept nothing after it.
         """
         if self._is_over:
             self.transport.close()
@@ -95,7 +92,7 @@ class Http2(asyncio.Protocol):
         if not self._streams:
             self._leave()
 
-    # What the transport tells.
+    # Callbacks of the transport.
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -121,13 +118,14 @@ class Http2(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._wire.resume()
 
-    # What the client says.
+    # Frames of the client.
 
     def _take(self, frame: Frame) -> None:
         if self._is_over:
             return
         if frame.is_goodbye:
-            # Kept from h2, which would send nothing more: what was asked for is still wanted.
+            # Hide the GOAWAY from h2, which would then send nothing more: pending requests still need
+            # answers.
             self._is_leaving = True
             if frame.is_failure or not self._streams:
                 self._leave()
@@ -142,7 +140,7 @@ class Http2(asyncio.Protocol):
         if self._is_leaving or not has_room:
             self._http.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        stream = self._streams[event.stream_id] = Stream(event.stream_id, self._terms)
+        stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._terms)
         self._crowd.works(self)
         self._stop_timer()
         app, scope = self._asked(event, stream)
@@ -152,7 +150,7 @@ class Http2(asyncio.Protocol):
             task.add_done_callback(kept.discard)
         task.add_done_callback(_look)
 
-    def _asked(self, event: RequestReceived, stream: Stream) -> tuple[ASGIApp, Scope]:
+    def _asked(self, event: RequestReceived, stream: Http2Stream) -> tuple[ASGIApp, Scope]:
         before = self._before
         common: Scope = {
             "asgi": {"version": before.asgi_version, "spec_version": "2.3"},
@@ -161,10 +159,10 @@ class Http2(asyncio.Protocol):
             "scheme": before.scheme,
             "root_path": before.root_path,
             "state": before.app_state.copy(),
-            "extensions": underneath(stream),
+            "extensions": carrier_extensions(stream),
         }
         try:
-            scope = asked(common, event.headers, is_whole=event.stream_ended is not None)
+            scope = scope_from_headers(common, event.headers, is_whole=event.stream_ended is not None)
         except UsageError as error:
             return error_response(error), {"type": "http"}
         return before.app, scope
@@ -200,9 +198,9 @@ class Http2(asyncio.Protocol):
         for stream in self._streams.values():
             stream.open()
 
-    # How streams and the connection end.
+    # Ends of streams and of the connection.
 
-    def _changed(self, stream: Stream) -> None:
+    def _changed(self, stream: Http2Stream) -> None:
         if not (stream.is_gone or (stream.is_answered and stream.is_whole)):
             return
         was_open = self._streams.pop(stream.id, None) is not None
@@ -214,7 +212,7 @@ class Http2(asyncio.Protocol):
             self._rest(self._before.timeout_keep_alive)
 
     def _rest(self, seconds: float) -> None:
-        """Nothing is under way: wait for the next request, not for ever, nor when others need the room."""
+        """Wait for the next request, until a timeout or until another connection needs the place."""
         self._crowd.waits(self)
         self._stop_timer()
         self._timer = self._before.loop.call_later(seconds, self._retire)
@@ -235,14 +233,14 @@ class Http2(asyncio.Protocol):
         self.transport.close()
 
     def _end(self) -> None:
-        """Take in and send out nothing more."""
+        """Stop receiving and sending."""
         self._is_over = True
         self._wire.end()
         for stream in list(self._streams.values()):
             stream.vanish()
 
     def _linger(self) -> None:
-        # To close at once would reset the connection, and what was said last with it, where more comes in.
+        # Closing at once would reset the connection if more bytes arrive, and lose the last ones sent.
         self._stop_timer()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -258,7 +256,7 @@ class Http2(asyncio.Protocol):
 
 
 def refusal(error: BenchyardError) -> bytes:
-    """What a client is told that cannot be served now."""
+    """Return the bytes that refuse a client which cannot be served now."""
     http = _connection()
     http.initiate_connection()
     http.close_connection(ErrorCodes.ENHANCE_YOUR_CALM, error.message.encode(), last_stream_id=0)
@@ -266,7 +264,7 @@ def refusal(error: BenchyardError) -> bytes:
 
 
 def _connection() -> H2Connection:
-    # What goes out was checked before it gets here.
+    # Outgoing headers are checked before they get here.
     http = H2Connection(
         H2Configuration(
             client_side=False,
@@ -290,7 +288,7 @@ def _connection() -> H2Connection:
 
 
 class _Plain(Encoder):
-    """Spells out what it packs: hpack's shorter code takes half a second for a header of 64 KiB."""
+    """Encoder without Huffman coding, in which hpack takes half a second for a header of 64 KiB."""
 
     def encode(self, headers: Any, huffman: bool = True) -> bytes:  # noqa: FBT001, FBT002  (hpack's)
         return super().encode(headers, huffman=False)

@@ -1,4 +1,4 @@
-"""The frames that come in: cut out one by one, bounded and counted before anybody works on them."""
+"""Frames of a client: separated, limited and counted before they are processed."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,27 +14,27 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from benchyard.api.limits import MAX_HEADER_BYTES
-from benchyard.api.rates import Buckets
+from benchyard.api.middleware.limits import MAX_HEADER_BYTES
+from benchyard.api.middleware.rates import Buckets
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_FRAME_BYTES = 16 * 1024
 MAX_BLOCK_BYTES = 2 * MAX_HEADER_BYTES
-"""Of headers, packed and unpacked. Up to here, what is over MAX_HEADER_BYTES still gets an answer."""
+"""Limit for headers, packed or unpacked. Below it, headers over MAX_HEADER_BYTES still get an answer."""
 
 _HEAD_BYTES = 9
 _END_STREAM, _END_HEADERS = 0x1, 0x4
 _SMALL_BYTES = 64
 _CHATTER_PER_SECOND, _CHATTER_BURST = 1000, 5000
-"""Frames that cost us more than they cost the client: pings, settings, a body in crumbs."""
+"""Limit for frames that cost more to process than to send: pings, settings, bodies in tiny pieces."""
 _RESETS_PER_SECOND, _RESETS_BURST = 33, 1000
-"""Requests taken back. A client may change its mind about all it has asked for, but not all the time."""
+"""Limit for reset requests. A client may reset all of its requests at times, but not continually."""
 _UPDATES_PER_FRAME = 2
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame as it came, or the preface, which is not one."""
+    """A frame as received, or the connection preface, which has no kind."""
 
     kind: int | None
     flags: int
@@ -43,17 +43,17 @@ class Frame:
 
     @property
     def is_goodbye(self) -> bool:
-        """Whether the client says that it will ask for nothing more."""
+        """True if the client announces that it will send no more requests."""
         return self.kind == GoAwayFrame.type and self.stream_id == 0 and len(self.raw) >= _HEAD_BYTES + 8
 
     @property
     def is_failure(self) -> bool:
-        """Of a goodbye: whether the client found fault with us."""
+        """True if a goodbye reports an error of this server."""
         return int.from_bytes(self.raw[_HEAD_BYTES + 4 : _HEAD_BYTES + 8], "big") != ErrorCodes.NO_ERROR
 
 
-class Meter:
-    """Counts what a client sends beside its requests; raises DenialOfServiceError on too much."""
+class FrameMeter:
+    """Counts frames beside requests; raises DenialOfServiceError if there are too many."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._chatter = Buckets(_CHATTER_PER_SECOND, _CHATTER_BURST, clock)
@@ -62,16 +62,16 @@ class Meter:
         self._block_bytes = 0
 
     def sent(self) -> None:
-        """Note that a piece of an answer went out: its taking will be told."""
+        """Note a sent piece of an answer: the client will acknowledge it with window updates."""
         self._updates += _UPDATES_PER_FRAME
 
     def reset(self) -> None:
-        """Note that a request was taken back, or that the client made us drop it."""
+        """Note a request that the client reset, or made us reset."""
         if self._resets.take(""):
             raise DenialOfServiceError("too many requests were taken back")
 
     def frame(self, kind: int, flags: int, length: int) -> None:
-        """Note that a frame begins."""
+        """Note the beginning of a frame; raise an error if the frame is over a limit."""
         if length > MAX_FRAME_BYTES:
             raise FrameTooLargeError("a frame is over its limit")
         if kind in (HeadersFrame.type, ContinuationFrame.type):
@@ -93,17 +93,17 @@ class Meter:
             raise DenialOfServiceError("too many frames that ask for nothing")
 
 
-class Frames:
-    """Bytes in, whole frames out; what is announced as too much is refused before it is kept."""
+class FrameReader:
+    """Splits received bytes into frames, refusing an oversized frame before it is buffered."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: FrameMeter) -> None:
         self._meter = meter
         self._kept = bytearray()
         self._is_begun = False
         self._noted = False
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; raises h2's ProtocolError at one that must not be."""
+        """Yield the frames that are complete now; raises h2's ProtocolError at a forbidden one."""
         self._kept += data
         while (frame := self._next()) is not None:
             yield frame

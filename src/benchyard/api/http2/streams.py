@@ -1,16 +1,167 @@
-"""One request and its answer, on one stream of a connection."""
+"""Requests and their answers, each on one stream of a connection."""
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
+import httptools
+from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from starlette.types import ASGIApp, Message, Scope
 
-from benchyard.api.http2.heads import Header, answered
-from benchyard.api.http2.wire import Wire
+from benchyard.api.http2.frames import FrameMeter
 from benchyard.api.log import logger
+from benchyard.errors import UsageError
+
+Header = tuple[bytes, bytes]
+
+_METHODS = frozenset(
+    b"ACL BIND CHECKOUT COPY DELETE GET HEAD LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MOVE "
+    b"NOTIFY OPTIONS PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH SOURCE SUBSCRIBE "
+    b"TRACE UNBIND UNLINK UNLOCK UNSUBSCRIBE".split()
+)
+"""Methods that the HTTP/1.1 parser knows: metrics are kept by method, so their number must be limited."""
+_ONE_HOP = frozenset([b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"])
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_TARGET = re.compile(rb"/[!-~]*|\*")
+
+
+def scope_from_headers(scope: Scope, given: Iterable[Header], *, is_whole: bool) -> Scope:
+    """Build the scope of a request from its headers; raises UsageError if they are invalid.
+
+    `scope` holds the connection's part of the scope; `is_whole` means that there is no body.
+    """
+    pairs = [(bytes(name), bytes(value)) for name, value in given]
+    pseudo = {name: value for name, value in pairs if name.startswith(b":")}
+    method, target = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
+    if method not in _METHODS or _TARGET.fullmatch(target) is None or b":protocol" in pseudo:
+        raise _unreadable()
+    if any(_CONTROLS.search(value) or (is_whole and _tells_a_body(name, value)) for name, value in pairs):
+        raise _unreadable()
+    path, query = _target_parts(target)
+    return {
+        **scope,
+        "type": "http",
+        "http_version": "2",
+        "method": method.decode(),
+        "path": scope["root_path"] + unquote(path.decode()),
+        "raw_path": scope["root_path"].encode() + path,
+        "query_string": query,
+        "headers": _headers(pairs, pseudo.get(b":authority"), is_whole=is_whole),
+    }
+
+
+def _tells_a_body(name: bytes, value: bytes) -> bool:
+    return name == b"content-length" and value.strip(b"0") != b""
+
+
+def _target_parts(target: bytes) -> tuple[bytes, bytes]:
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError as error:
+        raise _unreadable() from error
+    return url.path or b"", url.query or b""
+
+
+def _headers(pairs: list[Header], authority: bytes | None, *, is_whole: bool) -> list[Header]:
+    headers = [(name, value) for name, value in pairs if not name.startswith(b":")]
+    if authority is not None:
+        headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
+    if not is_whole and not any(name == b"content-length" for name, _ in headers):
+        # The body's length is unknown so far; code that passes the request on must mark its end.
+        headers.append((b"transfer-encoding", b"chunked"))
+    return headers
+
+
+def answer_headers(status: int, given: Iterable[Header]) -> list[Header]:
+    """Return the headers of an answer as they are sent; raises RuntimeError for an invalid one.
+
+    All of them are checked first: a failure while they are packed would corrupt all later headers.
+    """
+    headers = [(name.lower(), value.strip(b" \t")) for name, value in given]
+    for name, value in headers:
+        if _NAME.fullmatch(name) is None or _CONTROLS.search(value):
+            raise RuntimeError("an answer's header is none")
+    return [(b":status", b"%d" % status), *(each for each in headers if each[0] not in _ONE_HOP)]
+
+
+def _unreadable() -> UsageError:
+    return UsageError("this is not a request the server can read; it speaks HTTP/1.1 and HTTP/2")
+
+
+class FrameWriter:
+    """Sends frames; after its end it sends nothing, and waiting senders continue."""
+
+    def __init__(self, http: H2Connection, transport: asyncio.Transport, meter: FrameMeter) -> None:
+        self._http = http
+        self._transport = transport
+        self._meter = meter
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_over = False
+
+    def flush(self) -> None:
+        """Write pending frames to the transport."""
+        data = self._http.data_to_send()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause(self) -> None:
+        """Note that the client reads more slowly than the server sends."""
+        if not self._is_over:
+            self._writable.clear()
+
+    def resume(self) -> None:
+        """Note that the client has caught up."""
+        self._writable.set()
+
+    async def writable(self) -> None:
+        """Wait until the client has caught up; `ConnectionLimits.watch` drops a client that reads nothing."""
+        await self._writable.wait()
+
+    def room(self, stream_id: int) -> int:
+        """Return how many bytes of a body the client accepts now."""
+        return min(self._http.local_flow_control_window(stream_id), self._http.max_outbound_frame_size)
+
+    def head(self, stream_id: int, headers: Iterable[Header]) -> None:
+        """Send the head of an answer."""
+        self._http.send_headers(stream_id, headers)
+        self.flush()
+
+    def body(self, stream_id: int, data: bytes | memoryview, *, is_last: bool) -> None:
+        """Send a piece of an answer that fits into the client's window."""
+        self._http.send_data(stream_id, data, end_stream=is_last)
+        self._meter.sent()
+        self.flush()
+
+    def taken(self, stream_id: int, size: int) -> None:
+        """Let the client send this many more bytes, since so many were processed."""
+        if size and not self._is_over:
+            self._http.acknowledge_received_data(size, stream_id)
+            self.flush()
+
+    def reset(self, stream_id: int, code: ErrorCodes) -> None:
+        """Reset one stream."""
+        if not self._is_over:
+            self._http.reset_stream(stream_id, code)
+            self.flush()
+
+    def goodbye(self, code: ErrorCodes) -> None:
+        """Send a GOAWAY frame with its reason, unless one was sent; nothing is sent after it."""
+        if self._http.state_machine.state is not ConnectionState.CLOSED:
+            self._http.close_connection(code)
+        self.flush()
+        self.end()
+
+    def end(self) -> None:
+        """Stop sending."""
+        self._is_over = True
+        self._writable.set()
+
 
 _MAX_UNWANTED_BYTES = 64 * 1024**2
 _BODILESS = (204, 304)
@@ -18,24 +169,24 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What holds for all streams of a connection."""
+class StreamTerms:
+    """Settings that all streams of a connection share."""
 
-    wire: Wire
+    wire: FrameWriter
     seconds: float
-    """How long a client may take nothing of an answer."""
+    """Seconds that a client may leave an answer untouched."""
     default_headers: Callable[[], list[Header]]
-    on_change: Callable[["Stream"], None]
-    """Called whenever one of the stream's sides has ended."""
+    on_change: Callable[["Http2Stream"], None]
+    """Callback for the end of the stream's request or answer."""
 
 
-class Stream:
-    """What the app receives and sends; it holds what the client may send ahead, and a piece of the answer."""
+class Http2Stream:
+    """ASGI side of one stream; buffers the received part of the request's body."""
 
-    def __init__(self, stream_id: int, terms: Terms) -> None:
+    def __init__(self, stream_id: int, terms: StreamTerms) -> None:
         self.id = stream_id
         self.is_whole = False
-        """The request has come in to its end."""
+        """True after the end of the request."""
         self.is_answered = False
         self.is_gone = False
         self._terms = terms
@@ -50,10 +201,10 @@ class Stream:
         self._bytes_due: int | None = None
         self._unwanted_timer: asyncio.TimerHandle | None = None
 
-    # What the connection tells.
+    # Events of the connection.
 
     def feed(self, data: bytes, size: int) -> None:
-        """A piece of the body came in, of that size with its padding."""
+        """Take a piece of the body; `size` includes its padding."""
         if self.is_answered or self.is_gone:
             self._wire.taken(self.id, size)
             self._unwanted_bytes += size
@@ -66,17 +217,17 @@ class Stream:
             self._arrived.set()
 
     def finish(self) -> None:
-        """The request is whole."""
+        """Mark the request as complete."""
         self.is_whole = True
         self._arrived.set()
         self._terms.on_change(self)
 
     def open(self) -> None:
-        """There may be room for more of the answer."""
+        """Note that the client may accept more of the answer."""
         self._opened.set()
 
     def vanish(self) -> None:
-        """Nobody is there any more."""
+        """End the stream because the client is gone or the stream was reset."""
         self.is_gone = True
         self._arrived.set()
         self._opened.set()
@@ -86,19 +237,19 @@ class Stream:
         self._terms.on_change(self)
 
     def refuse_rest(self) -> None:
-        """End a request that was answered before it was whole; a while later, so that the answer is read."""
+        """End a request answered before its body was complete; called late, so that the answer is read."""
         if not (self.is_gone or self.is_whole):
             self._end(ErrorCodes.NO_ERROR)
 
     def cut(self) -> None:
-        """End a stream whose answer cannot be finished, so that nobody takes it for a whole one."""
+        """End a stream whose answer cannot be finished, so that the client does not take it for complete."""
         if not (self.is_gone or self.is_answered):
             self._end(ErrorCodes.INTERNAL_ERROR)
 
-    # What the app sees.
+    # Interface to the app.
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """Let the app answer."""
+        """Run the app to answer the request."""
         self._has_no_body = scope.get("method") == "HEAD"
         headers = scope.get("headers", ())
         self._awaits_go_on = any(name == b"expect" and value == b"100-continue" for name, value in headers)
@@ -108,7 +259,7 @@ class Stream:
             self.cut()
 
     async def receive(self) -> Message:
-        """The next piece of the request's body, or that the client has gone."""
+        """Return the next piece of the request's body, or the message that the client has gone."""
         if self._awaits_go_on and not (self._is_begun or self.is_gone or self.is_whole):
             self._awaits_go_on = False
             self._wire.head(self.id, [(b":status", b"100")])
@@ -122,7 +273,7 @@ class Stream:
         return {"type": "http.request", "body": body, "more_body": not self.is_whole}
 
     async def send(self, message: Message) -> None:
-        """Send the next piece of the answer; what a client that has gone does not get is dropped."""
+        """Send the next piece of the answer; it is dropped if the client has gone."""
         await self._wire.writable()
         if self.is_gone:
             return
@@ -136,7 +287,7 @@ class Stream:
 
     def _begin(self, message: Message) -> None:
         given: Any = message.get("headers", ())
-        headers = answered(message["status"], [*self._terms.default_headers(), *given])
+        headers = answer_headers(message["status"], [*self._terms.default_headers(), *given])
         lengths = [value for name, value in headers if name == b"content-length"]
         self._has_no_body = self._has_no_body or message["status"] in _BODILESS
         self._bytes_due = int(lengths[0]) if lengths and not self._has_no_body else None
@@ -150,7 +301,7 @@ class Stream:
             room = min(len(left), await self._room())
             if not room:
                 return
-            # The last piece may come with the word that it is.
+            # The last piece may carry the end mark itself.
             self._send(left[:room], is_last=is_last and room == len(left))
             left = left[room:]
         if is_last and not self.is_answered:
@@ -176,7 +327,7 @@ class Stream:
         self._terms.on_change(self)
 
     async def _room(self) -> int:
-        """How much the client takes now; 0 when it has gone, or takes nothing for too long."""
+        """Return how many bytes the client accepts; 0 if it has gone, or accepted none for too long."""
         deadline = asyncio.get_running_loop().time() + self._terms.seconds
         while True:
             await self._wire.writable()

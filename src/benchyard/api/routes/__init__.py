@@ -1,1 +1,1 @@
-"""One file per noun; each has a `router`, and the folder is the list."""
+"""Routes of the API: a file per noun, each with a `router`; the app finds them by listing the folder."""

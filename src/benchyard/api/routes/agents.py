@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from benchyard.api.deps import Services, ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
-from benchyard.engine.agents.records import AGENT_PREFIX, OWN, PUBLIC
-from benchyard.engine.asked import Asked
+from benchyard.api.responses import wait_for_answer
+from benchyard.engine.agents.service import AGENT_PREFIX, OWN, PUBLIC
+from benchyard.engine.context import Caller
 from benchyard.models.agents import (
     AgentDevboxCountsView,
     AgentInstallRequest,
@@ -22,11 +22,11 @@ from benchyard.models.agents import (
 )
 from benchyard.models.pages import Query, Where
 
-router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=LazyRoute)
 
 
 async def agent_query(query: PageQuery, name: str | None = None, search: str | None = None) -> Query:
-    """A page of agents; a name need not be whole unless it is searched for something else too."""
+    """Return the query of a page of agents; a part of a name suffices unless `search` is given, too."""
     if name and search:
         return replace(query, where={"name": name}, search=search)
     return replace(query, search=search or name or None)
@@ -40,7 +40,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: AgentRequest
 ) -> AgentView:
     """Register an agent; it is installed when it is first used."""
-    asked = Asked(identity.new_id(AGENT_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(AGENT_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.agents.known.create(asked, body)).view()
 
 
@@ -67,7 +67,7 @@ async def devbox_counts(services: ServicesDep) -> AgentDevboxCountsView:
 @router.post("/install", response_model_exclude_none=True)
 async def install(services: ServicesDep, body: AgentInstallRequest) -> AgentInstallView:
     """Install an agent ahead of its first use (an extension); goes on without its client."""
-    return await held(services, services.engine.agents.install(body.name, body.version))
+    return await wait_for_answer(services, services.engine.agents.install(body.name, body.version))
 
 
 @router.get("/{id}", response_model_exclude_none=True)

@@ -8,12 +8,12 @@ from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import Services, ServicesDep
-from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import NamedQuery, PageQuery, narrowed
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.jobs.jobs import JOB_PREFIX
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import NamedQuery, PageQuery, narrow
+from benchyard.api.responses import event_stream
+from benchyard.engine.context import Caller
+from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
 from benchyard.models.base import MAX_INT, RenameRequest
 from benchyard.models.job_plans import JobPlanRequest, JobPlanView
@@ -25,20 +25,20 @@ from benchyard.models.jobs import (
     BenchmarkJobView,
     Job,
     JobRequest,
+    JobRescoreRequest,
     JobState,
-    RescoreRequest,
     RetryRequest,
 )
 from benchyard.models.pages import Query
 from benchyard.models.removals import RemovalView
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.estimates import with_costs
-from benchyard.reports.jobs import job_view
+from benchyard.reports.outcomes import job_view
 
 _LOOKED_AT = 50
-"""Earlier jobs, for what trials cost."""
+"""Number of earlier jobs that are used to estimate the cost of trials."""
 
-router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LazyRoute)
 
 
 @router.post("", response_model_exclude_none=True)
@@ -46,13 +46,13 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: JobRequest
 ) -> BenchmarkJobView:
     """Begin a job: every agent tries every scenario, as often as is asked."""
-    asked = Asked(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.jobs.create(asked, body))
 
 
 @router.post("/plan", response_model_exclude_none=True)
 async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
-    """Say what a job would be (an extension): counted, what is missing, what the like cost before."""
+    """Describe a job before it starts (an extension): its size, missing parts, and similar jobs' costs."""
     engine = services.engine
     found = await engine.jobs.plan(body)
     if not any(each.asks_models for each in found.agents):
@@ -74,7 +74,7 @@ async def list_jobs(
 
 @router.get("/{id}", response_model_exclude_none=True)
 async def retrieve(id: str, services: ServicesDep, suspect: SuspectRule | None = None) -> BenchmarkJobView:
-    """Look a job up, with what became of each scenario; `suspect` is an extension: count by another rule."""
+    """Look a job up, with the outcome of each scenario; `suspect` is an extension: count by another rule."""
     job = await services.engine.jobs.get(id)
     return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True, suspect=suspect)
 
@@ -102,10 +102,10 @@ async def retry(
 
 @router.post("/{id}/rescore", response_model_exclude_none=True)
 async def rescore(
-    id: str, services: ServicesDep, identity: RequestIdentity, body: RescoreRequest | None = None
+    id: str, services: ServicesDep, identity: RequestIdentity, body: JobRescoreRequest | None = None
 ) -> BenchmarkJobView:
     """Score again from what is kept of the trials (an extension), with the scorers as they are now."""
-    request = body or RescoreRequest()
+    request = body or JobRescoreRequest()
     return await _view(services, await services.engine.jobs.rescore(id, request, _once(identity)))
 
 
@@ -123,7 +123,7 @@ async def pin(id: str, services: ServicesDep) -> BenchmarkJobView:
 
 @router.post("/{id}/unpin", response_model_exclude_none=True)
 async def unpin(id: str, services: ServicesDep) -> BenchmarkJobView:
-    """Keep a job no longer than others (an extension)."""
+    """Let a job expire like others again (an extension)."""
     return await _view(services, await services.engine.jobs.pin(id, pinned=False))
 
 
@@ -153,7 +153,7 @@ async def list_trials(
     scenario_name: str | None = None,
 ) -> TrialListView:
     """List the trials of a job (an extension), newest first; `agent` counts from 0."""
-    wanted = narrowed(
+    wanted = narrow(
         query,
         parent=id,
         status=status,
@@ -170,7 +170,7 @@ async def list_trials(
 async def list_artifacts(id: str, services: ServicesDep, query: PageQuery) -> ArtifactListView:
     """List the files that are kept with the trials of a job (an extension), a page of trials at a time."""
     engine = services.engine
-    page = await engine.jobs.page(id, narrowed(query, parent=id))
+    page = await engine.jobs.page(id, narrow(query, parent=id))
     ids = [each.scenario_run_id for each in page.items if each.scenario_run_id]
     runs = {each.id: each for each in await engine.scenario_runs.records.all({"id": ids})}
     found = [

@@ -5,13 +5,12 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from benchyard.api.archives import ZIP, archive_response
 from benchyard.api.deps import Services, ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import OF_A_JOB, NamedQuery, PageQuery, narrowed
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import OF_A_JOB, NamedQuery, PageQuery, narrow
+from benchyard.api.responses import ZIP, archive_response, wait_for_answer
+from benchyard.engine.context import Caller
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.pages import Query
@@ -26,7 +25,7 @@ from benchyard.models.runs import (
     RunState,
 )
 
-router = APIRouter(tags=["benchmark runs"], route_class=LateRoute)
+router = APIRouter(tags=["benchmark runs"], route_class=LazyRoute)
 
 _NOW, _BEFORE = "/v1/benchmark_runs", "/v1/benchmarks/runs"
 
@@ -36,7 +35,7 @@ async def start(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRunRequest
 ) -> BenchmarkRunView:
     """Start a run; its scenarios are started one by one with its id."""
-    asked = Asked(identity.new_id(BENCHMARK_RUN_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(BENCHMARK_RUN_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.benchmark_runs.start(asked, body))
 
 
@@ -51,7 +50,7 @@ async def list_runs(
     own: bool = False,
 ) -> BenchmarkRunListView:
     """List benchmark runs, newest first; `own` is an extension: without those of jobs."""
-    wanted = narrowed(query, parent=benchmark_id, status=state)
+    wanted = narrow(query, parent=benchmark_id, status=state)
     return await _page(services, replace(wanted, without=(OF_A_JOB,)) if own else wanted)
 
 
@@ -73,14 +72,14 @@ async def retrieve(id: str, services: ServicesDep) -> BenchmarkRunView:
 @router.post(_BEFORE + "/{id}/complete", response_model_exclude_none=True, include_in_schema=False)
 async def complete(id: str, services: ServicesDep) -> BenchmarkRunView:
     """End a run: what was scored counts, what was not is canceled and counts 0."""
-    return await _view(services, await held(services, services.engine.benchmark_runs.complete(id)))
+    return await _view(services, await wait_for_answer(services, services.engine.benchmark_runs.complete(id)))
 
 
 @router.post(_NOW + "/{id}/cancel", response_model_exclude_none=True)
 @router.post(_BEFORE + "/{id}/cancel", response_model_exclude_none=True, include_in_schema=False)
 async def cancel(id: str, services: ServicesDep) -> BenchmarkRunView:
     """End a run early and cancel what still runs."""
-    return await _view(services, await held(services, services.engine.benchmark_runs.cancel(id)))
+    return await _view(services, await wait_for_answer(services, services.engine.benchmark_runs.cancel(id)))
 
 
 @router.post(_NOW + "/{id}/rename", response_model_exclude_none=True)
@@ -101,7 +100,7 @@ async def list_scenario_runs(
     id: str, services: ServicesDep, query: NamedQuery, state: RunState | None = None
 ) -> RunListView:
     """List the scenario runs of a benchmark run, newest first."""
-    wanted = narrowed(query, parent=id, status=state)
+    wanted = narrow(query, parent=id, status=state)
     page = await services.engine.benchmark_runs.scenario_runs(id, wanted)
     runs = [run.view() for run in page.items]
     return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)

@@ -4,12 +4,12 @@ from fastapi import APIRouter, Request
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import NamedQuery, PageQuery, narrowed
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import NamedQuery, PageQuery, narrow
 from benchyard.api.routes.scenarios import OWN, PUBLIC
-from benchyard.api.routing import LateRoute
-from benchyard.engine.definitions.benchmarks import BENCHMARK_PREFIX
-from benchyard.engine.definitions.catalogue import Catalogue
-from benchyard.engine.devboxes import Asked
+from benchyard.engine.context import Caller
+from benchyard.engine.scenarios.benchmarks import BENCHMARK_PREFIX
+from benchyard.engine.scenarios.public import PublicBenchmarks
 from benchyard.models.benchmarks import (
     BenchmarkChange,
     BenchmarkListView,
@@ -21,7 +21,7 @@ from benchyard.models.pages import MetadataKeys, MetadataValues
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.scenarios import ScenarioListView
 
-router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=LazyRoute)
 
 
 @router.post("", response_model_exclude_none=True)
@@ -29,21 +29,21 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRequest
 ) -> BenchmarkView:
     """Make a benchmark of scenarios."""
-    asked = Asked(identity.new_id(BENCHMARK_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(BENCHMARK_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.benchmarks.create(asked, body)).view()
 
 
 @router.get("", response_model_exclude_none=True)
 async def list_benchmarks(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
     """List this server's own benchmarks, newest first."""
-    page = await Catalogue(services.engine.benchmarks).own_page(narrowed(query, **OWN))
+    page = await PublicBenchmarks(services.engine.benchmarks).own_page(narrow(query, **OWN))
     return BenchmarkListView(benchmarks=page.items, has_more=page.has_more, total_count=page.total_count)
 
 
 @router.get("/list_public", response_model_exclude_none=True)
 async def list_public(services: ServicesDep, query: NamedQuery) -> BenchmarkListView:
     """List public benchmarks: those that are here first, then those that can be imported."""
-    page = await Catalogue(services.engine.benchmarks).page(query)
+    page = await PublicBenchmarks(services.engine.benchmarks).page(query)
     return BenchmarkListView(benchmarks=page.items, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -76,7 +76,7 @@ async def public_metadata_values(key: str, services: ServicesDep) -> MetadataVal
 @router.get("/{id}", response_model_exclude_none=True)
 async def retrieve(id: str, services: ServicesDep) -> BenchmarkView:
     """Look a benchmark up; an archived one too, and a public one that is not imported yet."""
-    return await Catalogue(services.engine.benchmarks).get(id)
+    return await PublicBenchmarks(services.engine.benchmarks).get(id)
 
 
 @router.post("/{id}", response_model_exclude_none=True)
@@ -88,7 +88,7 @@ async def update(id: str, services: ServicesDep, body: BenchmarkChange) -> Bench
 @router.get("/{id}/definitions", response_model_exclude_none=True)
 async def definitions(id: str, services: ServicesDep, query: PageQuery) -> ScenarioListView:
     """List the scenarios of a benchmark, in its own order."""
-    page = await Catalogue(services.engine.benchmarks).definitions(id, query)
+    page = await PublicBenchmarks(services.engine.benchmarks).definitions(id, query)
     scenarios = [scenario.view() for scenario in page.items]
     return ScenarioListView(scenarios=scenarios, has_more=page.has_more, total_count=page.total_count)
 

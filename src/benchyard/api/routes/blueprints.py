@@ -8,12 +8,12 @@ from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import event_stream
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import MetadataFilters, PageQuery
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.executions import byte_offset
+from benchyard.api.responses import event_stream
+from benchyard.engine.context import Caller
+from benchyard.engine.devboxes.executions import byte_offset
 from benchyard.models.blueprints import (
     BlueprintListView,
     BlueprintPreviewView,
@@ -24,7 +24,7 @@ from benchyard.models.blueprints import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 
-router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"], route_class=LazyRoute)
 
 BLUEPRINT_PREFIX = "bpt_"
 _PRESENT: Where = {"state": "created"}
@@ -35,7 +35,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: BlueprintRequest
 ) -> BlueprintView:
     """Make a blueprint and answer at once; it is built in the background."""
-    asked = Asked(identity.new_id(BLUEPRINT_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(BLUEPRINT_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.blueprints.create(asked, body)).view()
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.api.responses import wait_for_answer
+from benchyard.engine.context import Caller
 from benchyard.engine.ids import is_well_formed
 from benchyard.errors import MalformedId, NotFound
 from benchyard.models.devboxes import (
@@ -23,13 +23,13 @@ from benchyard.models.devboxes import (
 )
 from benchyard.models.pages import MetadataKeys, MetadataValues
 
-router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LazyRoute)
 
 DEVBOX_PREFIX = "dbx_"
 
 
-def _asked(request: Request, identity: Identity) -> Asked:
-    return Asked(identity.new_id(DEVBOX_PREFIX), identity.body_hash, request.state.key_id)
+def _asked(request: Request, identity: Identity) -> Caller:
+    return Caller(identity.new_id(DEVBOX_PREFIX), identity.body_hash, request.state.key_id)
 
 
 @router.post("")
@@ -47,7 +47,9 @@ async def create_and_await_running(
 ) -> DevboxView:
     """Make a devbox and answer once it runs, or as it is after 25 seconds."""
     devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.booted(devbox.id)))
+    return services.engine.tunnels.view(
+        await wait_for_answer(services, services.engine.devboxes.wait_until_booted(devbox.id))
+    )
 
 
 @router.get("")
@@ -75,12 +77,12 @@ async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
 
 @router.get("/{id}")
 async def retrieve(id: str, services: ServicesDep) -> DevboxView:
-    """Look a devbox up; 400 for what begins like an id and is none, 404 for an id that no devbox has."""
+    """Look a devbox up; 400 for a malformed id, 404 for an id that no devbox has."""
     try:
         return services.engine.tunnels.view(await services.engine.devboxes.get(id))
     except NotFound as error:
         if id.startswith(DEVBOX_PREFIX) and not is_well_formed(id, DEVBOX_PREFIX):
-            raise MalformedId(f"{error.message}; that is not the id of a devbox", field="id") from error
+            raise MalformedId(f"{error.message}; that is no id of a devbox", field="id") from error
         raise
 
 
@@ -93,7 +95,9 @@ async def update(id: str, services: ServicesDep, body: DevboxChange) -> DevboxVi
 @router.post("/{id}/wait_for_status")
 async def wait_for_status(id: str, services: ServicesDep, body: WaitRequest) -> DevboxView:
     """Answer once the devbox has one of the statuses; 408 after at most 30 seconds."""
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.wait(id, body)))
+    return services.engine.tunnels.view(
+        await wait_for_answer(services, services.engine.devboxes.wait(id, body))
+    )
 
 
 @router.post("/{id}/shutdown")
@@ -112,7 +116,9 @@ async def suspend(id: str, services: ServicesDep) -> DevboxView:
 async def resume(id: str, services: ServicesDep) -> DevboxView:
     """Bring a suspended devbox up again; answers once it runs, or as it is after a second."""
     await services.engine.devboxes.resume(id)
-    return services.engine.tunnels.view(await held(services, services.engine.devboxes.resumed(id)))
+    return services.engine.tunnels.view(
+        await wait_for_answer(services, services.engine.devboxes.wait_until_resumed(id))
+    )
 
 
 @router.post("/{id}/keep_alive")

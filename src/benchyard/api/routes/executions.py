@@ -8,10 +8,10 @@ from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import bytes_stream, event_stream, held
 from benchyard.api.idempotency import Identity, RequestIdentity
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.responses import bytes_stream, event_stream, wait_for_answer
+from benchyard.engine.context import Caller
 from benchyard.models.executions import (
     ExecuteRequest,
     ExecuteWithIdRequest,
@@ -24,7 +24,7 @@ from benchyard.models.executions import (
     StreamName,
 )
 
-router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["executions"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["executions"], route_class=LazyRoute)
 
 EXECUTION_PREFIX = "exec_"
 
@@ -33,19 +33,19 @@ Offset = Annotated[str | None, Parameter(description="the byte to start at")]
 
 
 @dataclass(frozen=True)
-class Part:
-    """Which part of an output is wanted."""
+class OutputPart:
+    """Requested part of an output."""
 
     offset: str | None
     follow: bool
 
 
-async def _part(offset: Offset = None, *, follow: bool = False) -> Part:
-    return Part(offset, follow)
+async def _part(offset: Offset = None, *, follow: bool = False) -> OutputPart:
+    return OutputPart(offset, follow)
 
 
-def _asked(identity: Identity) -> Asked:
-    return Asked(identity.new_id(EXECUTION_PREFIX), identity.body_hash)
+def _asked(identity: Identity) -> Caller:
+    return Caller(identity.new_id(EXECUTION_PREFIX), identity.body_hash)
 
 
 @router.post("/execute_async")
@@ -61,7 +61,7 @@ async def execute_sync(
     devbox_id: str, services: ServicesDep, identity: RequestIdentity, body: ExecuteRequest
 ) -> ExecutionResultView:
     """Run a command and answer when it has ended."""
-    return await held(services, services.engine.executions.run(devbox_id, _asked(identity), body))
+    return await wait_for_answer(services, services.engine.executions.run(devbox_id, _asked(identity), body))
 
 
 @router.post("/execute")
@@ -69,7 +69,7 @@ async def execute(
     devbox_id: str, services: ServicesDep, body: ExecuteWithIdRequest, last_n: LastLines = None
 ) -> ExecutionView:
     """Run a command under the caller's id; answer when it has ended, or as it is after a while."""
-    return await held(services, services.engine.executions.run_with_id(devbox_id, body, last_n))
+    return await wait_for_answer(services, services.engine.executions.run_with_id(devbox_id, body, last_n))
 
 
 @router.get("/executions/{execution_id}")
@@ -89,7 +89,9 @@ async def wait_for_status(
     last_n: LastLines = None,
 ) -> ExecutionView:
     """Answer once the execution has one of the statuses; 408 after at most 25 seconds."""
-    return await held(services, services.engine.executions.wait(devbox_id, execution_id, body, last_n))
+    return await wait_for_answer(
+        services, services.engine.executions.wait(devbox_id, execution_id, body, last_n)
+    )
 
 
 @router.post("/executions/{execution_id}/kill")
@@ -135,7 +137,7 @@ async def output(
     execution_id: str,
     stream: StreamName,
     services: ServicesDep,
-    part: Annotated[Part, Depends(_part)],
+    part: Annotated[OutputPart, Depends(_part)],
 ) -> StreamingResponse:
     """Send raw bytes of an output (an extension); with `follow`, until the execution has completed."""
     content = await services.engine.executions.raw(

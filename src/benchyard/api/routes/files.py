@@ -4,13 +4,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.multipart import received_upload
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.responses import DevboxFileResponse
-from benchyard.api.routing import LateRoute
+from benchyard.api.uploads import receive_upload
+from benchyard.models.devboxes import DownloadRequest, ReadRequest, WriteRequest
 from benchyard.models.executions import ExecutionResultView
-from benchyard.models.files import DownloadRequest, ReadRequest, WriteRequest
 
-router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["files"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/devboxes/{devbox_id}", tags=["files"], route_class=LazyRoute)
 
 _UPLOAD_SCHEMA = {
     "type": "object",
@@ -40,9 +40,9 @@ async def write_file_contents(
     openapi_extra={"requestBody": {"content": {"multipart/form-data": {"schema": _UPLOAD_SCHEMA}}}},
 )
 async def upload_file(devbox_id: str, request: Request, services: ServicesDep) -> dict[str, str]:
-    """Write an uploaded file; the devbox's file changes only once all of it has come."""
+    """Write an uploaded file; the devbox's file changes only once all of it has arrived."""
     await services.engine.devboxes.running(devbox_id)
-    async with received_upload(request, services.settings.data / "uploads") as upload:
+    async with receive_upload(request, services.settings.data / "uploads") as upload:
         await services.engine.files.upload(devbox_id, upload.path, upload.file)
     return {}
 

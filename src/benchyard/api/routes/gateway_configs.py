@@ -7,22 +7,23 @@ from fastapi import APIRouter, Depends, Request
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
-from benchyard.engine.asked import Asked
-from benchyard.engine.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
+from benchyard.engine.context import Caller
 from benchyard.engine.ids import account_id
+from benchyard.engine.network.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
 from benchyard.models.gateway_configs import (
     GatewayConfig,
     GatewayConfigChange,
     GatewayConfigListView,
     GatewayConfigRequest,
     GatewayConfigView,
+    GatewayRequest,
+    GatewayTokenView,
 )
-from benchyard.models.gateway_doors import GatewayRequest, GatewayTokenView
 from benchyard.models.pages import Query
 
-router = APIRouter(tags=["gateway configs"], route_class=LateRoute)
+router = APIRouter(tags=["gateway configs"], route_class=LazyRoute)
 
 PATH = "/v1/gateway-configs"
 
@@ -30,7 +31,7 @@ PATH = "/v1/gateway-configs"
 async def gateway_query(
     query: PageQuery, id: str | None = None, name: str | None = None, search: str | None = None
 ) -> Query:
-    """A page of configs; a name need not be whole."""
+    """Return the query of a page of configs; a part of a name suffices."""
     return replace(query, where={"id": id} if id else {}, search=search or name or None)
 
 
@@ -42,7 +43,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: GatewayConfigRequest
 ) -> GatewayConfigView:
     """Make a gateway config: an HTTP API, and how its key is sent."""
-    asked = Asked(identity.new_id(GATEWAY_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(GATEWAY_PREFIX), identity.body_hash, request.state.key_id)
     return _view(services, await services.engine.gateway_configs.create(asked, body))
 
 
@@ -64,7 +65,7 @@ async def retrieve(id: str, services: ServicesDep) -> GatewayConfigView:
 
 @router.post(PATH + "/{id}", response_model_exclude_none=True)
 async def update(id: str, services: ServicesDep, body: GatewayConfigChange) -> GatewayConfigView:
-    """Change a gateway config; devboxes that were given it keep what it said."""
+    """Change a gateway config; devboxes that were given it keep its earlier content."""
     return _view(services, await services.engine.gateway_configs.update(id, body))
 
 
@@ -79,7 +80,7 @@ async def create_gateway_token(
     id: str, request: Request, services: ServicesDep, identity: RequestIdentity, body: GatewayRequest
 ) -> GatewayTokenView:
     """Open a way from a running devbox to an HTTP API; the token is of use in that devbox only."""
-    asked = Asked(identity.new_id(DOOR_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(DOOR_PREFIX), identity.body_hash, request.state.key_id)
     return await services.engine.gateway_tokens.create(id, asked, body)
 
 

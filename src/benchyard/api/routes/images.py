@@ -3,12 +3,11 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from benchyard.api.archives import archive_response
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.responses import archive_response, wait_for_answer
+from benchyard.engine.context import Caller
 from benchyard.models.images import (
     AliasListView,
     AliasRemoval,
@@ -23,13 +22,13 @@ from benchyard.models.images import (
     StandInRequest,
 )
 
-router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LazyRoute)
 
 _PREFIX = "img_"
 
 
-def _asked(identity: Identity) -> Asked:
-    return Asked(identity.new_id(_PREFIX), identity.body_hash)
+def _asked(identity: Identity) -> Caller:
+    return Caller(identity.new_id(_PREFIX), identity.body_hash)
 
 
 @router.get("")
@@ -43,7 +42,9 @@ async def import_image(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ImageImportRequest
 ) -> ImageView:
     """Import a root filesystem from an object, or from a folder that the server imports from."""
-    return await held(services, services.engine.library.import_image(body, _asked(identity)), request)
+    return await wait_for_answer(
+        services, services.engine.library.import_image(body, _asked(identity)), request
+    )
 
 
 @router.post("/debian")
@@ -51,7 +52,9 @@ async def make_debian(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: DebianImageRequest
 ) -> ImageView:
     """Make a Debian root filesystem an image; takes minutes."""
-    return await held(services, services.engine.library.make_debian(body, _asked(identity)), request)
+    return await wait_for_answer(
+        services, services.engine.library.make_debian(body, _asked(identity)), request
+    )
 
 
 @router.post("/stand-in")
@@ -59,7 +62,7 @@ async def stand_in(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: StandInRequest
 ) -> ImageView:
     """Make an image that stands in for one of a registry in every Dockerfile; takes minutes."""
-    return await held(services, services.engine.library.stand_in(body, _asked(identity)), request)
+    return await wait_for_answer(services, services.engine.library.stand_in(body, _asked(identity)), request)
 
 
 @router.post("/pull")
@@ -67,31 +70,31 @@ async def pull(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ImagePullRequest
 ) -> ImageView:
     """Get an image from its registry."""
-    return await held(services, services.engine.library.pull(body, _asked(identity)), request)
+    return await wait_for_answer(services, services.engine.library.pull(body, _asked(identity)), request)
 
 
 @router.post("/collect")
 async def collect(services: ServicesDep, body: CollectRequest) -> CollectionView:
     """Remove the longest unused images, and the builder's cache, until less than a limit is used."""
-    return await held(services, services.engine.shelf.collect(body.max_bytes))
+    return await wait_for_answer(services, services.engine.upkeep.collect(body.max_bytes))
 
 
 @router.get("/aliases")
 async def list_aliases(services: ServicesDep) -> AliasListView:
     """List which images stand in for those of registries."""
-    return AliasListView(aliases=services.engine.shelf.aliases())
+    return AliasListView(aliases=services.engine.upkeep.aliases())
 
 
 @router.post("/aliases")
 async def set_alias(services: ServicesDep, body: AliasView) -> AliasView:
     """Let an image stand in for a reference in every Dockerfile."""
-    return await services.engine.shelf.set_alias(body)
+    return await services.engine.upkeep.set_alias(body)
 
 
 @router.post("/aliases/delete")
 async def remove_alias(services: ServicesDep, body: AliasRemoval) -> dict[str, str]:
     """Forget an alias."""
-    services.engine.shelf.remove_alias(body.reference)
+    services.engine.upkeep.remove_alias(body.reference)
     return {}
 
 
@@ -104,24 +107,24 @@ async def retrieve(id: str, services: ServicesDep) -> ImageView:
 @router.post("/{id}/pin")
 async def pin(id: str, services: ServicesDep) -> ImageView:
     """Keep an image from being collected."""
-    return await services.engine.library.get(await services.engine.shelf.set_pinned(id, pinned=True))
+    return await services.engine.library.get(await services.engine.upkeep.set_pinned(id, pinned=True))
 
 
 @router.post("/{id}/unpin")
 async def unpin(id: str, services: ServicesDep) -> ImageView:
     """Let an image be collected again."""
-    return await services.engine.library.get(await services.engine.shelf.set_pinned(id, pinned=False))
+    return await services.engine.library.get(await services.engine.upkeep.set_pinned(id, pinned=False))
 
 
 @router.get("/{id}/export", response_class=StreamingResponse)
 async def export(id: str, services: ServicesDep) -> Response:
     """Send an image as an OCI archive."""
-    return await archive_response(services, services.engine.transfers.exported_image(id))
+    return await archive_response(services, services.engine.transfers.export_image(id))
 
 
 @router.post("/{id}/delete")
 async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> dict[str, str]:
-    """Delete an image that nothing stands on; the same request again is told the same."""
+    """Delete an image that no other image or devbox needs; repeating the same request has the same answer."""
     request = identity.new_id("") if identity.seed else None
     await services.engine.library.delete(id, request)
     return {}

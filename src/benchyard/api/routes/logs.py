@@ -4,11 +4,11 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import event_stream
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.responses import event_stream
 from benchyard.models.executions import LogsView
 
-router = APIRouter(prefix="/v1/devboxes/{devbox_id}/logs", tags=["logs"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/devboxes/{devbox_id}/logs", tags=["logs"], route_class=LazyRoute)
 
 
 @router.get("", response_model_exclude_none=True)

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import PageQuery, narrowed
-from benchyard.api.routing import LateRoute
-from benchyard.engine.network_policies import POLICY_PREFIX
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import PageQuery, narrow
+from benchyard.engine.network.policies import POLICY_PREFIX
 from benchyard.models.network_policies import (
     NetworkPolicyChange,
     NetworkPolicyListView,
@@ -18,21 +18,21 @@ from benchyard.models.network_policies import (
 )
 from benchyard.models.pages import Query
 
-router = APIRouter(prefix="/v1/network-policies", tags=["network policies"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/network-policies", tags=["network policies"], route_class=LazyRoute)
 
 
 async def _wanted(
     query: PageQuery, id: str | None = None, name: str | None = None, search: str | None = None
 ) -> Query:
-    # On the wire a part of a name finds it.
-    return narrowed(replace(query, search=search or name or None), id=id)
+    # On the wire, a part of a name suffices.
+    return narrow(replace(query, search=search or name or None), id=id)
 
 
 @router.post("")
 async def create(
     body: NetworkPolicyRequest, services: ServicesDep, identity: RequestIdentity
 ) -> NetworkPolicyView:
-    """Keep a new policy; its name must be one that no other has."""
+    """Keep a new policy under a name that no other policy has."""
     policies = services.engine.network_policies
     return (await policies.create(identity.new_id(POLICY_PREFIX), body, identity.body_hash)).view()
 
@@ -58,11 +58,11 @@ async def retrieve(id: str, services: ServicesDep) -> NetworkPolicyView:
 
 @router.post("/{id}")
 async def update(id: str, body: NetworkPolicyChange, services: ServicesDep) -> NetworkPolicyView:
-    """Change what is given, and nothing else; devboxes that there are stay as they are."""
+    """Change the given fields only; existing devboxes stay as they are."""
     return (await services.engine.network_policies.update(id, body)).view()
 
 
 @router.post("/{id}/delete")
 async def delete(id: str, services: ServicesDep) -> NetworkPolicyView:
-    """Forget a policy; devboxes that there are stay as they are."""
+    """Forget a policy; existing devboxes stay as they are."""
     return (await services.engine.network_policies.delete(id)).view()

@@ -11,9 +11,9 @@ from fastapi.responses import Response, StreamingResponse
 from benchyard.api.deps import ServicesDep
 from benchyard.api.errors import RangeNotThere, error_response
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.links import UPLOAD_SECONDS, DownloadId, UploadId, signed_link
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.objects import (
@@ -28,7 +28,7 @@ from benchyard.models.objects import (
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query, Where
 from benchyard.models.runs import RUN_KEY
 
-router = APIRouter(tags=["objects"], route_class=LateRoute)
+router = APIRouter(tags=["objects"], route_class=LazyRoute)
 
 _PRESENT: Where = {"status": [state for state in ObjectState if state != ObjectState.DELETED]}
 _RANGE = re.compile(r"bytes=(?P<first>\d{1,18})-(?P<to>\d{1,18})?|bytes=-(?P<last>\d{1,18})", re.ASCII)
@@ -43,7 +43,7 @@ async def _object_query(
     state: ObjectState | None = None,
     origin: Literal["users", "runs"] | None = None,
 ) -> Query:
-    # `origin` is an extension: what users uploaded, or what is kept with runs.
+    # `origin` is an extension: objects that users uploaded, or those kept with runs.
     asked = {"name": name, "content_type": content_type, "status": state}
     where = {**_PRESENT, **{key: value for key, value in asked.items() if value}}
     if origin is not None:
@@ -158,7 +158,7 @@ async def download_content(id: DownloadId, request: Request, services: ServicesD
 
 
 def _part(header: str, size: int) -> tuple[int, int] | None:
-    """The bytes a header asks for, None for all; raises RangeNotThere."""
+    """Return the byte range that a header asks for, None for all bytes; raises RangeNotThere."""
     match = _RANGE.fullmatch(header)
     if match is None or (match["to"] and int(match["to"]) < int(match["first"])):
         return None

@@ -13,21 +13,21 @@ from starlette.websockets import WebSocketDisconnect
 
 from benchyard.api.deps import Services, ServicesDep, services_of
 from benchyard.api.errors import error_response
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.tunnels.addresses import TERMINALS
-from benchyard.api.tunnels.heads import TOKEN_HEADERS
-from benchyard.engine.passes import check_pass, make_pass
-from benchyard.engine.pty import IDLE_TTL_SECONDS, Session, valid_size
+from benchyard.api.tunnels.exchange import TOKEN_HEADERS
+from benchyard.engine.devboxes.terminals import IDLE_TTL_SECONDS, TerminalSession, valid_size
+from benchyard.engine.signed_tokens import check_token, make_token
 from benchyard.errors import BenchyardError, NotFound, Unauthorized, UsageError
-from benchyard.models.pty import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
+from benchyard.models.devboxes import PtyConnectView, PtyControlRequest, PtyControlResultView, PtyTunnelView
 from benchyard.store.vault import Vault
 
-router = APIRouter(tags=["pty"], route_class=LateRoute)
+router = APIRouter(tags=["pty"], route_class=LazyRoute)
 
 TUNNEL_SECONDS = 24 * 3600
 TICKET_SECONDS = 300
 _ENDED, _RESTARTING = 4000, 1012
-"""4000 is what the original's clients take as the end of the shell."""
+"""Code 4000 means the end of the shell to clients of the original service."""
 _KEY_DIGITS = 32
 _LAST_OUTPUT_SECONDS = 5.0
 _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
@@ -36,7 +36,7 @@ _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
 async def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None, Parameter()] = None) -> str:
     vault = services_of(connection).vault
     if given := _token(connection):
-        found = check_pass(vault, _TUNNEL, given)
+        found = check_token(vault, _TUNNEL, given)
     elif connection.state.key_id is None:
         raise Unauthorized(
             "send the auth_token of create_pty_tunnel as `X-Runloop-Tunnel-Authorization: Bearer AUTH_TOKEN` "
@@ -55,7 +55,7 @@ async def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None
 
 
 def _token(connection: HTTPConnection) -> str:
-    """The pass that a client sent: as a header, in the query, or, as browsers must, as a subprotocol."""
+    """Return the pass of a client: from a header, the query, or, for browsers, a subprotocol."""
     headers = [connection.headers.get(name.decode(), "") for name in TOKEN_HEADERS]
     if connection.state.key_id is None:
         headers.append(connection.headers.get("authorization", ""))
@@ -68,7 +68,7 @@ def _token(connection: HTTPConnection) -> str:
 
 
 def _subprotocol(connection: HTTPConnection) -> str | None:
-    """The first protocol that a client offers for its socket; it expects to hear it again."""
+    """Return the first protocol that a client offers for its socket, and expects in the answer."""
     offered = connection.headers.get("sec-websocket-protocol", "").partition(",")[0].strip()
     return offered or None
 
@@ -84,7 +84,7 @@ DevboxOf = Annotated[str, Depends(_devbox_of)]
 async def create_pty_tunnel(devbox_id: str, services: ServicesDep) -> PtyTunnelView:
     """Get a pass to a devbox's terminals, here and at `PORT-TUNNEL_KEY.tunnel.NAME`, whatever the port."""
     await services.engine.devboxes.running(devbox_id)
-    token = make_pass(services.vault, _TUNNEL, devbox_id, TUNNEL_SECONDS)
+    token = make_token(services.vault, _TUNNEL, devbox_id, TUNNEL_SECONDS)
     return PtyTunnelView(auth_token=token, tunnel_key=_terminal_key(services.vault, devbox_id))
 
 
@@ -97,8 +97,8 @@ async def connect(
     rows: Annotated[int | None, Parameter()] = None,
 ) -> PtyConnectView:
     """Find or make a terminal session; its bytes go over the socket at `connect_url`."""
-    session, is_new = await services.engine.ptys.connect(devbox_id, session_name, valid_size(cols, rows))
-    ticket = make_pass(services.vault, _TICKET, f"{devbox_id}/{session_name}", TICKET_SECONDS)
+    session, is_new = await services.engine.terminals.connect(devbox_id, session_name, valid_size(cols, rows))
+    ticket = make_token(services.vault, _TICKET, f"{devbox_id}/{session_name}", TICKET_SECONDS)
     return PtyConnectView(
         session_name=session_name,
         status="created" if is_new else "connected",
@@ -116,7 +116,7 @@ async def control(
     session_name: str, services: ServicesDep, devbox_id: DevboxOf, body: PtyControlRequest
 ) -> PtyControlResultView:
     """Resize, signal or close a terminal session."""
-    status = await services.engine.ptys.control(devbox_id, session_name, body)
+    status = await services.engine.terminals.control(devbox_id, session_name, body)
     return PtyControlResultView(session_name=session_name, status=status)
 
 
@@ -140,13 +140,13 @@ async def find_and_attach(
 async def _attach(
     socket: WebSocket, session_name: str, wanted: tuple[int | None, int | None] | None = None
 ) -> None:
-    ptys = services_of(socket).engine.ptys
+    terminals = services_of(socket).engine.terminals
     async with AsyncExitStack() as stack:
         try:
             devbox_id = await _ticket_holder(socket, session_name)
             if wanted is not None:
-                await ptys.connect(devbox_id, session_name, valid_size(*wanted))
-            session = await stack.enter_async_context(ptys.attached(devbox_id, session_name))
+                await terminals.connect(devbox_id, session_name, valid_size(*wanted))
+            session = await stack.enter_async_context(terminals.attach(devbox_id, session_name))
         except BenchyardError as error:
             await socket.send_denial_response(error_response(error))
             return
@@ -158,13 +158,13 @@ async def _ticket_holder(socket: WebSocket, session_name: str) -> str:
     ticket = socket.query_params.get("ticket")
     if not ticket:
         return await _devbox_of(socket, socket.query_params.get("devbox_id"))
-    devbox_id, _, name = check_pass(services_of(socket).vault, _TICKET, ticket).partition("/")
+    devbox_id, _, name = check_token(services_of(socket).vault, _TICKET, ticket).partition("/")
     if name != session_name:
         raise Unauthorized("this ticket is for another terminal session")
     return devbox_id
 
 
-async def _carry(services: Services, socket: WebSocket, session: Session) -> None:
+async def _carry(services: Services, socket: WebSocket, session: TerminalSession) -> None:
     output = asyncio.ensure_future(_send_output(services, socket, session))
     typing = asyncio.ensure_future(_take_input(services, socket, session))
     stopping = asyncio.ensure_future(services.stopping.wait())
@@ -174,9 +174,9 @@ async def _carry(services: Services, socket: WebSocket, session: Session) -> Non
         if stopping.done():
             await socket.close(_RESTARTING, "the server is stopping")
         elif not (typing.done() and isinstance(typing.exception(), WebSocketDisconnect)):
-            # The shell has ended; what it printed last is sent before its exit status.
+            # The shell has ended; its last output is sent before its exit status.
             await asyncio.wait({output}, timeout=_LAST_OUTPUT_SECONDS)
-            status = await services.engine.ptys.exit_status(session)
+            status = await services.engine.terminals.exit_status(session)
             await socket.close(_ENDED, f"exit {status}" if status is not None else "")
     finally:
         for job in jobs:
@@ -187,18 +187,18 @@ async def _carry(services: Services, socket: WebSocket, session: Session) -> Non
             raise error
 
 
-async def _send_output(services: Services, socket: WebSocket, session: Session) -> None:
-    async for data in services.engine.ptys.output(session):
+async def _send_output(services: Services, socket: WebSocket, session: TerminalSession) -> None:
+    async for data in services.engine.terminals.output(session):
         await socket.send_bytes(data)
 
 
-async def _take_input(services: Services, socket: WebSocket, session: Session) -> None:
+async def _take_input(services: Services, socket: WebSocket, session: TerminalSession) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
         data = message.get("bytes")
-        if not await services.engine.ptys.type(
+        if not await services.engine.terminals.type(
             session, (message.get("text") or "").encode() if data is None else data
         ):
             return

@@ -7,23 +7,22 @@ from fastapi import APIRouter, Request
 from fastapi import Query as Parameter
 from fastapi.responses import Response, StreamingResponse
 
-from benchyard.api.archives import ZIP, archive_response
 from benchyard.api.deps import Services, ServicesDep
-from benchyard.api.holding import bytes_stream, held
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.links import outside_url
-from benchyard.api.pages import OF_A_JOB, NamedQuery, narrowed
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.api.pages import OF_A_JOB, NamedQuery, narrow
+from benchyard.api.responses import ZIP, archive_response, bytes_stream, wait_for_answer
+from benchyard.engine.context import Caller
 from benchyard.engine.objects import OBJECT_PREFIX
-from benchyard.engine.runs.starting import RUN_PREFIX
+from benchyard.engine.runs.start import RUN_PREFIX
 from benchyard.models.base import RenameRequest
+from benchyard.models.model_access import RunGatewayRequest, RunGatewayView
 from benchyard.models.removals import RemovalView
-from benchyard.models.run_gateways import RunGatewayRequest, RunGatewayView
 from benchyard.models.runs import (
-    RescoreRequest,
     RunExecutionListView,
     RunListView,
+    RunRescoreRequest,
     RunState,
     RunWaitRequest,
     ScenarioRun,
@@ -32,7 +31,7 @@ from benchyard.models.runs import (
     TraceRequest,
 )
 
-router = APIRouter(prefix="/v1/scenarios", tags=["scenario runs"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/scenarios", tags=["scenario runs"], route_class=LazyRoute)
 
 
 @router.post("/start_run", response_model_exclude_none=True)
@@ -40,7 +39,7 @@ async def start(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRunRequest
 ) -> ScenarioRunView:
     """Start a run and answer at once; its devbox comes up in the background."""
-    asked = Asked(identity.new_id(RUN_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(RUN_PREFIX), identity.body_hash, request.state.key_id)
     return await _view(services, await services.engine.scenario_runs.start(asked, body))
 
 
@@ -55,7 +54,7 @@ async def list_runs(
     own: bool = False,
 ) -> RunListView:
     """List scenario runs, newest first; `own` is an extension: without those of jobs and benchmark runs."""
-    wanted = narrowed(query, parent=benchmark_run_id, scenario_id=scenario_id, status=state)
+    wanted = narrow(query, parent=benchmark_run_id, scenario_id=scenario_id, status=state)
     wanted = replace(wanted, without=(OF_A_JOB, "parent")) if own else wanted
     page = await services.engine.scenario_runs.records.page(wanted)
     runs = [run.view() for run in page.items]
@@ -77,10 +76,10 @@ async def score(id: str, services: ServicesDep, identity: RequestIdentity) -> Sc
 
 @router.post("/runs/{id}/rescore", response_model_exclude_none=True)
 async def rescore(
-    id: str, services: ServicesDep, identity: RequestIdentity, body: RescoreRequest | None = None
+    id: str, services: ServicesDep, identity: RequestIdentity, body: RunRescoreRequest | None = None
 ) -> ScenarioRunView:
     """Begin to score a run again from what it left (an extension), and answer at once; 409 says why not."""
-    newest = (body or RescoreRequest()).newest
+    newest = (body or RunRescoreRequest()).newest
     run = await services.engine.scenario_runs.rescore(id, identity.new_id("rescore_"), newest=newest)
     return await _view(services, run)
 
@@ -88,13 +87,15 @@ async def rescore(
 @router.post("/runs/{id}/wait_for_state", response_model_exclude_none=True)
 async def wait(id: str, services: ServicesDep, body: RunWaitRequest) -> ScenarioRunView:
     """Wait until a run has one of the states (an extension); 408 when that takes too long."""
-    return await _view(services, await held(services, services.engine.scenario_runs.wait(id, body)))
+    return await _view(
+        services, await wait_for_answer(services, services.engine.scenario_runs.wait(id, body))
+    )
 
 
 @router.post("/runs/{id}/complete", response_model_exclude_none=True)
 async def complete(id: str, services: ServicesDep) -> ScenarioRunView:
     """End a run and shut its devbox down."""
-    return await _view(services, await held(services, services.engine.scenario_runs.complete(id)))
+    return await _view(services, await wait_for_answer(services, services.engine.scenario_runs.complete(id)))
 
 
 @router.post("/runs/{id}/cancel", response_model_exclude_none=True)
@@ -143,7 +144,7 @@ async def list_executions(
 async def open_gateway(
     id: str, request: Request, services: ServicesDep, body: RunGatewayRequest
 ) -> RunGatewayView:
-    """Let code of one's own ask a model, metered and recorded with the run (an extension)."""
+    """Let your own code call a model, metered and recorded with the run (an extension)."""
     opened = await services.engine.run_gateways.open(id, body)
     return RunGatewayView(
         url=opened.url,
@@ -159,7 +160,7 @@ async def add_trace(
     id: str, services: ServicesDep, identity: RequestIdentity, body: TraceRequest
 ) -> ScenarioRunView:
     """Keep a file or a trajectory with a run (an extension)."""
-    asked = Asked(identity.new_id(OBJECT_PREFIX), identity.body_hash)
+    asked = Caller(identity.new_id(OBJECT_PREFIX), identity.body_hash)
     return await _view(services, await services.engine.traces.add(id, asked, body))
 
 

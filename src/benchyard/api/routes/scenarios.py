@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
-from benchyard.api.pages import NamedQuery, PageQuery, narrowed
-from benchyard.api.routing import LateRoute
-from benchyard.engine.definitions.scenarios import SCENARIO_PREFIX
-from benchyard.engine.devboxes import Asked
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.pages import NamedQuery, PageQuery, narrow
+from benchyard.engine.context import Caller
+from benchyard.engine.scenarios.scenarios import SCENARIO_PREFIX
 from benchyard.models.pages import MetadataKeys, MetadataValues, Query
 from benchyard.models.removals import DeletedView
 from benchyard.models.runs import RunListView
@@ -21,7 +21,7 @@ from benchyard.models.scenarios import (
     ValidationType,
 )
 
-router = APIRouter(prefix="/v1/scenarios", tags=["scenarios"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/scenarios", tags=["scenarios"], route_class=LazyRoute)
 
 OWN = {"parent": "own", "status": "active"}
 PUBLIC = {"parent": "public", "status": "active"}
@@ -32,7 +32,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRequest
 ) -> ScenarioView:
     """Make a scenario."""
-    asked = Asked(identity.new_id(SCENARIO_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(SCENARIO_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.scenarios.create(asked, body)).view()
 
 
@@ -44,9 +44,9 @@ async def list_scenarios(
     validation_type: ValidationType | None = None,
 ) -> ScenarioListView:
     """List this server's own scenarios, newest first; with `benchmark_id`, those of a benchmark."""
-    wanted = narrowed(query, validation_type=validation_type)
+    wanted = narrow(query, validation_type=validation_type)
     if benchmark_id is None:
-        return await _page(services, narrowed(wanted, **OWN))
+        return await _page(services, narrow(wanted, **OWN))
     benchmark = await services.engine.benchmarks.get(benchmark_id)
     where = {**wanted.where, "id": benchmark.scenario_ids, "status": "active"}
     return await _page(services, replace(wanted, where=where))
@@ -55,7 +55,7 @@ async def list_scenarios(
 @router.get("/list_public", response_model_exclude_none=True)
 async def list_public(services: ServicesDep, query: NamedQuery) -> ScenarioListView:
     """List public scenarios, newest first."""
-    return await _page(services, narrowed(query, **PUBLIC))
+    return await _page(services, narrow(query, **PUBLIC))
 
 
 @router.get("/metadata/keys")

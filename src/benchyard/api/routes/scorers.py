@@ -5,12 +5,12 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
-from benchyard.engine.definitions.custom_scorers import SCORER_PREFIX
-from benchyard.engine.devboxes import Asked
+from benchyard.api.responses import wait_for_answer
+from benchyard.engine.context import Caller
+from benchyard.engine.scenarios.custom_scorers import SCORER_PREFIX
 from benchyard.models.scenarios import (
     CustomScorerListView,
     CustomScorerRequest,
@@ -19,7 +19,7 @@ from benchyard.models.scenarios import (
     ScorerTrialView,
 )
 
-router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"], route_class=LazyRoute)
 
 
 @router.post("")
@@ -27,7 +27,7 @@ async def create(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: CustomScorerRequest
 ) -> CustomScorerView:
     """Register a bash script as a type of scorer."""
-    asked = Asked(identity.new_id(SCORER_PREFIX), identity.body_hash, request.state.key_id)
+    asked = Caller(identity.new_id(SCORER_PREFIX), identity.body_hash, request.state.key_id)
     return (await services.engine.scorers.create(asked, body)).view()
 
 
@@ -56,4 +56,4 @@ async def update(id: str, services: ServicesDep, body: CustomScorerRequest) -> C
 @router.post("/{id}/validate", response_model_exclude_none=True)
 async def validate(id: str, services: ServicesDep, body: ScorerTrialRequest) -> ScorerTrialView:
     """Try a custom scorer in a devbox made for it."""
-    return await held(services, services.engine.scorer_trials.run(id, body))
+    return await wait_for_answer(services, services.engine.scorer_validation.run(id, body))

@@ -4,12 +4,12 @@ from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.api.routing import LateRoute
 from benchyard.engine.secrets import SECRET_PREFIX
 from benchyard.models.secrets import Secret, SecretChange, SecretListView, SecretRequest, SecretView
 
-router = APIRouter(prefix="/v1/secrets", tags=["secrets"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/secrets", tags=["secrets"], route_class=LazyRoute)
 
 
 @router.post("")

@@ -5,13 +5,12 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from benchyard.api.archives import archive_response
 from benchyard.api.deps import ServicesDep
-from benchyard.api.holding import held
 from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import MetadataFilters, PageQuery
-from benchyard.api.routing import LateRoute
-from benchyard.engine.devboxes import Asked
+from benchyard.api.responses import archive_response, wait_for_answer
+from benchyard.engine.context import Caller
 from benchyard.models.pages import MetadataKeys, MetadataValues, Where
 from benchyard.models.snapshots import (
     SnapshotImportRequest,
@@ -22,14 +21,14 @@ from benchyard.models.snapshots import (
     SnapshotView,
 )
 
-router = APIRouter(prefix="/v1/devboxes", tags=["disk_snapshots"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/devboxes", tags=["disk_snapshots"], route_class=LazyRoute)
 
 SNAPSHOT_PREFIX = "snp_"
 _PRESENT: Where = {"status": [each.value for each in SnapshotStatus if each is not SnapshotStatus.DELETED]}
 
 
-def _asked(request: Request, identity: Identity) -> Asked:
-    return Asked(identity.new_id(SNAPSHOT_PREFIX), identity.body_hash, request.state.key_id)
+def _asked(request: Request, identity: Identity) -> Caller:
+    return Caller(identity.new_id(SNAPSHOT_PREFIX), identity.body_hash, request.state.key_id)
 
 
 @router.post("/{devbox_id}/snapshot_disk")
@@ -43,7 +42,7 @@ async def snapshot_disk(
     """Take a snapshot of a devbox's disk and answer when it is complete."""
     asked = _asked(request, identity)
     taken = services.engine.snapshots.take(devbox_id, asked, body or SnapshotRequest())
-    return (await held(services, taken)).view()
+    return (await wait_for_answer(services, taken)).view()
 
 
 @router.post("/{devbox_id}/snapshot_disk_async")
@@ -109,7 +108,7 @@ async def status(id: str, services: ServicesDep) -> SnapshotStatusView:
 @router.get("/disk_snapshots/{id}/export", response_class=StreamingResponse)
 async def export(id: str, services: ServicesDep) -> Response:
     """Send a snapshot as an OCI archive (an extension)."""
-    return await archive_response(services, services.engine.transfers.exported_snapshot(id))
+    return await archive_response(services, services.engine.transfers.export_snapshot(id))
 
 
 @router.post("/disk_snapshots/import")
@@ -118,7 +117,9 @@ async def import_snapshot(
 ) -> SnapshotView:
     """Make a snapshot of an archive, an object or a path of the server's machine (an extension)."""
     asked = _asked(request, identity)
-    return (await held(services, services.engine.transfers.import_snapshot(asked, body), request)).view()
+    return (
+        await wait_for_answer(services, services.engine.transfers.import_snapshot(asked, body), request)
+    ).view()
 
 
 @router.post("/disk_snapshots/{id}")

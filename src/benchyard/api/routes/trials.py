@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.routing import LateRoute
+from benchyard.api.lazy_route import LazyRoute
 from benchyard.models.trials import TrialView
 
-router = APIRouter(prefix="/v1/trials", tags=["benchmark jobs"], route_class=LateRoute)
+router = APIRouter(prefix="/v1/trials", tags=["benchmark jobs"], route_class=LazyRoute)
 
 
 @router.get("/{id}", response_model_exclude_none=True)

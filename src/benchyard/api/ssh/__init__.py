@@ -1,1 +1,5 @@
-"""Ssh into devboxes: a server of our own, whose sessions are executions, so that an image needs no sshd."""
+"""Ssh into devboxes: a server whose sessions are executions, so that images need no sshd.
+
+All modules but `transport` are built on asyncssh, and loaded at the first use of ssh: its import searches for
+libraries, which takes time.
+"""

@@ -1,1 +1,1 @@
-"""HTTP into devboxes: requests to a tunnel never reach the API, they are passed on to a port inside."""
+"""HTTP into devboxes: requests to a tunnel do not reach the API; they are passed to a port inside."""

@@ -1,4 +1,4 @@
-"""Which port of which tunnel a request is for: told by its host name, or by its path."""
+"""Addresses of tunnel requests: key and port, from the host name or the path."""
 
 import re
 from collections.abc import Iterable
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 Headers = Iterable[tuple[bytes, bytes]]
 
 ROUTE = "/tunnel/{tunnel_key}/{port}/{path}"
-"""What the log and the metrics call every request to a tunnel."""
+"""Route under which the log and the metrics list every request to a tunnel."""
 
 TERMINALS = "pty"
-"""What the keys of terminals begin with; no tunnel of a devbox has such a key."""
+"""Prefix of the keys of terminals; keys of tunnels never begin with it."""
 
 _BY_HOST = re.compile(rb"([0-9]{1,5})-([a-z0-9]{1,57})\.tunnel\.", re.IGNORECASE)
 _BY_PATH = re.compile(rb"/tunnel(?:/(?P<key>[^/]*)(?:/(?P<port>[^/]*)(?P<rest>/.*)?)?)?", re.DOTALL)
@@ -19,35 +19,35 @@ _LARGEST_PORT = 65_535
 
 
 @dataclass(frozen=True)
-class Address:
-    """Where a request wants to go."""
+class TunnelAddress:
+    """Destination of a request to a tunnel."""
 
     key: str
     port: int
-    """0 where none, or one that cannot be, was given."""
+    """Port number; 0 if it is missing or invalid."""
     path: bytes
-    """What the program behind the port sees."""
+    """Path that the program behind the port sees."""
     prefix: bytes = b""
-    """What was taken off the path; empty where the host name told the tunnel."""
+    """Part removed from the path; empty if the host name identified the tunnel."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is the key of a devbox's terminals, which this server serves itself."""
+        """True if the key is for a devbox's terminals, which this server serves itself."""
         return self.key.startswith(TERMINALS)
 
 
-def address_of(path: bytes, headers: Headers) -> Address | None:
-    """The address a request is for, or None if it is for the API; a host name counts before a path."""
+def address_of(path: bytes, headers: Headers) -> TunnelAddress | None:
+    """Return the tunnel address of a request, None if it is for the API; a host name precedes a path."""
     host = next((value for name, value in headers if name == b"host"), b"")
     named = _BY_HOST.match(host)
     if named:
-        return Address(named[2].decode().lower(), _port(named[1].decode()), path or b"/")
+        return TunnelAddress(named[2].decode().lower(), _port(named[1].decode()), path or b"/")
     found = _BY_PATH.fullmatch(path)
     if found is None:
         return None
     key, port = ((found[name] or b"").decode("latin-1") for name in ("key", "port"))
     rest = found["rest"] or b""
-    return Address(key, _port(port), rest or b"/", path[: len(path) - len(rest)])
+    return TunnelAddress(key, _port(port), rest or b"/", path[: len(path) - len(rest)])
 
 
 def _port(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Byte streams as tunnels need them: one side's bytes go to the other as fast as it takes them."""
+"""Byte streams for tunnels: bytes pass to the other side as fast as it takes them."""
 
 import asyncio
 import socket
@@ -8,41 +8,41 @@ from dataclasses import dataclass
 
 CHUNK_BYTES = 64 * 1024
 IDLE_SECONDS = 600.0
-"""How long nothing may pass, in either direction."""
+"""Seconds without any byte in either direction after which a tunnel's connection ends."""
 _CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Stream:
+class ByteStream:
     """Both directions of a connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def send(self, data: bytes) -> None:
-        """Send, waiting while the other side is slow; raises OSError when it is gone."""
+        """Send bytes, waiting while the other side is slow; raises OSError when it is gone."""
         self.writer.write(data)
         await self.writer.drain()
 
     def end(self) -> None:
-        """Say that nothing more comes from here, where this kind of connection can say so."""
+        """Signal the end of this direction; close both if the connection cannot end one alone."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
         else:
             self.close()
 
     def close(self) -> None:
-        """Close, once what was sent last is taken, or nobody takes it in a while."""
+        """Close after the last bytes are taken, or after a while if they are not."""
         self.writer.close()
         asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self.writer.transport.abort)
 
 
 @asynccontextmanager
-async def opened(descriptor: int) -> AsyncIterator[Stream]:
-    """A connected descriptor as a stream; it is closed in the end."""
+async def open_stream(descriptor: int) -> AsyncIterator[ByteStream]:
+    """Open a connected descriptor as a stream, which is closed in the end."""
     sock = socket.socket(fileno=descriptor)
     try:
-        stream = Stream(*await asyncio.open_connection(sock=sock, limit=CHUNK_BYTES))
+        stream = ByteStream(*await asyncio.open_connection(sock=sock, limit=CHUNK_BYTES))
     except BaseException:
         sock.close()
         raise
@@ -52,8 +52,8 @@ async def opened(descriptor: int) -> AsyncIterator[Stream]:
         stream.close()
 
 
-def taken_over(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> Stream:
-    """A connection that spoke another protocol so far, as a stream that begins with these bytes."""
+def stream_from_transport(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> ByteStream:
+    """Turn a connection that spoke another protocol into a stream that begins with these bytes."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(CHUNK_BYTES)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -64,11 +64,11 @@ def taken_over(transport: asyncio.Transport, early: bytes, *, is_all: bool) -> S
     if is_all:
         reader.feed_eof()
     transport.resume_reading()
-    return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return ByteStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
-class Idling:
-    """Knows when bytes passed last."""
+class IdleClock:
+    """Clock of the time since bytes last passed."""
 
     def __init__(self, on_use: Callable[[], None]) -> None:
         self._on_use = on_use
@@ -87,8 +87,8 @@ class Idling:
             left = self._last + IDLE_SECONDS - asyncio.get_running_loop().time()
 
 
-async def carry(ours: Stream, theirs: Stream, idling: Idling) -> None:
-    """Carry bytes both ways until both sides have said that they have no more, or one is gone."""
+async def carry(ours: ByteStream, theirs: ByteStream, idling: IdleClock) -> None:
+    """Carry bytes both ways until both sides have ended, or one is gone."""
     ways = [asyncio.ensure_future(_carry(*way, idling)) for way in ((ours, theirs), (theirs, ours))]
     try:
         await asyncio.gather(*ways)
@@ -100,7 +100,7 @@ async def carry(ours: Stream, theirs: Stream, idling: Idling) -> None:
         await asyncio.wait(ways)
 
 
-async def _carry(source: Stream, target: Stream, idling: Idling) -> None:
+async def _carry(source: ByteStream, target: ByteStream, idling: IdleClock) -> None:
     while data := await source.reader.read(CHUNK_BYTES):
         idling.used()
         await target.send(data)

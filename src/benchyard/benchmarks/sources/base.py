@@ -94,7 +94,7 @@ def part_folder(part: HubDataset | GitTree) -> str:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FetchLimits:
     """How much is fetched, how long is waited, how often is tried."""
 
     file_bytes: int = 8 * 1024**3
@@ -109,7 +109,7 @@ class Limits:
     """Before the second attempt; doubled for each that follows."""
 
 
-class Progress(Protocol):
+class FetchProgress(Protocol):
     """Who is told how far a fetch is."""
 
     def started(self, name: str, total: int | None) -> None:
@@ -122,7 +122,7 @@ class Progress(Protocol):
         """What was started last has ended, well or not."""
 
 
-class Silent:
+class SilentProgress:
     """Progress that nobody looks at."""
 
     def started(self, name: str, total: int | None) -> None:

@@ -14,18 +14,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchyard.benchmarks.sources.base import Progress, is_commit
+from benchyard.benchmarks.sources.base import FetchProgress, is_commit
 from benchyard.errors import DatasetError
 
 _MOST_NOTE_BYTES = 1024**2
 
 
 @contextlib.contextmanager
-def locked(target: Path, what: str, progress: Progress) -> Iterator[None]:
+def lock(target: Path, what: str, progress: FetchProgress) -> Iterator[None]:
     """Hold the lock beside a target, waiting for whoever has it; what the disk refuses is told."""
-    with told(target):
+    with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(beside(target, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path_beside(target, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _wait(descriptor, what, progress)
             yield
@@ -34,7 +34,7 @@ def locked(target: Path, what: str, progress: Progress) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path) -> Iterator[None]:
     """What the operating system refuses under a folder, as an error that says what to do."""
     try:
         yield
@@ -47,12 +47,12 @@ def told(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def beside(target: Path, ending: str) -> Path:
+def path_beside(target: Path, ending: str) -> Path:
     """What lies beside a target under the same name."""
     return target.with_name(target.name + ending)
 
 
-def noted_commit(folder: Path, revision: str) -> str | None:
+def last_commit(folder: Path, revision: str) -> str | None:
     """The commit that a branch or tag was the last time it was looked up."""
     found = _refs(folder).get(revision)
     return found if isinstance(found, str) and is_commit(found) else None
@@ -60,7 +60,7 @@ def noted_commit(folder: Path, revision: str) -> str | None:
 
 def note_commit(folder: Path, revision: str, commit: str) -> None:
     """Keep which commit a branch or tag is, for when nobody can be asked."""
-    with told(folder):
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         new = folder / f"refs.json.{os.getpid()}"
         new.write_text(json.dumps({**_refs(folder), revision: commit}))
@@ -77,7 +77,7 @@ def _refs(folder: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _wait(descriptor: int, what: str, progress: Progress) -> None:
+def _wait(descriptor: int, what: str, progress: FetchProgress) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,20 +1,103 @@
-"""Files of a git repository at one commit: as few as possible, and nothing of the repository is run."""
+"""Files of a git repository at one commit, and the addresses that people give of it."""
 
 import hashlib
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
-from benchyard.benchmarks.sources import cache, git_url
-from benchyard.benchmarks.sources.base import GitTree, Limits, Progress, is_commit
-from benchyard.benchmarks.sources.git_url import GitUrl
+from benchyard.benchmarks.sources import cache
+from benchyard.benchmarks.sources.base import FetchLimits, FetchProgress, GitTree, check_revision, is_commit
 from benchyard.errors import DatasetError, UsageError
 
-_LIMITS = Limits()
+_SCHEMES = ("https", "http", "ssh", "file")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+_PLAIN = re.compile(r"[!-~]{1,2000}")
+_SCP = re.compile(r"(?:[\w.-]+@)?[\w.-]+:[^/].*")
+
+
+@dataclass(frozen=True)
+class GitUrl:
+    """An address in two parts: one for everybody to see, and how to enter."""
+
+    shown: str
+    """Without a name and a password."""
+    scheme: str
+    secret: str | None = field(default=None, repr=False)
+    """The whole address, where it has a name and a password that are not for showing."""
+
+    @property
+    def name(self) -> str:
+        """The repository's own name, for a folder."""
+        last = self.shown.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        return re.sub(r"[^\w.-]", "_", last).lstrip(".-")[:60] or "repository"
+
+
+def parse_url(url: str) -> GitUrl:
+    """An address that git may be given; raises UsageError for one that it may not."""
+    if not _PLAIN.fullmatch(url):
+        raise UsageError("the address of a git repository has no spaces and no odd letters, and is not empty")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise UsageError("this is no address of a git repository") from error
+    if parts.scheme not in _SCHEMES or not url[len(parts.scheme) :].startswith("://"):
+        raise UsageError(_other_form(url))
+    _check_host(parts.scheme, host)
+    if parts.query or parts.fragment or not parts.path.strip("/"):
+        raise UsageError(
+            "the address of a git repository ends with its path, such as https://host/owner/name"
+        )
+    user = parts.username or ""
+    # Of ssh the name belongs to the address; keys are what enters.
+    keeps_user = parts.scheme == "ssh" and parts.password is None and re.fullmatch(r"\w[\w.-]*", user)
+    netloc = (f"{user}@" if keeps_user else "") + host + (f":{port}" if port else "")
+    shown = urlunsplit((parts.scheme, netloc, parts.path, "", ""))
+    secret = url if "@" in parts.netloc and not keeps_user else None
+    return GitUrl(shown, parts.scheme, secret)
+
+
+def split_ref(given: str) -> tuple[str, str | None]:
+    """`GIT-URL[@REF]` in its two parts; raises UsageError for what is no reference."""
+    scheme, colons, rest = given.partition("://")
+    host, slash, path = rest.partition("/")
+    if not colons or (scheme == "file" and Path(f"/{path}").exists()):
+        return given, None
+    at = max(
+        (index for index, letter in enumerate(path) if letter == "@" and path[:index][-1:] not in ("", "/")),
+        default=-1,
+    )
+    if at < 0:
+        return given, None
+    ref = path[at + 1 :]
+    try:
+        check_revision(ref)
+    except DatasetError as error:
+        raise UsageError(f"after the `@` stands a branch, tag or commit, not {ref[:100]!r}") from error
+    return f"{scheme}://{host}{slash}{path[:at]}", ref
+
+
+def _check_host(scheme: str, host: str) -> None:
+    if scheme == "file" and host:
+        raise UsageError("a repository on this machine is given as file:///path/to/it")
+    if scheme != "file" and not _HOST.fullmatch(host if ":" not in host else f"[{host}]"):
+        raise UsageError("the address of a git repository has no host that could be asked")
+
+
+def _other_form(url: str) -> str:
+    allowed = "; give an address that begins with https://, http://, ssh:// or file://"
+    if _SCP.fullmatch(url) and "::" not in url:
+        return f"write ssh://USER@HOST/PATH instead of USER@HOST:PATH{allowed}"
+    return f"this is no address of a git repository{allowed}"
+
+
+_LIMITS = FetchLimits()
 _SHOWN = 600
 _LOOKUP_SECONDS = 120.0
 _NO_RUNNING = {
@@ -47,29 +130,29 @@ _FROM_OUTSIDE = (
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
-def asked(given: str) -> GitTree:
+def resolve_tree(given: str) -> GitTree:
     """`GIT-URL[@REF]` as people give it, with the commit that REF is now; raises UsageError, DatasetError."""
-    url, ref = git_url.split_ref(given)
-    parsed = git_url.parse(url)
+    url, ref = split_ref(given)
+    parsed = parse_url(url)
     commit = ref if ref and is_commit(ref) else _looked_up(parsed, ref or "HEAD")
     return GitTree(url, commit)
 
 
-def fetch(source: GitTree, root: Path, progress: Progress, limits: Limits = _LIMITS) -> Path:
+def fetch(source: GitTree, root: Path, progress: FetchProgress, limits: FetchLimits = _LIMITS) -> Path:
     """The folder with the files of a tree, under `root`, without its `.git`; raises DatasetError.
 
     Links in it are as the repository has them: whoever reads must not follow one that leads out.
     """
-    url = git_url.parse(source.url)
+    url = parse_url(source.url)
     base = root / f"{url.name}-{_digest(url.shown)}"
     commit = source.revision if is_commit(source.revision) else _commit(url, source.revision, base)
     chosen = _digest("\n".join(sorted(source.paths))) if source.paths else "all"
     folder = base / commit / chosen
     if folder.is_dir():
         return folder
-    with cache.locked(folder, url.shown, progress):
+    with cache.lock(folder, url.shown, progress):
         if not folder.is_dir():
-            partial = cache.beside(folder, ".partial")
+            partial = cache.path_beside(folder, ".partial")
             shutil.rmtree(partial, ignore_errors=True)
             progress.started(url.shown, None)
             try:
@@ -89,7 +172,7 @@ def commit_of(folder: Path) -> str:
 class _Clone:
     """One repository on its way into one folder."""
 
-    def __init__(self, url: GitUrl, folder: Path, limits: Limits) -> None:
+    def __init__(self, url: GitUrl, folder: Path, limits: FetchLimits) -> None:
         self._url = url
         self._folder = folder
         self._limits = limits
@@ -141,7 +224,7 @@ def _commit(url: GitUrl, revision: str, base: Path) -> str:
     try:
         commit = _looked_up(url, revision)
     except DatasetError:
-        noted = cache.noted_commit(base, revision)
+        noted = cache.last_commit(base, revision)
         if noted is None:
             raise
         return noted
@@ -152,7 +235,7 @@ def _commit(url: GitUrl, revision: str, base: Path) -> str:
 def _looked_up(url: GitUrl, ref: str) -> str:
     """The commit that a branch or tag is now; tags come first, as git has it."""
     wanted = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
-    said = _run(url, ["ls-remote", "--quiet", "--", url.shown, *wanted], Limits(seconds=_LOOKUP_SECONDS))
+    said = _run(url, ["ls-remote", "--quiet", "--", url.shown, *wanted], FetchLimits(seconds=_LOOKUP_SECONDS))
     lines = (line.split("\t", 1) for line in said.splitlines() if "\t" in line)
     found = {name: commit for commit, name in lines if is_commit(commit)}
     for name in wanted:
@@ -161,7 +244,7 @@ def _looked_up(url: GitUrl, ref: str) -> str:
     raise UsageError(f"{url.shown} has no branch or tag {ref!r}; a commit is given with all its 40 digits")
 
 
-def _run(url: GitUrl, arguments: list[str], limits: Limits) -> str:
+def _run(url: GitUrl, arguments: list[str], limits: FetchLimits) -> str:
     command = [
         "git",
         *(part for key, value in _NO_RUNNING.items() for part in ("-c", f"{key}={value}")),

@@ -9,10 +9,16 @@ from urllib.parse import quote
 
 import httpx
 
-from benchyard.benchmarks.sources import asking, cache
-from benchyard.benchmarks.sources.asking import Answer, Hub, Interrupted
-from benchyard.benchmarks.sources.base import HubDataset, Limits, Progress, SourceFile, is_commit
-from benchyard.benchmarks.sources.download import Download, Wanted, is_whole
+from benchyard.benchmarks.sources import cache, downloads
+from benchyard.benchmarks.sources.base import FetchLimits, FetchProgress, HubDataset, SourceFile, is_commit
+from benchyard.benchmarks.sources.downloads import (
+    Download,
+    FileRequest,
+    Hub,
+    HubResponse,
+    Interruption,
+    is_whole,
+)
 from benchyard.errors import DatasetError
 
 ADDRESS = "https://huggingface.co"
@@ -20,18 +26,18 @@ ADDRESS = "https://huggingface.co"
 _MOST_ANSWER_BYTES = 16 * 1024**2
 
 
-def fetch(source: HubDataset, root: Path, hub: Hub, progress: Progress, limits: Limits) -> Path:
+def fetch(source: HubDataset, root: Path, hub: Hub, progress: FetchProgress, limits: FetchLimits) -> Path:
     """The folder with a dataset's files, under `root`; raises DatasetError."""
     if not source.gated:
         # A token that has expired is refused for public files too: it is shown only where it is needed.
         hub = Hub(hub.address)
     base = root / source.dataset.replace("/", "--")
     folder = base / (source.revision if is_commit(source.revision) else _commit(source, base, hub, limits))
-    with cache.told(folder):
+    with cache.disk_errors(folder):
         if all(is_whole(file, folder / file.path) for file in source.files):
             return folder
-    with cache.locked(folder, source.dataset, progress), _client(limits) as client:
-        partial = cache.beside(folder, ".partial")
+    with cache.lock(folder, source.dataset, progress), _client(limits) as client:
+        partial = cache.path_beside(folder, ".partial")
         for file in source.files:
             if not is_whole(file, folder / file.path):
                 wanted = _wanted(source, file, hub, folder)
@@ -45,18 +51,18 @@ def page(source: HubDataset, address: str = ADDRESS) -> str:
     return f"{address.rstrip('/')}/datasets/{source.dataset}"
 
 
-def _wanted(source: HubDataset, file: SourceFile, hub: Hub, folder: Path) -> Wanted:
+def _wanted(source: HubDataset, file: SourceFile, hub: Hub, folder: Path) -> FileRequest:
     path = quote(file.path, safe="/")
-    return Wanted(
+    return FileRequest(
         url=f"{page(source, hub.address)}/resolve/{quote(folder.name, safe='')}/{path}",
         file=file,
         target=folder / file.path,
-        partial=cache.beside(folder, ".partial") / file.path,
+        partial=cache.path_beside(folder, ".partial") / file.path,
         name=f"{source.dataset}/{file.path}",
     )
 
 
-def _fetch_one(source: HubDataset, download: Download, hub: Hub, progress: Progress) -> None:
+def _fetch_one(source: HubDataset, download: Download, hub: Hub, progress: FetchProgress) -> None:
     try:
         download.run(progress)
     except DatasetError as error:
@@ -86,18 +92,18 @@ def _how_to_enter(source: HubDataset, hub: Hub) -> str:
     return f"The token was refused: accept the terms on {there} with the account that HF_TOKEN belongs to"
 
 
-def _commit(source: HubDataset, base: Path, hub: Hub, limits: Limits) -> str:
+def _commit(source: HubDataset, base: Path, hub: Hub, limits: FetchLimits) -> str:
     """The commit that a branch or tag is now; what it was the last time, where the hub cannot be reached."""
     name = f"{source.dataset} at {source.revision}"
     url = (
         f"{hub.address.rstrip('/')}/api/datasets/{source.dataset}/revision/{quote(source.revision, safe='')}"
     )
-    noted = cache.noted_commit(base, source.revision)
+    noted = cache.last_commit(base, source.revision)
     try:
         with _client(limits) as client:
-            commit = asking.patiently(lambda: _asked_commit(client, hub, url, name), lambda: 0, limits, name)
+            commit = downloads.retry(lambda: _asked_commit(client, hub, url, name), lambda: 0, limits, name)
     except DatasetError as error:
-        if noted is not None and isinstance(error.__cause__, Interrupted):
+        if noted is not None and isinstance(error.__cause__, Interruption):
             return noted
         raise _explained(source, hub, error) from error
     cache.note_commit(base, source.revision, commit)
@@ -105,11 +111,11 @@ def _commit(source: HubDataset, base: Path, hub: Hub, limits: Limits) -> str:
 
 
 def _asked_commit(client: httpx.Client, hub: Hub, url: str, name: str) -> str:
-    with asking.opened(client, hub, url, {}) as answer:
+    with downloads.open_response(client, hub, url, {}) as answer:
         status = answer.response.status_code
         if status != 200:
             raise DatasetError(f"{name}: the hub answered {status}", status=status)
-        with asking.interruptible(url):
+        with downloads.interruptions(url):
             content = _content(answer)
     try:
         commit = json.loads(content)["sha"]
@@ -120,7 +126,7 @@ def _asked_commit(client: httpx.Client, hub: Hub, url: str, name: str) -> str:
     return commit
 
 
-def _content(answer: Answer) -> bytes:
+def _content(answer: HubResponse) -> bytes:
     content = b""
     for chunk in answer.response.iter_raw():
         content += chunk
@@ -129,7 +135,7 @@ def _content(answer: Answer) -> bytes:
     return content
 
 
-def _client(limits: Limits) -> httpx.Client:
+def _client(limits: FetchLimits) -> httpx.Client:
     return httpx.Client(
         timeout=httpx.Timeout(limits.silent_seconds),
         follow_redirects=False,

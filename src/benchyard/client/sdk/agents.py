@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from benchyard.client import agents
-from benchyard.client.core import Steps
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import AgentFields, AgentPageFields, NewAgentFields
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import AgentFields, AgentPageFields, NewAgentFields
+from benchyard.client.resources import agents
 from benchyard.models.agents import AgentDevboxCountsView, AgentView
 
 
-class Agent(Group[S]):
-    """One version of a program under test."""
+class Agent(VerbGroup[S]):
+    """A version of a program under test."""
 
     def __init__(self, session: S, id: str) -> None:
         super().__init__(session)
@@ -24,21 +23,21 @@ class Agent(Group[S]):
 
     @call
     def get_info(self) -> Steps[AgentView]:
-        """What is known of it; it never changes."""
+        """Return its description, which never changes."""
         return (yield from agents.retrieve(self.id))
 
     @call
     def delete(self) -> Steps[None]:
-        """Forget it; devboxes that show it go on."""
+        """Delete it; devboxes that show it go on."""
         yield from agents.delete(self.id)
 
 
-class AgentOps(Group[S]):
+class AgentOps(VerbGroup[S]):
     """Registers and finds agents."""
 
     @call
     def create(self, **fields: Unpack[AgentFields]) -> Steps[Agent[S]]:
-        """Register one; raises Conflict if the version is there already and is another."""
+        """Register an agent; raises Conflict if the version exists with other content."""
         return Agent(self.session, (yield from agents.create(fields)).id)
 
     @call
@@ -89,25 +88,25 @@ class AgentOps(Group[S]):
         return Agent(self.session, (yield from agents.create(fields)).id)
 
     def from_id(self, agent_id: str) -> Agent[S]:
-        """The agent of that id; nothing is asked of the server yet."""
+        """Return the agent of that id, without a request to the server."""
         return Agent(self.session, agent_id)
 
     @call
     def list_public(self, **query: Unpack[AgentPageFields]) -> Steps[list[Agent[S]]]:
-        """Those that come with the server."""
-        views = yield from everything(Listed(agents.PUBLIC_PATH, "agents", AgentView, query))
+        """List the agents that come with the server."""
+        views = yield from all_items(ListingSpec(agents.PUBLIC_PATH, "agents", AgentView, query))
         return [Agent(self.session, view.id) for view in views]
 
     @call
     def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
-        """How many live devboxes show an agent, by its name."""
+        """Return the number of live devboxes that show an agent, by the agent's name."""
         return (yield from agents.devbox_counts())
 
     @call
     def list(
         self, *, is_public: bool | None = None, **query: Unpack[AgentPageFields]
     ) -> Steps[list[Agent[S]]]:
-        """Those that were registered, or the public ones, newest first; all, or at most `limit`."""
+        """List the registered agents, or the public ones, newest first; all, or at most `limit`."""
         path = agents.PUBLIC_PATH if is_public else agents.PATH
-        views = yield from everything(Listed(path, "agents", AgentView, query))
+        views = yield from all_items(ListingSpec(path, "agents", AgentView, query))
         return [Agent(self.session, view.id) for view in views]

@@ -3,24 +3,23 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from benchyard.client import benchmark_runs, benchmarks
-from benchyard.client.core import Steps
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.runs import BenchmarkRun
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import (
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import (
     BenchmarkChanges,
     BenchmarkFields,
     BenchmarkRunPageFields,
     NamedPageFields,
     RunOptions,
 )
+from benchyard.client.resources import benchmarks, runs
+from benchyard.client.sdk.runs import BenchmarkRun
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.runs import BenchmarkRunView
 
 
-class Benchmark(Group[S]):
+class Benchmark(VerbGroup[S]):
     """A named set of scenarios that together give one score."""
 
     def __init__(self, session: S, id: str) -> None:
@@ -32,7 +31,7 @@ class Benchmark(Group[S]):
 
     @call
     def get_info(self) -> Steps[BenchmarkView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from benchmarks.retrieve(self.id))
 
     @call
@@ -53,31 +52,31 @@ class Benchmark(Group[S]):
     @call
     def start_run(self, **options: Unpack[RunOptions]) -> Steps[BenchmarkRun[S]]:
         """Start a run; its scenarios are started one by one with its id."""
-        view = yield from benchmark_runs.start({**options, "benchmark_id": self.id})
+        view = yield from runs.start_benchmark_run({**options, "benchmark_id": self.id})
         return BenchmarkRun(self.session, view.id, view.benchmark_id)
 
     @call
     def list_runs(self, **query: Unpack[BenchmarkRunPageFields]) -> Steps[list[BenchmarkRun[S]]]:
-        """Its runs, newest first; all, or at most `limit`."""
+        """List its runs, newest first; all, or at most `limit`."""
         wanted = {**query, "benchmark_id": self.id}
-        views = yield from everything(Listed("/v1/benchmark_runs", "runs", BenchmarkRunView, wanted))
+        views = yield from all_items(ListingSpec("/v1/benchmark_runs", "runs", BenchmarkRunView, wanted))
         return [BenchmarkRun(self.session, view.id, view.benchmark_id) for view in views]
 
 
-class BenchmarkOps(Group[S]):
+class BenchmarkOps(VerbGroup[S]):
     """Makes and finds benchmarks."""
 
     @call
     def create(self, **fields: Unpack[BenchmarkFields]) -> Steps[Benchmark[S]]:
-        """Make one of scenarios."""
+        """Make a benchmark of scenarios."""
         return Benchmark(self.session, (yield from benchmarks.create(fields)).id)
 
     def from_id(self, benchmark_id: str) -> Benchmark[S]:
-        """The benchmark of that id; nothing is asked of the server yet."""
+        """Return the benchmark of that id, without a request to the server."""
         return Benchmark(self.session, benchmark_id)
 
     @call
     def list(self, **query: Unpack[NamedPageFields]) -> Steps[list[Benchmark[S]]]:
-        """The server's own, newest first; all, or at most `limit`."""
-        views = yield from everything(Listed("/v1/benchmarks", "benchmarks", BenchmarkView, query))
+        """List the server's own benchmarks, newest first; all, or at most `limit`."""
+        views = yield from all_items(ListingSpec("/v1/benchmarks", "benchmarks", BenchmarkView, query))
         return [Benchmark(self.session, view.id) for view in views]

@@ -2,18 +2,18 @@
 
 from typing import Literal, Unpack
 
-from benchyard.client import benchmark_runs, scenario_runs
-from benchyard.client.core import Steps
-from benchyard.client.devbox import Devbox
-from benchyard.client.scenario_runs import Place, Trajectory
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import RunGatewayFields, StatePageFields
-from benchyard.models.run_gateways import RunGatewayView
+from benchyard.client.listings import all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import RunGatewayFields, StatePageFields
+from benchyard.client.resources import runs
+from benchyard.client.resources.devboxes import Devbox
+from benchyard.client.resources.runs import Place, Trajectory
+from benchyard.models.model_access import RunGatewayView
 from benchyard.models.runs import BenchmarkRunView, ContractResult, ScenarioRunView
 
 
-class ScenarioRun(Group[S]):
+class ScenarioRun(VerbGroup[S]):
     """A run of a scenario, and the devbox it is worked on in."""
 
     def __init__(self, session: S, id: str, devbox_id: str) -> None:
@@ -27,69 +27,69 @@ class ScenarioRun(Group[S]):
 
     @call
     def get_info(self) -> Steps[ScenarioRunView]:
-        """As it is now, with its scenario as it was when the run began."""
-        return (yield from scenario_runs.retrieve(self.id))
+        """Return its present state, with its scenario as it was when the run began."""
+        return (yield from runs.get_scenario_run(self.id))
 
     @call
     def await_env_ready(self, timeout: float | None = None) -> Steps[ScenarioRunView]:
         """Wait until its devbox runs; raises StartFailed if it never will."""
-        return (yield from scenario_runs.await_env_ready(self.id, self.devbox_id, timeout))
+        return (yield from runs.await_env_ready(self.id, self.devbox_id, timeout))
 
     @call
     def score(self) -> Steps[ScenarioRunView]:
         """Begin to score it, and return at once."""
-        return (yield from scenario_runs.score(self.id))
+        return (yield from runs.score_run(self.id))
 
     @call
     def await_scored(self, timeout: float | None = None) -> Steps[ScenarioRunView]:
-        """Wait until it is scored; raises Conflict if it never will be."""
-        return (yield from scenario_runs.await_scored(self.id, timeout))
+        """Wait until it is scored; raises Conflict if it cannot be."""
+        return (yield from runs.await_scored(self.id, timeout))
 
     @call
     def score_and_await(self, timeout: float | None = None) -> Steps[ScenarioRunView]:
         """Score it and wait for the result."""
-        return (yield from scenario_runs.score_and_await(self.id, timeout))
+        return (yield from runs.score_and_await(self.id, timeout))
 
     @call
     def score_and_complete(self, timeout: float | None = None) -> Steps[ScenarioRunView]:
         """Score it, wait for the result, and end it and its devbox."""
-        return (yield from scenario_runs.score_and_complete(self.id, timeout))
+        return (yield from runs.score_and_complete(self.id, timeout))
 
     @call
     def rescore(self, timeout: float | None = None, *, newest: bool = True) -> Steps[ScenarioRunView]:
-        """Score it again from its final state and wait; raises Conflict, which says why, if it cannot be.
+        """Score it again from its final state and wait; raises Conflict with the reason if that fails.
 
-        By its scenario as it is now, or with `newest=False` as it was when the run began.
+        Uses the present revision of its scenario, or with `newest=False` the one the run began with.
         """
-        return (yield from scenario_runs.rescore_and_await(self.id, timeout, newest=newest))
+        return (yield from runs.rescore_and_await(self.id, timeout, newest=newest))
 
     @call
     def complete(self, timeout: float | None = None) -> Steps[ScenarioRunView]:
         """End it and its devbox."""
-        return (yield from scenario_runs.complete(self.id, timeout))
+        return (yield from runs.complete_scenario_run(self.id, timeout))
 
     @call
     def cancel(self) -> Steps[ScenarioRunView]:
         """End it and its devbox without a score."""
-        return (yield from scenario_runs.cancel(self.id))
+        return (yield from runs.cancel_scenario_run(self.id))
 
     @call
     def get_score(self) -> Steps[ContractResult | None]:
-        """Its score and what each scorer said; None while it has none."""
-        return (yield from scenario_runs.retrieve(self.id)).scoring_contract_result
+        """Return its score and the result of each scorer; None while it has none."""
+        return (yield from runs.get_scenario_run(self.id)).scoring_contract_result
 
     @call
     def download_logs(self, file: Place) -> Steps[int]:
         """Write its logs to a file, as a zip without folders; returns the size."""
-        return (yield from scenario_runs.download_logs(self.id, file))
+        return (yield from runs.download_scenario_run_logs(self.id, file))
 
     @call
     def open_gateway(self, **fields: Unpack[RunGatewayFields]) -> Steps[RunGatewayView]:
-        """Let code of your own ask a model by a token, metered and recorded with the run.
+        """Give your own code a token to ask a model; its calls are metered and recorded with the run.
 
         `url` is for code in the devbox, `outside_url` for code anywhere else.
         """
-        return (yield from scenario_runs.open_gateway(self.id, fields))
+        return (yield from runs.open_gateway(self.id, fields))
 
     @call
     def upload_trace(
@@ -98,11 +98,11 @@ class ScenarioRun(Group[S]):
         name: str | None = None,
         kind: Literal["file", "atif"] | None = None,
     ) -> Steps[ScenarioRunView]:
-        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; it comes with its logs."""
-        return (yield from scenario_runs.upload_trace(self.id, trace, name, kind))
+        """Keep a file, or a trajectory in ATIF as a dictionary, with the run; its logs include it."""
+        return (yield from runs.upload_trace(self.id, trace, name, kind))
 
 
-class BenchmarkRun(Group[S]):
+class BenchmarkRun(VerbGroup[S]):
     """A run of a benchmark, and the scenario runs that were started for it."""
 
     def __init__(self, session: S, id: str, benchmark_id: str) -> None:
@@ -115,26 +115,26 @@ class BenchmarkRun(Group[S]):
 
     @call
     def get_info(self) -> Steps[BenchmarkRunView]:
-        """As it is now, with the scenarios that were not begun yet."""
-        return (yield from benchmark_runs.retrieve(self.id))
+        """Return its present state, with the scenarios that are not started yet."""
+        return (yield from runs.get_benchmark_run(self.id))
 
     @call
     def complete(self, timeout: float | None = None) -> Steps[BenchmarkRunView]:
-        """End it: what was scored counts, what was not is canceled and counts 0."""
-        return (yield from benchmark_runs.complete(self.id, timeout))
+        """End it: scored scenario runs count, all others are canceled and count 0."""
+        return (yield from runs.complete_benchmark_run(self.id, timeout))
 
     @call
     def cancel(self, timeout: float | None = None) -> Steps[BenchmarkRunView]:
-        """End it early and cancel what still runs."""
-        return (yield from benchmark_runs.cancel(self.id, timeout))
+        """End it early and cancel its unfinished scenario runs."""
+        return (yield from runs.cancel_benchmark_run(self.id, timeout))
 
     @call
     def list_scenario_runs(self, **query: Unpack[StatePageFields]) -> Steps[list[ScenarioRun[S]]]:
-        """The scenario runs that were started for it, newest first; all, or at most `limit`."""
-        views = yield from everything(benchmark_runs.scenario_runs_of(self.id, query))
+        """List its scenario runs, newest first; all, or at most `limit`."""
+        views = yield from all_items(runs.scenario_runs_of_benchmark_run(self.id, query))
         return [ScenarioRun(self.session, view.id, view.devbox_id) for view in views]
 
     @call
     def download_logs(self, file: Place) -> Steps[int]:
         """Write the logs of all its scenario runs to a file, as a zip without folders; returns the size."""
-        return (yield from benchmark_runs.download_logs(self.id, file))
+        return (yield from runs.download_benchmark_run_logs(self.id, file))

@@ -1,26 +1,26 @@
 """Secrets as objects: their values go in and never come out."""
 
-from benchyard.client import secrets
-from benchyard.client.core import Steps
-from benchyard.client.verbs import Group, S, call
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.resources import secrets
 from benchyard.models.secrets import SecretView
 
 
-class Secret(Group[S]):
-    """A named value that devboxes get as environment."""
+class Secret(VerbGroup[S]):
+    """A named value that devboxes get in their environment."""
 
     def __init__(self, session: S, name: str, id: str | None = None) -> None:
         super().__init__(session)
         self.name = name
         self.id = id
-        """None until the server was asked."""
+        """None until the server has answered."""
 
     def __repr__(self) -> str:
         return f"<Secret {self.name}>"
 
     @call
     def get_info(self) -> Steps[SecretView]:
-        """When it was made and changed; raises NotFound."""
+        """Return its id and the times of its creation and last change; raises NotFound."""
         return (yield from secrets.get(self.name))
 
     @call
@@ -34,32 +34,32 @@ class Secret(Group[S]):
         yield from secrets.delete(self.name)
 
 
-class SecretOps(Group[S]):
+class SecretOps(VerbGroup[S]):
     """Makes and finds secrets."""
 
     @call
     def create(self, name: str, value: str) -> Steps[Secret[S]]:
-        """Make a new one; raises UsageError if the name is taken."""
+        """Make a secret; raises UsageError if the name is taken."""
         view = yield from secrets.create(name, value)
         return Secret(self.session, view.name, view.id)
 
     def from_name(self, name: str) -> Secret[S]:
-        """The secret of that name; nothing is asked of the server yet."""
+        """Return the secret of that name, without a request to the server."""
         return Secret(self.session, name)
 
     @call
     def update(self, secret: Secret[S] | str, value: str) -> Steps[Secret[S]]:
-        """Change the value of one; raises NotFound."""
+        """Change the value of a secret; raises NotFound."""
         view = yield from secrets.update(secret if isinstance(secret, str) else secret.name, value)
         return Secret(self.session, view.name, view.id)
 
     @call
     def delete(self, secret: Secret[S] | str) -> Steps[None]:
-        """Remove one; raises NotFound."""
+        """Remove a secret; raises NotFound."""
         yield from secrets.delete(secret if isinstance(secret, str) else secret.name)
 
     @call
     def list(self, limit: int | None = None) -> Steps[list[Secret[S]]]:
-        """All of them, or at most `limit`."""
-        views = yield from secrets.everything()
+        """List secrets; all, or at most `limit`."""
+        views = yield from secrets.list_secrets()
         return [Secret(self.session, view.name, view.id) for view in views[:limit]]

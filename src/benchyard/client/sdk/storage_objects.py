@@ -7,18 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Unpack
 
-from benchyard.client import objects
 from benchyard.client.bodies import Source
-from benchyard.client.core import Steps
-from benchyard.client.listing import Listed
-from benchyard.client.sdk.walking import everything
-from benchyard.client.verbs import Group, S, call
-from benchyard.client.wanted import ObjectFields, ObjectPageFields, request_of
+from benchyard.client.listings import ListingSpec, all_items
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import ObjectFields, ObjectPageFields, request_of
+from benchyard.client.resources import objects
 from benchyard.errors import UsageError
 from benchyard.models.objects import ContentType, ObjectDownloadView, ObjectRequest, ObjectView
 
 TarFilter = Callable[[tarfile.TarInfo], tarfile.TarInfo | None]
-"""Is shown each member of an archive, and returns what goes into it, or None."""
+"""Called with each member of an archive; returns the member to pack, or None to leave it out."""
 
 BY_SUFFIX: Mapping[str, ContentType] = {
     ".csv": "text",
@@ -35,26 +34,26 @@ BY_SUFFIX: Mapping[str, ContentType] = {
 }
 
 
-class StorageObject(Group[S]):
+class StorageObject(VerbGroup[S]):
     """A stored file."""
 
     def __init__(self, session: S, id: str, upload_url: str | None = None) -> None:
         super().__init__(session)
         self.id = id
         self.upload_url = upload_url
-        """Where its bytes go; None once it is complete."""
+        """Signed link for the upload of its bytes; None once it is complete."""
 
     def __repr__(self) -> str:
         return f"<StorageObject {self.id}>"
 
     @call
     def refresh(self) -> Steps[ObjectView]:
-        """As it is now."""
+        """Return its present state."""
         return (yield from objects.get(self.id))
 
     @call
     def upload_content(self, content: str | bytes | Iterable[bytes]) -> Steps[None]:
-        """Put its bytes in place; `complete` says that they are all there."""
+        """Upload its bytes; call `complete` when all are uploaded."""
         view = yield from objects.get(self.id)
         if view.upload_url is None:
             raise UsageError(f"object {self.id} is complete: make another one with `storage_object.create`")
@@ -62,24 +61,24 @@ class StorageObject(Group[S]):
 
     @call
     def complete(self) -> Steps[ObjectView]:
-        """Say that all its bytes are there; it never changes after that."""
+        """Mark it as completely uploaded; it never changes after that."""
         view = yield from objects.complete(self.id)
         self.upload_url = None
         return view
 
     @call
     def get_download_url(self, *, duration_seconds: int | None = None) -> Steps[ObjectDownloadView]:
-        """A link that opens it for a while, to anybody who has it."""
+        """Return a link to it that works for a while, for anybody who has the link."""
         return (yield from objects.download_link(self.id, duration_seconds))
 
     @call
     def download_as_bytes(self, *, duration_seconds: int | None = None) -> Steps[bytes]:
-        """Its bytes; `api.objects.download` takes those that are larger than memory."""
+        """Return its bytes; use `api.objects.download` for objects larger than memory."""
         return (yield from _content(self.id, duration_seconds))
 
     @call
     def download_as_text(self, *, duration_seconds: int | None = None) -> Steps[str]:
-        """Its content as text."""
+        """Return its content as text."""
         return (yield from _content(self.id, duration_seconds)).decode(errors="replace")
 
     @call
@@ -88,27 +87,27 @@ class StorageObject(Group[S]):
         return (yield from objects.delete(self.id))
 
     def as_build_context(self) -> dict[str, str]:
-        """What a blueprint takes as its `build_context`."""
+        """Return it in the form of a blueprint's `build_context`."""
         return {"type": "object", "object_id": self.id}
 
 
-class StorageObjectOps(Group[S]):
+class StorageObjectOps(VerbGroup[S]):
     """Stores and finds objects."""
 
     @call
     def create(self, **fields: Unpack[ObjectFields]) -> Steps[StorageObject[S]]:
-        """Make one; its bytes follow by `upload_content` and `complete`."""
+        """Make an object; its bytes follow by `upload_content` and `complete`."""
         view = yield from objects.create(request_of(ObjectRequest, fields))
         return StorageObject(self.session, view.id, view.upload_url)
 
     def from_id(self, object_id: str) -> StorageObject[S]:
-        """The object of that id; nothing is asked of the server yet."""
+        """Return the object of that id, without a request to the server."""
         return StorageObject(self.session, object_id)
 
     @call
     def list(self, **query: Unpack[ObjectPageFields]) -> Steps[list[StorageObject[S]]]:
-        """Newest first; all, or at most `limit`."""
-        views = yield from everything(Listed("/v1/objects", "objects", ObjectView, query))
+        """List objects, newest first; all, or at most `limit`."""
+        views = yield from all_items(ListingSpec("/v1/objects", "objects", ObjectView, query))
         return [StorageObject(self.session, view.id, view.upload_url) for view in views]
 
     @call
@@ -138,7 +137,7 @@ class StorageObjectOps(Group[S]):
         ttl: timedelta | None = None,
         ignore: TarFilter | None = None,
     ) -> Steps[StorageObject[S]]:
-        """Store a local folder as a tgz; `ignore` returns None for what is left out."""
+        """Store a local folder as a tgz; `ignore` returns None for members to leave out."""
         folder = Path(dir_path)
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}")

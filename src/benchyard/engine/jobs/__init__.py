@@ -1,1 +1,1 @@
-"""Orchestrated jobs: planned, scheduled, carried to the end, and taken up again after a stop."""
+"""Orchestrated jobs: planned, scheduled, run to their end, and resumed after a stop."""

@@ -1,4 +1,4 @@
-"""Failures of trials: each is somebody's, and only the agent's own count."""
+"""Failures of trials by their cause; only those of the agent itself count against it."""
 
 import errno
 import os
@@ -22,26 +22,26 @@ _FULL = "the server's disk was full; free space under its data folder"
 
 
 class TrialFailed(Exception):
-    """A trial is over without a score; says why."""
+    """A trial ended without a score, for this reason."""
 
     def __init__(self, kind: FailureKind, name: str, message: str, *, is_proved: bool = False) -> None:
         super().__init__(message)
         self.is_proved = is_proved
-        """Whether it was found out whose failure it is."""
+        """True if the cause of the failure was established."""
         self.kind: FailureKind = kind
         self.name = name
         self.message = message
 
     def reason(self, stage: str | None) -> FailureReason:
-        """As it is kept with the trial."""
+        """Return the failure as it is stored with the trial."""
         message = (
             self.message if len(self.message) <= MOST_CHARACTERS else self.message[:MOST_CHARACTERS] + "..."
         )
         return FailureReason(exception_type=self.name, exception_message=message, kind=self.kind, stage=stage)
 
 
-def of_error(error: BenchyardError | OSError) -> TrialFailed:
-    """Whose failure an error is that came up on the way."""
+def failure_of_error(error: BenchyardError | OSError) -> TrialFailed:
+    """Return the failure of a trial that an error has ended, with its cause."""
     if isinstance(error, OSError):
         return TrialFailed("infrastructure", "HostError", from_os(error).message)
     if isinstance(error, ScorerFailed):
@@ -52,21 +52,22 @@ def of_error(error: BenchyardError | OSError) -> TrialFailed:
     return TrialFailed("infrastructure", type(error).__name__, error.message)
 
 
-def of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
-    """Whose failure it is that a devbox was not made ready: of the scenario, unless a disk was full.
+def failure_of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
+    """Return the failure of a devbox's preparation: the scenario's, unless a disk was full.
 
-    `is_disk_full` tells whether the server's may be, where that can be seen: programs of a devbox that was
-    worked in say what they like.
+    `is_disk_full` tells whether the server's disk may be full, where that can be seen: after work in a
+    devbox, its programs may print anything.
     """
     if is_disk_full and _NO_SPACE in told.lower():
         return TrialFailed("infrastructure", "HostError", f"{_FULL}: {told}")
     return TrialFailed("scenario", name, told)
 
 
-def of_next_round(failure: TrialFailed) -> TrialFailed:
-    """Whose failure it is that a round after the first could not begin in the devbox that was left.
+def failure_of_next_round(failure: TrialFailed) -> TrialFailed:
+    """Return the failure of a later round that could not begin in the devbox left by the round before.
 
-    Who worked there decides what is left of it: what is the scenario's in a fresh devbox counts here.
+    The agent is responsible for that devbox: a failure that is the scenario's in a fresh devbox is the
+    agent's here.
     """
     if failure.kind != "scenario" or failure.is_proved:
         return failure
@@ -74,22 +75,22 @@ def of_next_round(failure: TrialFailed) -> TrialFailed:
     return TrialFailed("agent", failure.name, told)
 
 
-def of_output(hint: str | None) -> TrialFailed | None:
-    """The failure of the host that could not keep what the agent said; what it did is as doubtful."""
+def failure_of_output(hint: str | None) -> TrialFailed | None:
+    """Return the failure of a host that lost output of the agent; the agent's work is as doubtful."""
     if hint and "output was lost" in hint and _NO_SPACE in hint.lower():
         return TrialFailed("infrastructure", "HostError", f"{_FULL}: {hint}")
     return None
 
 
-def of_devbox(devbox: Devbox) -> TrialFailed:
-    """Whose failure the end of a devbox is, before the trial was over."""
+def failure_of_devbox(devbox: Devbox) -> TrialFailed:
+    """Return the failure of a trial whose devbox has ended too early."""
     detail = devbox.state_transitions[-1].detail or devbox.failure_reason or devbox.shutdown_reason or ""
     if devbox.failure_reason in ("out_of_memory", "out_of_disk"):
         return TrialFailed(
             "agent", "DevboxExhausted", f"its devbox ended ({devbox.failure_reason}): {detail}"
         )
     if devbox.failure_reason == "execution_failed":
-        return of_setup("EnvironmentError", f"its devbox could not be prepared: {detail}")
+        return failure_of_setup("EnvironmentError", f"its devbox could not be prepared: {detail}")
     if devbox.status is DevboxStatus.SHUTDOWN and devbox.shutdown_reason == "api_shutdown":
         return TrialFailed("cancelled", "DevboxShutDown", "its devbox was shut down by somebody")
     return TrialFailed("infrastructure", "DevboxLost", f"its devbox ended: {detail}")

@@ -1,16 +1,16 @@
-"""Jobs scored again: every trial that counts, from what is kept of it, with the scorers as they are now."""
+"""Rescoring of jobs: each counting trial again, from its final state, with the present scorers."""
 
 import asyncio
 import logging
 from functools import partial
 
-from benchyard.engine.jobs.ledger import Ledger
+from benchyard.engine.background import retry_store
+from benchyard.engine.context import EngineContext
+from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
 from benchyard.errors import BenchyardError, Conflict, UsageError
-from benchyard.models.jobs import Job, RescoreRequest, Rescoring
+from benchyard.models.jobs import Job, JobRescoreRequest, JobRescoring
 from benchyard.models.runs import ContractResult, ScenarioRun
 from benchyard.models.trials import ScoreRecord, Trial, TrialRound, TrialState, counted_mean
 
@@ -19,26 +19,26 @@ _AT_ONCE = 8
 _log = logging.getLogger(__name__)
 
 
-class Rescorings:
-    """Scores jobs again in the background, and goes on after a stop."""
+class JobRescorings:
+    """Rescores jobs in the background, and resumes after a stop."""
 
     def __init__(
-        self, tools: Tools, ledger: Ledger, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns
+        self, tools: EngineContext, job_store: JobStore, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns
     ) -> None:
         self._tools = tools
-        self._ledger = ledger
+        self._job_store = job_store
         self._runs = runs
         self._benchmark_runs = benchmark_runs
 
     async def open(self) -> None:
-        """Go on with what a stop cut short."""
-        for job in await self._ledger.jobs.all({"rescoring_state": "running"}):
+        """Resume interrupted rescorings."""
+        for job in await self._job_store.jobs.all({"rescoring_state": "running"}):
             self._start(job)
 
     async def begin(
-        self, job: Job, trials: list[Trial], request: RescoreRequest, request_id: str | None
+        self, job: Job, trials: list[Trial], request: JobRescoreRequest, request_id: str | None
     ) -> Job:
-        """Note which trials are scored again, and which cannot be; then begin."""
+        """Note the trials to score again, and those that cannot be; then begin."""
         wanted = [each for each in trials if not each.is_superseded and each.scenario_run_id]
         if request.trial_ids is not None:
             missing = set(request.trial_ids) - {each.id for each in wanted}
@@ -53,8 +53,8 @@ class Rescorings:
             run = await self._runs.records.find(str(each.scenario_run_id))
             (kept if run and run.final_state else pruned).append(each.id)
         number = job.rescoring.number + 1 if job.rescoring else 1
-        rescoring = Rescoring(number=number, trial_ids=kept, pruned=pruned)
-        job = await self._ledger.job(
+        rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned)
+        job = await self._job_store.job(
             job.asked(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
             "scored again",
         )
@@ -65,43 +65,43 @@ class Rescorings:
         self._tools.work.start(f"job/{job.id}/rescore", partial(self._all, job))
 
     async def _all(self, job: Job) -> None:
-        rescoring = job.rescoring or Rescoring()
+        rescoring = job.rescoring or JobRescoring()
         turns = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._one(rescoring, id, turns) for id in rescoring.trial_ids))
-        trials = await until_kept(partial(self._ledger.trials.all, {"parent": job.id}))
+        trials = await retry_store(partial(self._job_store.trials.all, {"parent": job.id}))
         for agent, run_id in enumerate(job.benchmark_run_ids):
             own = [each for each in trials if each.agent == agent]
             score = counted_mean(own, job.orchestrator.suspect_rule)
-            run = await until_kept(partial(self._benchmark_runs.get, run_id))
-            await until_kept(partial(self._benchmark_runs.conclude, run_id, run.state, score))
-        job = await until_kept(partial(self._ledger.jobs.get, job.id))
-        await self._ledger.job(job.model_copy(update={"rescoring_state": "completed"}), "was scored again")
+            run = await retry_store(partial(self._benchmark_runs.get, run_id))
+            await retry_store(partial(self._benchmark_runs.conclude, run_id, run.state, score))
+        job = await retry_store(partial(self._job_store.jobs.get, job.id))
+        await self._job_store.job(job.model_copy(update={"rescoring_state": "completed"}), "was scored again")
 
-    async def _one(self, rescoring: Rescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
+    async def _one(self, rescoring: JobRescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
         async with turns:
-            trial = await until_kept(partial(self._ledger.trials.get, trial_id))
+            trial = await retry_store(partial(self._job_store.trials.get, trial_id))
             if trial.rescorings == rescoring.number:
-                # An earlier server got this far.
+                # An earlier server has done this trial.
                 return
             trial = trial.model_copy(update={"rescorings": rescoring.number})
             run_id = str(trial.scenario_run_id)
             request = f"rescore-{trial_id}-{rescoring.number}"
             try:
-                await until_kept(partial(self._runs.rescore, run_id, request))
+                await retry_store(partial(self._runs.rescore, run_id, request))
                 run = await self._runs.settled(run_id)
-                await self._ledger.trial(rescored(trial, run))
+                await self._job_store.trial(rescored_trial(trial, run))
             except BenchyardError as error:
-                # Its state may have been pruned meanwhile; the others go on.
-                await self._ledger.trial(trial.model_copy(update={"rescore_note": error.message}))
+                # Its final state may have been removed meanwhile; the others go on.
+                await self._job_store.trial(trial.model_copy(update={"rescore_note": error.message}))
             except Exception:  # noqa: BLE001
-                # A bug of ours must not leave a job that is scored again for ever.
+                # A bug must not leave a job rescoring for ever.
                 _log.exception("trial %s was not scored again", trial_id)
                 told = "the server made a mistake; its log tells which"
-                await self._ledger.trial(trial.model_copy(update={"rescore_note": told}))
+                await self._job_store.trial(trial.model_copy(update={"rescore_note": told}))
 
 
-def rescored(trial: Trial, run: ScenarioRun) -> Trial:
-    """A trial with its new score; the old one is kept beside it, and stays if a scorer failed."""
+def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
+    """Return a trial with its new score; the old one is kept beside it, and stays if a scorer failed."""
     result = run.result
     if run.rescoring_failure or result is None:
         return trial.model_copy(update={"rescore_note": run.rescoring_failure or "nothing was scored"})
@@ -117,7 +117,7 @@ def rescored(trial: Trial, run: ScenarioRun) -> Trial:
             "score": result.score,
             "rewards": result.rewards,
             "conditions": result.conditions,
-            "rounds": _rescored_rounds(trial, result),
+            "rounds": _rounds_with_new_score(trial, result),
             "suspicions": result.suspicions,
             "scored_revision": result.scenario_revision,
             "answer_failure": result.answer_failure,
@@ -132,6 +132,6 @@ def rescored(trial: Trial, run: ScenarioRun) -> Trial:
     )
 
 
-def _rescored_rounds(trial: Trial, result: ContractResult) -> list[TrialRound]:
+def _rounds_with_new_score(trial: Trial, result: ContractResult) -> list[TrialRound]:
     told = {each.number: {"score": each.score, "rewards": each.rewards} for each in result.rounds}
     return [each.model_copy(update=told.get(each.number)) for each in trial.rounds]

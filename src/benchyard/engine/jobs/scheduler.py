@@ -1,4 +1,4 @@
-"""The scheduler: begins what may begin, fairly between jobs, and sees every job to its end."""
+"""Scheduler: starts trials, fairly between jobs, and sees every job to its end."""
 
 import asyncio
 import contextlib
@@ -6,99 +6,144 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.jobs import remains
-from benchyard.engine.jobs.active import Active
-from benchyard.engine.jobs.capacity import Capacity
-from benchyard.engine.jobs.casting import Casting
-from benchyard.engine.jobs.cutting import settled
-from benchyard.engine.jobs.ending import Ending
-from benchyard.engine.jobs.failures import TrialFailed, of_error
-from benchyard.engine.jobs.plan import again
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.devboxes.sizes import GIB, Resources, resources
+from benchyard.engine.jobs import teardown
+from benchyard.engine.jobs.active_job import ActiveJob
+from benchyard.engine.jobs.failures import TrialFailed, failure_of_error
+from benchyard.engine.jobs.model_usage import settle_cut_short
+from benchyard.engine.jobs.plan import retry_of
+from benchyard.engine.jobs.teardown import Teardown
 from benchyard.engine.jobs.trial import run_trial
-from benchyard.engine.jobs.way import Desk, Way, canceled, failed
-from benchyard.engine.journal import now_ms
-from benchyard.engine.sizes import Resources, resources
-from benchyard.engine.work import until_kept
+from benchyard.engine.jobs.trial_context import (
+    JobInputs,
+    TrialContext,
+    TrialServices,
+    canceled_trial,
+    failed_trial,
+)
 from benchyard.errors import BenchyardError
+from benchyard.hosts.machine import MachineSize
 from benchyard.models.jobs import ENDED_JOBS, Job, JobState
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
+from benchyard.settings import Settings
+
+
+@dataclass(frozen=True)
+class CapacityLimits:
+    """Most resources that trials may declare at the same time."""
+
+    cpus: float
+    memory_gb: float
+
+
+class Capacity:
+    """Sum of declared resources. A trial that is larger than the machine runs alone."""
+
+    def __init__(self, machine: MachineSize, settings: Settings) -> None:
+        self._room = CapacityLimits(
+            machine.cpus * settings.cpu_overcommit,
+            machine.memory_bytes / GIB * settings.memory_overcommit,
+        )
+        self._taken: dict[str, Resources] = {}
+
+    def fits(self, wanted: Resources) -> bool:
+        """Tell whether there is room for one more trial of this size."""
+        if not self._taken:
+            return True
+        cpus = sum(each.cpus for each in self._taken.values()) + wanted.cpus
+        memory = sum(each.memory_gb for each in self._taken.values()) + wanted.memory_gb
+        return cpus <= self._room.cpus and memory <= self._room.memory_gb
+
+    def take(self, trial_id: str, wanted: Resources) -> None:
+        """Count a trial; replaces an earlier count of it."""
+        self._taken[trial_id] = wanted
+
+    def give_back(self, trial_id: str) -> None:
+        """Release the resources of a trial that has ended."""
+        self._taken.pop(trial_id, None)
+
 
 _LONGEST_WAIT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """All jobs that are not over. What it holds in memory can be read from the store again at any time."""
+    """All unfinished jobs. The state in memory can be read from the store again at any time."""
 
-    def __init__(self, desk: Desk, casting: Casting, capacity: Capacity, ending: Ending) -> None:
-        self._desk = desk
-        self._casting = casting
+    def __init__(
+        self, services: TrialServices, job_inputs: JobInputs, capacity: Capacity, teardown: Teardown
+    ) -> None:
+        self._services = services
+        self._job_inputs = job_inputs
         self._capacity = capacity
-        self._ending = ending
-        self._active: dict[str, Active] = {}
+        self._teardown = teardown
+        self._active: dict[str, ActiveJob] = {}
         self._deadlines: dict[str, float] = {}
         self._closing: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
 
     def open(self) -> None:
-        """Begin to look after jobs."""
-        self._desk.tools.work.start("jobs/scheduler", self._run)
+        """Start the scheduler's loop."""
+        self._services.tools.work.start("jobs/scheduler", self._run)
 
-    def active(self, job_id: str) -> Active | None:
-        """A job that is not over."""
+    def active(self, job_id: str) -> ActiveJob | None:
+        """Return an unfinished job, or None."""
         return self._active.get(job_id)
 
     def jobs(self) -> list[Job]:
-        """All jobs that are not over."""
+        """Return all unfinished jobs."""
         return [each.job for each in self._active.values()]
 
     def counts(self) -> Counter[TrialState]:
-        """How many trials of jobs that are not over there are in each state."""
+        """Return the number of trials of unfinished jobs in each state."""
         return Counter(trial.state for trial in self.trials())
 
     def trials(self) -> list[Trial]:
-        """All trials of jobs that are not over."""
+        """Return all trials of unfinished jobs."""
         return [trial for active in self._active.values() for trial in active.trials.values()]
 
     def add(self, job: Job, trials: list[Trial]) -> None:
-        """Look after a job from now on."""
-        self._active[job.id] = Active(job, trials)
+        """Take over a job."""
+        self._active[job.id] = ActiveJob(job, trials)
         if job.deadline_ms is not None:
-            # From here on by a clock that does not jump; one that was set back gives no more than was asked.
+            # From here on by the monotonic clock; a clock that was set back adds no time.
             left = min(job.deadline_ms - now_ms(), job.deadline_ms - job.create_time_ms)
             self._deadlines[job.id] = time.monotonic() + left / 1000
         self._wake.set()
 
     async def stop(self, job_id: str, state: JobState) -> Job | None:
-        """End a job early: its running trials are stopped and canceled. None if it is not active."""
+        """End a job early: stop and cancel its running trials. Returns None if it is not active."""
         active = self._active.get(job_id)
         if active is None:
             return None
         async with self._end_of(active):
-            active.job = closed(active.job, state)
-            await self._desk.ledger.job(active.job)
+            active.job = job_at_end(active.job, state)
+            await self._services.job_store.job(active.job)
             running = [active.trials[place] for place in active.running]
             await asyncio.gather(*(self._stop_trial(active, each) for each in running))
-            # What an earlier server began may not have been taken up yet.
-            for trial in await remains.end(
-                active.job, [*active.trials.values()], self._desk.ledger, self._ending
+            # Trials begun by an earlier server may not have been resumed yet.
+            for trial in await teardown.cancel_begun_trials(
+                active.job, [*active.trials.values()], self._services.job_store, self._teardown
             ):
                 active.put(trial)
-            await self._ending.close(active)
+            await self._teardown.close(active)
         return active.job
 
     async def settle(self, job_id: str) -> None:
-        """Wait until the end of a job is over, if it is under way."""
+        """Wait until a job that is ending has ended."""
         while over := self._closing.get(job_id):
             await over.wait()
 
     @contextlib.asynccontextmanager
-    async def _end_of(self, active: Active) -> AsyncIterator[None]:
-        """While a job ends: first of all nothing new begins, and whoever wants it open again waits."""
+    async def _end_of(self, active: ActiveJob) -> AsyncIterator[None]:
+        """End a job within this context: no new trials begin, and requests to reopen it wait."""
         job_id = active.job.id
         self._active.pop(job_id, None)
         self._deadlines.pop(job_id, None)
@@ -109,16 +154,16 @@ class Scheduler:
             del self._closing[job_id]
             over.set()
 
-    async def _stop_trial(self, active: Active, trial: Trial) -> None:
-        await self._desk.tools.work.cancel(_key(trial))
+    async def _stop_trial(self, active: ActiveJob, trial: Trial) -> None:
+        await self._services.tools.work.cancel(_key(trial))
         trial = active.trials[trial.place]
         self._capacity.give_back(trial.id)
         if not trial.has_ended:
             failure = TrialFailed("cancelled", "Cancelled", f"the job was {_word(active.job.state)}")
-            trial = canceled(await settled(self._desk.access, active.job, trial), failure)
+            trial = canceled_trial(await settle_cut_short(self._services.access, active.job, trial), failure)
             active.put(trial)
-            await until_kept(partial(self._desk.ledger.trial, trial))
-        await self._ending.tear_down(trial)
+            await retry_store(partial(self._services.job_store.trial, trial))
+        await self._teardown.tear_down(trial)
         active.done(trial)
 
     async def _run(self) -> None:
@@ -127,7 +172,7 @@ class Scheduler:
             try:
                 await self._beat()
             except Exception:  # noqa: BLE001
-                # The others must go on; it is tried again at the next beat.
+                # Other jobs must go on; the next beat tries again.
                 _log.exception("the scheduler made a mistake")
                 await asyncio.sleep(1)
             with contextlib.suppress(TimeoutError):
@@ -144,7 +189,7 @@ class Scheduler:
         while (active := self._waiting()) and (trial := active.next()):
             size = await self._size(active.job, trial)
             if self._active.get(active.job.id) is not active or active.next() is not trial:
-                # Somebody ended the job meanwhile.
+                # The job was ended meanwhile.
                 continue
             if not self._capacity.fits(size):
                 break
@@ -154,65 +199,65 @@ class Scheduler:
     async def _size(self, job: Job, trial: Trial) -> Resources:
         wanted = trial.scenario_id, job.scenario_revisions[trial.scenario]
         try:
-            return _size(await until_kept(partial(self._casting.scenario, *wanted)))
+            return _size(await retry_store(partial(self._job_inputs.scenario, *wanted)))
         except BenchyardError:
-            # Nor can it be begun, which is its own result: the trials of others must not wait for that.
+            # The trial cannot begin either, which will be its result: other trials must not wait for it.
             return resources(LaunchParameters())
 
-    def _waiting(self) -> Active | None:
-        """Whose turn it is: the job that has the fewest running, then the one that waited longest."""
+    def _waiting(self) -> ActiveJob | None:
+        """Return the job whose turn it is: the one with fewest running trials, then the longest waiting."""
         waiting = [active for active in self._active.values() if active.next()]
         return min(waiting, key=lambda each: (len(each.running), each.last_start), default=None)
 
-    def _begin(self, active: Active, trial: Trial) -> None:
+    def _begin(self, active: ActiveJob, trial: Trial) -> None:
         active.begin(trial)
         if active.job.state is not JobState.RUNNING:
             changes = {"state": JobState.RUNNING, "start_time_ms": active.job.start_time_ms or now_ms()}
             active.job = active.job.model_copy(update=changes)
-            self._desk.ledger.job_soon(active.job)
-        self._desk.tools.work.start(_key(trial), partial(self._carry, active, trial))
+            self._services.job_store.job_soon(active.job)
+        self._services.tools.work.start(_key(trial), partial(self._carry, active, trial))
 
-    async def _carry(self, active: Active, trial: Trial) -> None:
-        """The boundary of a trial: whatever happens is its result, and the job goes on."""
+    async def _carry(self, active: ActiveJob, trial: Trial) -> None:
+        """Run a trial; the boundary of trials: every error becomes its result, and the job goes on."""
         try:
-            cast = await until_kept(partial(self._casting.cast, active.job, trial))
-            ended = await run_trial(Way(self._desk, cast, trial, active.put))
+            inputs = await retry_store(partial(self._job_inputs.of_trial, active.job, trial))
+            ended = await run_trial(TrialContext(self._services, inputs, trial, active.put))
         except TrialFailed as failure:
-            ended = failed(trial, failure)
+            ended = failed_trial(trial, failure)
         except BenchyardError as error:
-            # Its agent or its scenario cannot be had any more.
-            ended = failed(trial, of_error(error))
+            # Its agent or its scenario is gone.
+            ended = failed_trial(trial, failure_of_error(error))
         except Exception:  # noqa: BLE001
             _log.exception("trial %s failed", trial.id)
             mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
-            ended = failed(active.trials[trial.place], mistake)
-        # What it spent is spent, also where it failed before that was asked for.
-        ended = await settled(self._desk.access, active.job, ended)
+            ended = failed_trial(active.trials[trial.place], mistake)
+        # Settle the spending, also of a trial that failed before it did so itself.
+        ended = await settle_cut_short(self._services.access, active.job, ended)
         active.put(ended)
         await self._keep(active, ended)
-        await self._ending.tear_down(ended)
+        await self._teardown.tear_down(ended)
         self._capacity.give_back(ended.id)
         active.done(ended)
         if active.is_agent_over(ended.agent):
-            await self._ending.close_agent(active, ended.agent)
+            await self._teardown.close_agent(active, ended.agent)
         self._wake.set()
 
-    async def _keep(self, active: Active, ended: Trial) -> None:
-        """Keep the end of a trial, and with it the one that takes its place if it was lost."""
+    async def _keep(self, active: ActiveJob, ended: Trial) -> None:
+        """Store the end of a trial, and the trial that replaces it if it was lost."""
         is_lost = ended.failure is not None and ended.failure.kind == "infrastructure"
         is_stopped = active.job.state in ENDED_JOBS
         if not is_lost or is_stopped or ended.n_lost >= active.job.orchestrator.retries:
-            await self._desk.ledger.trial(ended)
+            await self._services.job_store.trial(ended)
             return
         old = ended.model_copy(update={"is_superseded": True})
-        new = again(active.job, ended, now_ms())
-        await self._desk.ledger.trial(old, new)
+        new = retry_of(active.job, ended, now_ms())
+        await self._services.job_store.trial(old, new)
         active.again(new)
 
-    async def _finish(self, active: Active) -> None:
+    async def _finish(self, active: ActiveJob) -> None:
         async with self._end_of(active):
-            await self._ending.close(active)
-            active.job = await self._desk.ledger.job(closed(active.job, JobState.COMPLETED))
+            await self._teardown.close(active)
+            active.job = await self._services.job_store.job(job_at_end(active.job, JobState.COMPLETED))
 
     def _wait_seconds(self) -> float:
         waits = [_LONGEST_WAIT_SECONDS]
@@ -221,8 +266,8 @@ class Scheduler:
         return max(0.01, min(waits))
 
 
-def closed(job: Job, state: JobState) -> Job:
-    """A job at its end, which is never before its beginning, whatever the clock says."""
+def job_at_end(job: Job, state: JobState) -> Job:
+    """Return an ended job; its end is never before its beginning, even if the clock was set back."""
     end = max(job.start_time_ms or job.create_time_ms, now_ms())
     preparations = job.ended_preparations(end)
     return job.model_copy(update={"state": state, "end_time_ms": end, "preparations": preparations})

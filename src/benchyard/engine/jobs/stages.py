@@ -1,146 +1,253 @@
-"""The stages of a trial. Each finds what it began before, or begins it: none does anything twice."""
+"""Stages of a trial. Each finds or starts its work, so that none of it is done twice."""
 
 import asyncio
+import logging
+import os
+import re
+import stat
 from functools import partial
 
-from benchyard.agents.base import PROMPT_FILE, Ended, Launch, contract_env
-from benchyard.devboxes.inside import Folder
-from benchyard.engine.descriptors import write_content
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.disk_space import is_short
-from benchyard.engine.egress import planned, require_gateway
+from benchyard.agents.base import PROMPT_FILE, TRAJECTORY, AgentEnd, Launch, contract_env
+from benchyard.devboxes.base import NewFolder
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import Caller
+from benchyard.engine.devboxes.commands import run_step, wait_for_completion
+from benchyard.engine.devboxes.descriptors import read_pieces, write_content
+from benchyard.engine.devboxes.states import BOOTING, ENDED, SUSPENDED
+from benchyard.engine.disk_use import is_short
 from benchyard.engine.ids import id_from_bytes
-from benchyard.engine.jobs.collecting import collect
-from benchyard.engine.jobs.failures import TrialFailed, of_devbox, of_error, of_output, of_setup
-from benchyard.engine.jobs.spending import ringing, settle
-from benchyard.engine.jobs.turn import AGENT_EXECUTION
-from benchyard.engine.jobs.way import Way, scrubber
-from benchyard.engine.journal import now_ms
-from benchyard.engine.model_keys import other_secrets
-from benchyard.engine.runs.starting import RUN_PREFIX, Start
-from benchyard.engine.setup import completed, run_step
-from benchyard.engine.states import BOOTING, ENDED, SUSPENDED
-from benchyard.engine.work import until_kept
-from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, DiskFull, NotFound
+from benchyard.engine.jobs.failures import (
+    TrialFailed,
+    failure_of_devbox,
+    failure_of_error,
+    failure_of_output,
+    failure_of_setup,
+)
+from benchyard.engine.jobs.model_usage import agent_deadline, settle_usage
+from benchyard.engine.jobs.trial_context import AGENT_EXECUTION, TrialContext, trial_scrubber
+from benchyard.engine.network.egress import plan_of_devbox, require_gateway
+from benchyard.engine.network.model_routes import other_secrets
+from benchyard.engine.redaction import Scrubber
+from benchyard.engine.runs.start import RUN_PREFIX, RunPlan
+from benchyard.errors import BenchyardError, BuildFailed, DevboxGone, DiskFull, NotFound, TooLarge
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest, ExecutionState
-from benchyard.hosts.uninterrupted import uninterrupted
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
 from benchyard.models.runs import REFERENCE_KEY, ContractResult, RunProfile, ScenarioRun
 from benchyard.models.scenarios import of_round
 
+MOST_FILES = 50
+MOST_FILE_BYTES = 32 * 1024**2
+MOST_BYTES = 128 * 1024**2
+_OBJECT_PREFIX = "obj_"
+_LIST_EXECUTION = "agent-logs"
+_LIST = 'cd -- "$1" && shift && find . -type f "$@" | head -n 200'
+_LIST_SECONDS = 30.0
+_MOST_LISTED = 200
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+_log = logging.getLogger(__name__)
+
+
+async def collect_logs(context: TrialContext) -> None:
+    """Store the agent's logs; failures go to the server's log, and the trial goes on."""
+    left = MOST_BYTES
+    clean = await trial_scrubber(context)
+    for path in (await _paths(context))[:MOST_FILES]:
+        try:
+            left -= await _keep(context, path, min(left, MOST_FILE_BYTES), clean)
+        except (BenchyardError, OSError) as error:
+            told = clean.text(f"{path} of the agent's logs is not kept: {error}")
+            _log.warning("trial %s: %s", context.trial.id, told)
+
+
+async def _paths(context: TrialContext) -> list[str]:
+    """Return the files in the folder of logs, the trajectory first."""
+    tools, devbox_id = context.services.tools, context.the_devbox.id
+    folder = context.task().logs_folder
+    # In a later round only files that it changed: the prompt was written when it began.
+    prompt = context.task().prompt_file if context.round > 1 else None
+    try:
+        names = await tools.host.rooms.files(devbox_id, folder, context.user, prompt, _MOST_LISTED)
+    except BenchyardError as error:
+        _log.warning("trial %s: the agent's logs are not kept: %s", context.trial.id, error)
+        return []
+    if names is not None:
+        return _in_order({f"{folder}/{name}" for name in names})
+    newer = ("-newer", prompt) if prompt else ()
+    argv = ("/bin/sh", "-c", _LIST, "sh", folder, *newer)
+    request = ExecRequest(
+        id=context.in_round(_LIST_EXECUTION),
+        argv=argv,
+        cwd="/",
+        user=context.user,
+        timeout_seconds=_LIST_SECONDS,
+        strict=True,
+    )
+    try:
+        state = await wait_for_completion(tools, await tools.host.exec(devbox_id, request))
+        text, _ = await tools.host.tail(devbox_id, state.id, "stdout", 200)
+    except BenchyardError as error:
+        _log.warning("trial %s: the agent's logs are not kept: %s", context.trial.id, error)
+        return []
+    return _in_order({f"{folder}/{line[2:]}" for line in text.splitlines() if line.startswith("./")})
+
+
+def _in_order(found: set[str]) -> list[str]:
+    return sorted(found, key=lambda path: (path != TRAJECTORY, path))
+
+
+async def _keep(context: TrialContext, path: str, most: int, clean: Scrubber) -> int:
+    """Store a file, without secrets, as a trace of the run, once; returns its size."""
+    tools = context.services.tools
+    name = _name(clean.text(path.removeprefix(context.task().logs_folder).strip("/")))
+    if context.round > 1:
+        name = f"round-{context.round}__{name}"[:200]
+    descriptor = await tools.host.open_read(context.the_devbox.id, path, context.user)
+    try:
+        about = os.fstat(descriptor)
+        if not about.st_size or not stat.S_ISREG(about.st_mode):
+            return 0
+        if about.st_size > most:
+            raise TooLarge(f"{path} is larger than {most} bytes")
+        # In pieces from disk to disk: its size is up to the agent.
+        pieces = clean.pieces(read_pieces(descriptor, path, about.st_size))
+        run_id = str(context.trial.scenario_run_id)
+        await context.services.traces.keep(run_id, name, pieces, None if path == TRAJECTORY else "file")
+        return about.st_size
+    finally:
+        os.close(descriptor)
+
+
+def _name(path: str) -> str:
+    name = _UNSAFE.sub("_", path.replace("/", "__")).lstrip("._-")[-200:]
+    return name if name and name[0].isalnum() else f"log-{name}"[:200]
+
+
 PROVISION_SECONDS = 600.0
 SETUP_SECONDS = 360.0
 _SETUP_EXECUTION = "agent-setup"
 _LEAST_SECONDS = 1.0
 _GRACE_SECONDS = 30.0
-"""After the bell: the devbox itself ends the agent's commands; if it does not, we do."""
+"""Seconds that the devbox has to end the agent's commands after the time; then they are killed here."""
 _TAIL_LINES = 20
 _STDOUT_BYTES = 64 * 1024
 
 _MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3:" "$2"'
 
 
-def _waits(way: Way) -> float:
-    """How much longer that may be, if its model's provider lets it wait."""
-    return way.cast.job.orchestrator.waits if way.cast.route else 0.0
+def _waits(context: TrialContext) -> float:
+    """Return the longest extension of the agent's time by waits for its model's provider."""
+    return context.inputs.job.orchestrator.waits if context.inputs.route else 0.0
 
 
-async def provision(way: Way) -> None:
-    """The scenario run and its devbox, up and running."""
-    desk, trial = way.desk, way.trial
-    run_id = id_from_bytes(RUN_PREFIX, desk.tools.vault.derive("trial-runs", trial.id))
-    # Before it is there: whoever cancels the trial must know what to end.
-    way.note(scenario_run_id=run_id)
-    if not way.is_fresh:
-        way.run = await until_kept(partial(desk.runs.records.find, run_id))
-    if way.run is None:
-        way.run = await _begun(way, run_id)
-    way.note(devbox_id=way.run.devbox_id)
-    way.devbox = await desk.tools.roster.wait(way.run.devbox_id, _is_up, PROVISION_SECONDS * way.multiplier)
-    if way.devbox.status in BOOTING:
+async def provision(context: TrialContext) -> None:
+    """Begin the scenario run, and wait until its devbox runs."""
+    services, trial = context.services, context.trial
+    run_id = id_from_bytes(RUN_PREFIX, services.tools.vault.derive("trial-runs", trial.id))
+    # Noted before the run exists: a cancellation must know which run to end.
+    context.note(scenario_run_id=run_id)
+    if not context.is_fresh:
+        context.run = await retry_store(partial(services.runs.records.find, run_id))
+    if context.run is None:
+        context.run = await _begin_run(context, run_id)
+    context.note(devbox_id=context.run.devbox_id)
+    context.devbox = await services.tools.live_devboxes.wait(
+        context.run.devbox_id, _is_up, PROVISION_SECONDS * context.multiplier
+    )
+    if context.devbox.status in BOOTING:
         raise TrialFailed("infrastructure", "ProvisionTimeout", "the devbox did not come up in time")
-    way.note(network=planned(desk.tools, way.devbox).word(asks_models=way.cast.route is not None))
-    if way.is_scored:
-        await _recall(way)
-    elif way.devbox.status in ENDED:
-        raise of_devbox(way.devbox)
+    context.note(
+        network=plan_of_devbox(services.tools, context.devbox).word(
+            asks_models=context.inputs.route is not None
+        )
+    )
+    if context.is_scored:
+        await _recall(context)
+    elif context.devbox.status in ENDED:
+        raise failure_of_devbox(context.devbox)
 
 
-async def _begun(way: Way, run_id: str) -> ScenarioRun:
-    """A new run; where it is refused there is none that could be looked up."""
+async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
+    """Begin a new run; a refused run leaves no record."""
     try:
-        await _check_secrets(way)
-        await _build(way)
-        return await uninterrupted(until_kept(partial(way.desk.runs.begin, Asked(run_id), _start(way))))
+        await _check_secrets(context)
+        await _build(context)
+        return await run_to_end(
+            retry_store(partial(context.services.runs.begin, Caller(run_id), _start(context)))
+        )
     except BuildFailed as error:
-        way.note(scenario_run_id=None)
-        raise of_setup("EnvironmentBuildFailed", error.message) from error
+        context.note(scenario_run_id=None)
+        raise failure_of_setup("EnvironmentBuildFailed", error.message) from error
     except (BenchyardError, TrialFailed):
-        way.note(scenario_run_id=None)
+        context.note(scenario_run_id=None)
         raise
 
 
-async def _build(way: Way) -> None:
-    """See to it that the images of the scenario are built, and say so while that takes its time."""
-    supplies, scenario = way.desk.runs.supplies, way.cast.scenario
-    unbuilt = await supplies.unbuilt(scenario)
+async def _build(context: TrialContext) -> None:
+    """Build the images of the scenario if necessary, and show that as a preparation."""
+    prerequisites, scenario = context.services.runs.prerequisites, context.inputs.scenario
+    unbuilt = await prerequisites.unbuilt(scenario)
     if not unbuilt:
-        await supplies.built(scenario)
+        await prerequisites.built(scenario)
         return
     begun = now_ms()
-    way.note(activity=", ".join(unbuilt))
-    way.desk.ledger.soon(way.trial)
+    context.note(activity=", ".join(unbuilt))
+    context.services.job_store.soon(context.trial)
     try:
-        await supplies.built(scenario)
+        await prerequisites.built(scenario)
     finally:
-        way.note(activity=None, preparing_ms=max(0, now_ms() - begun))
-    way.desk.ledger.soon(way.trial)
+        context.note(activity=None, preparing_ms=max(0, now_ms() - begun))
+    context.services.job_store.soon(context.trial)
 
 
-async def _check_secrets(way: Way) -> None:
-    """Raise TrialFailed for a secret that is gone since the job began: that is not the scenario's failure."""
-    environment = way.config.agent_environment
+async def _check_secrets(context: TrialContext) -> None:
+    """Raise TrialFailed for a secret deleted since the job began, which is not the scenario's failure."""
+    environment = context.config.agent_environment
     try:
         for name in ((environment and environment.secrets) or {}).values():
-            await until_kept(partial(way.desk.tools.secrets.value, name))
+            await retry_store(partial(context.services.tools.secrets.value, name))
     except NotFound as error:
         raise TrialFailed("infrastructure", "SecretGone", error.message) from error
 
 
-async def _recall(way: Way) -> None:
-    """What an earlier server knew of the agent's end, and may not have kept."""
-    if state := await _known(way):
-        _note_end(way, state)
+async def _recall(context: TrialContext) -> None:
+    """Note the agent's end if an earlier server saw it without storing it."""
+    if state := await _known_execution(context):
+        _note_end(context, state)
         if state.timed_out:
-            way.end_by("timeout")
+            context.end_by("timeout")
 
 
-def _note_end(way: Way, state: ExecutionState) -> None:
-    """Note how and when the agent ended in this round."""
-    way.note(exit_status=state.exit_status)
+def _note_end(context: TrialContext, state: ExecutionState) -> None:
+    """Note the agent's exit status and times in this round."""
+    context.note(exit_status=state.exit_status)
     times = {"start_time_ms": state.start_ms, "end_time_ms": state.end_ms}
-    way.note_round(exit_status=state.exit_status, **times)
+    context.note_round(exit_status=state.exit_status, **times)
 
 
-def _start(way: Way) -> Start:
-    job, trial = way.cast.job, way.trial
-    environment = way.config.agent_environment
-    scenario = way.cast.scenario
+def _start(context: TrialContext) -> RunPlan:
+    job, trial = context.inputs.job, context.trial
+    environment = context.config.agent_environment
+    scenario = context.inputs.scenario
     rounds = [of_round(scenario, number) for number in range(1, scenario.n_rounds + 1)]
     scorers = sum(len(each.scoring_contract.scoring_function_parameters) for each in rounds)
     seconds = PROVISION_SECONDS + SETUP_SECONDS * len(rounds) + scenario.scorer_seconds * scorers
-    agents = sum(way.limit_of(each) for each in (rounds[:1] if way.is_shared else rounds)) + _waits(way)
-    # Scorers that fail are tried again, and then with the reference while the devbox waits.
-    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 4 * seconds * max(1.0, way.multiplier)))
-    return Start(
+    agents = sum(context.limit_of(each) for each in (rounds[:1] if context.is_shared else rounds)) + _waits(
+        context
+    )
+    # Failing scorers are retried, and then run with the reference while the devbox waits.
+    lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(agents + 4 * seconds * max(1.0, context.multiplier)))
+    return RunPlan(
         scenario=scenario,
         profile=RunProfile(
             env_vars=dict(environment.environment_variables or {}) if environment else None,
-            secrets=other_secrets(way.cast.agent, way.cast.route, environment) or None,
+            secrets=other_secrets(context.inputs.agent, context.inputs.route, environment) or None,
             purpose=f"trial {trial.id} of job {job.id}",
-            # A trial ends its devbox itself; this is for the case that nobody is left to do it.
+            # A trial ends its devbox itself; this limit is for the case that it cannot.
             launch_parameters=LaunchParameters(keep_alive_time_seconds=lifetime),
         ),
         benchmark_run_id=job.benchmark_run_ids[trial.agent],
@@ -148,53 +255,55 @@ def _start(way: Way) -> Start:
             JOB_KEY: job.id,
             TRIAL_KEY: trial.id,
             "benchyard.attempt": str(trial.attempt),
-            **({REFERENCE_KEY: way.cast.agent.name} if way.cast.agent.is_reference else {}),
+            **({REFERENCE_KEY: context.inputs.agent.name} if context.inputs.agent.is_reference else {}),
         },
-        shown=way.cast.shown,
-        scorer_multiplier=way.multiplier,
+        shown=context.inputs.shown,
+        scorer_multiplier=context.multiplier,
     )
 
 
-async def set_up(way: Way, launch: Launch) -> None:
-    """What the agent finds in its devbox: the prompt, its own files, and a folder for its logs."""
-    task, devbox_id = way.task(), way.the_devbox.id
-    if way.cast.route is not None:
-        require_gateway(way.desk.tools, way.the_devbox)
-        # Also for an agent that works already: the gateway may have been killed with the server.
-        await way.desk.access.open(way.cast.job, way.trial, devbox_id, way.cast.route, way.agent_seconds())
-    if await _known(way) is not None:
+async def set_up(context: TrialContext, launch: Launch) -> None:
+    """Prepare the devbox for the agent: the prompt, the agent's own files, and a folder for its logs."""
+    task, devbox_id = context.task(), context.the_devbox.id
+    if context.inputs.route is not None:
+        require_gateway(context.services.tools, context.the_devbox)
+        # Also for an agent at work: the gateway may have been killed with the server.
+        await context.services.access.open(
+            context.inputs.job, context.trial, devbox_id, context.inputs.route, context.agent_seconds()
+        )
+    if await _known_execution(context) is not None:
         return
     try:
-        async with asyncio.timeout(SETUP_SECONDS * way.multiplier):
-            if way.round == 1:
-                # Later the shell is whatever the agent made of it, and the folders are there.
-                await _make_folders(way)
+        async with asyncio.timeout(SETUP_SECONDS * context.multiplier):
+            if context.round == 1:
+                # Later the agent may have replaced the shell; the folders exist by then.
+                await _make_folders(context)
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
-                await _put_anew(way, path, content)
-            if way.round == 1 and not way.desk.tools.host.pretends:
-                # What is ours is nothing that the agent did.
-                await way.desk.tools.host.rooms.mark(devbox_id)
+                await _put_anew(context, path, content)
+            if context.round == 1 and not context.services.tools.host.pretends:
+                # These changes are not the agent's: exclude them from the tamper report.
+                await context.services.tools.host.rooms.mark(devbox_id)
     except TimeoutError as error:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
 
 
-async def _make_folders(way: Way) -> None:
-    task, devbox_id = way.task(), way.the_devbox.id
-    wanted = [Folder(PROMPT_FILE.rpartition("/")[0]), Folder(task.logs_folder, owner=way.user)]
-    if await way.desk.tools.host.rooms.make_folders(devbox_id, wanted):
+async def _make_folders(context: TrialContext) -> None:
+    task, devbox_id = context.task(), context.the_devbox.id
+    wanted = [NewFolder(PROMPT_FILE.rpartition("/")[0]), NewFolder(task.logs_folder, owner=context.user)]
+    if await context.services.tools.host.rooms.make_folders(devbox_id, wanted):
         return
-    folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, way.user)
+    folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, context.user)
     argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
-    request = ExecRequest(id=way.numbered(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
-    if failure := await run_step(way.desk.tools, devbox_id, request):
-        raise of_setup("SetupError", f"the agent's folders could not be made: {failure}")
+    request = ExecRequest(id=context.in_round(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
+    if failure := await run_step(context.services.tools, devbox_id, request):
+        raise failure_of_setup("SetupError", f"the agent's folders could not be made: {failure}")
 
 
-async def _put_anew(way: Way, path: str, content: bytes) -> None:
-    """Write a file of the agent's; raises TrialFailed where memory of the devbox is full that it leads to."""
-    tools = way.desk.tools
+async def _put_anew(context: TrialContext, path: str, content: bytes) -> None:
+    """Write a file of the agent; raises TrialFailed if a full memory disk of the devbox prevents it."""
+    tools = context.services.tools
     try:
-        opening = tools.host.open_fresh(way.the_devbox.id, path, "root", 0o755)
+        opening = tools.host.open_fresh(context.the_devbox.id, path, "root", 0o755)
         await write_content(await opening, path, content)
     except DiskFull as error:
         if is_short(tools.settings.data):
@@ -202,14 +311,14 @@ async def _put_anew(way: Way, path: str, content: bytes) -> None:
         raise TrialFailed("scenario", "SetupError", error.message) from error
 
 
-async def run_agent(way: Way, launch: Launch) -> None:
-    """The agent at work, from its start to its end, and everything it started with it."""
-    task, devbox_id = way.task(), way.the_devbox.id
-    isolation = way.cast.scenario.isolation
-    seconds = way.agent_seconds()
-    waits = _waits(way)
+async def run_agent(context: TrialContext, launch: Launch) -> None:
+    """Run the agent from its start to its end, then end all processes that it left."""
+    task, devbox_id = context.task(), context.the_devbox.id
+    isolation = context.inputs.scenario.isolation
+    seconds = context.agent_seconds()
+    waits = _waits(context)
     request = ExecRequest(
-        id=way.numbered(AGENT_EXECUTION),
+        id=context.in_round(AGENT_EXECUTION),
         command=f"exec < {task.prompt_file}\n{launch.command}",
         env={**contract_env(task), **launch.env},
         cwd=task.working_directory,
@@ -217,145 +326,153 @@ async def run_agent(way: Way, launch: Launch) -> None:
         strict=isolation != "live",
     )
     try:
-        state = await _known(way) or await way.desk.tools.host.exec(devbox_id, request)
-        async with ringing(way, seconds, state) as bell:
-            state, is_late = await _over(way, state, max(_LEAST_SECONDS, seconds + waits))
+        state = await _known_execution(context) or await context.services.tools.host.exec(devbox_id, request)
+        async with agent_deadline(context, seconds, state) as deadline:
+            state, is_late = await _wait_for_end(context, state, max(_LEAST_SECONDS, seconds + waits))
         if isolation != "live":
-            await _stop_everything(way)
+            await _stop_everything(context)
     except (BenchyardError, OSError):
-        # What it spent is spent, whatever became of its devbox.
-        await settle(way)
+        # Settle the spending, whatever happened to the devbox.
+        await settle_usage(context)
         raise
-    printed = await _last_output(way, state)
-    await settle(way, printed)
-    await _judge(way, state, printed, is_late=is_late or bell.rang)
+    printed = await _last_output(context, state)
+    await settle_usage(context, printed)
+    await _judge(context, state, printed, is_late=is_late or deadline.rang)
 
 
-async def _known(way: Way) -> ExecutionState | None:
-    """The agent's execution, if an earlier server began it."""
+async def _known_execution(context: TrialContext) -> ExecutionState | None:
+    """Return the agent's execution, if an earlier server began it."""
     try:
-        return await way.desk.tools.host.execution(way.the_devbox.id, way.numbered(AGENT_EXECUTION))
+        return await context.services.tools.host.execution(
+            context.the_devbox.id, context.in_round(AGENT_EXECUTION)
+        )
     except NotFound:
         return None
 
 
-async def _over(way: Way, state: ExecutionState, seconds: float) -> tuple[ExecutionState, bool]:
-    """The agent's execution when it is over, or when it should have been for a while."""
+async def _wait_for_end(
+    context: TrialContext, state: ExecutionState, seconds: float
+) -> tuple[ExecutionState, bool]:
+    """Return the agent's execution when it ends, or when it is overdue; and whether it is overdue."""
     try:
-        # Counted anew after a restart: what its clock says of the time before may be wrong by days.
+        # Counted anew after a restart: the clock may have been wrong by days before.
         async with asyncio.timeout(seconds + _GRACE_SECONDS):
-            return await completed(way.desk.tools, state), False
+            return await wait_for_completion(context.services.tools, state), False
     except TimeoutError:
-        # Root in a devbox can stop whoever would end it; the disk is scored as it is now.
+        # Root in a devbox can stop any program that would end it; the disk is scored as it is now.
         return state, True
 
 
-async def _stop_everything(way: Way) -> None:
-    """No work goes on after the bell: whatever the agent left running is killed."""
-    devbox = await way.desk.tools.roster.get(way.the_devbox.id)
+async def _stop_everything(context: TrialContext) -> None:
+    """Kill all processes that the agent left, so that no work goes on after its time."""
+    devbox = await context.services.tools.live_devboxes.get(context.the_devbox.id)
     if devbox.status is DevboxStatus.RUNNING:
         try:
-            await way.desk.tools.host.rooms.kill_all(devbox.id)
+            await context.services.tools.host.rooms.kill_all(devbox.id)
         except BenchyardError:
-            # It may have ended meanwhile; else the error is a real one.
-            if (await way.desk.tools.roster.get(devbox.id)).status is DevboxStatus.RUNNING:
+            # The devbox may have ended meanwhile; otherwise the error is a real one.
+            if (await context.services.tools.live_devboxes.get(devbox.id)).status is DevboxStatus.RUNNING:
                 raise
 
 
-async def _judge(way: Way, state: ExecutionState, printed: str, *, is_late: bool) -> None:
-    """Note how the agent ended, and collect what it left; raises TrialFailed where it failed."""
-    tools, devbox_id = way.desk.tools, way.the_devbox.id
-    way.devbox = await _seen(way)
-    if way.devbox.status in ENDED:
-        raise of_devbox(way.devbox)
-    if lost_output := of_output(state.hint):
+async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, is_late: bool) -> None:
+    """Note how the agent ended, and collect its logs; raises TrialFailed if it failed."""
+    tools, devbox_id = context.services.tools, context.the_devbox.id
+    context.devbox = await _look_at_devbox(context)
+    if context.devbox.status in ENDED:
+        raise failure_of_devbox(context.devbox)
+    if lost_output := failure_of_output(state.hint):
         raise lost_output
     timed_out = is_late or state.timed_out
     if timed_out:
-        way.end_by("timeout")
-    _note_end(way, state)
-    await collect(way)
-    error, _ = await tools.host.tail(devbox_id, way.numbered(AGENT_EXECUTION), "stderr", _TAIL_LINES)
-    # Before anything is cut off: half of a secret is one too.
-    clean = await scrubber(way)
+        context.end_by("timeout")
+    _note_end(context, state)
+    await collect_logs(context)
+    error, _ = await tools.host.tail(devbox_id, context.in_round(AGENT_EXECUTION), "stderr", _TAIL_LINES)
+    # Redact before cutting: half a secret would not be recognised.
+    clean = await trial_scrubber(context)
     error = clean.text(error)
-    ended = Ended(
+    ended = AgentEnd(
         exit_status=state.exit_status or 0,
         signal=state.signal,
         timed_out=timed_out,
         hint=state.hint,
         stderr_tail=error,
         stdout_tail=clean.text(printed),
-        calls=int(way.trial.usage.get("model_calls", 0)),
-        last_error=clean.text(way.last_error) if way.last_error else None,
+        calls=int(context.trial.usage.get("model_calls", 0)),
+        last_error=clean.text(context.last_error) if context.last_error else None,
     )
-    if way.ended_by is None and (reason := way.cast.agent.judge(ended)):
+    if context.ended_by is None and (reason := context.inputs.agent.judge(ended)):
         raise TrialFailed("agent", "AgentError", reason)
 
 
-async def _last_output(way: Way, state: ExecutionState) -> str:
-    """The end of what the agent printed, from the beginning of a line."""
-    if way.cast.route is None:
+async def _last_output(context: TrialContext, state: ExecutionState) -> str:
+    """Return the end of the agent's output, from the beginning of a line."""
+    if context.inputs.route is None:
         return ""
     start = max(0, state.stdout_bytes - _STDOUT_BYTES)
-    pieces = way.desk.tools.host.output(way.the_devbox.id, state.id, "stdout", start, follow=False)
+    pieces = context.services.tools.host.output(
+        context.the_devbox.id, state.id, "stdout", start, follow=False
+    )
     text = b"".join([piece async for piece in pieces])[-_STDOUT_BYTES:].decode(errors="replace")
     return text.partition("\n")[2] if start else text
 
 
-async def score(way: Way) -> ContractResult:
-    """What the scorers say of what the agent left; raises TrialFailed where they say nothing."""
-    runs, run_id = way.desk.runs, str(way.trial.scenario_run_id)
-    if way.run is None or way.run.result_of(way.round) is None:
-        request = way.numbered(f"trial-{way.trial.id}")
-        await until_kept(partial(runs.score, run_id, request, is_job=True))
-    way.run = await runs.settled(run_id)
-    result = way.run.result_of(way.round)
+async def score(context: TrialContext) -> ContractResult:
+    """Score the round; raises TrialFailed if the scorers give no result."""
+    runs, run_id = context.services.runs, str(context.trial.scenario_run_id)
+    if context.run is None or context.run.result_of(context.round) is None:
+        request = context.in_round(f"trial-{context.trial.id}")
+        await retry_store(partial(runs.score, run_id, request, is_job=True))
+    context.run = await runs.settled(run_id)
+    result = context.run.result_of(context.round)
     if result is None:
-        raise of_devbox(await _seen(way))
+        raise failure_of_devbox(await _look_at_devbox(context))
     if result.rounds:
-        way.note_round(score=result.rounds[-1].score, rewards=result.rounds[-1].rewards)
+        context.note_round(score=result.rounds[-1].score, rewards=result.rounds[-1].rewards)
     wrong = [each for each in result.scoring_function_results if each.state == "error"]
     if not wrong:
         return result
-    devbox = await _seen(way)
+    devbox = await _look_at_devbox(context)
     if devbox.status is DevboxStatus.FAILURE:
-        raise of_devbox(devbox)
-    # What the answer did to its scorers is no error: this is theirs, or the machine's.
+        raise failure_of_devbox(devbox)
+    # Failures caused by the answer are no errors: this one is the scorer's or the machine's.
     told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
     raise TrialFailed("scorer", "ScorerError", told)
 
 
-async def begin_round(way: Way) -> None:
-    """Go on to the next round, for which the devbox was made ready when the last one was scored."""
-    way.next_round()
-    following = way.run.next_round if way.run else None
-    if following and following.number == way.round and following.failure:
+async def begin_round(context: TrialContext) -> None:
+    """Go on to the next round; its devbox was prepared when the last round was scored."""
+    context.next_round()
+    following = context.run.next_round if context.run else None
+    if following and following.number == context.round and following.failure:
         told = f"step {following.name!r}: {following.failure}"
         if following.failure_cause == "scenario":
             raise TrialFailed("scenario", "SetupError", told, is_proved=True)
         if following.failure_cause == "machine":
             raise TrialFailed("infrastructure", "SetupError", told)
-        raise of_setup("SetupError", told, is_disk_full=is_short(way.desk.tools.settings.data))
-    if way.is_scored:
-        await _recall(way)
+        raise failure_of_setup(
+            "SetupError", told, is_disk_full=is_short(context.services.tools.settings.data)
+        )
+    if context.is_scored:
+        await _recall(context)
 
 
-async def lost(way: Way, error: DevboxGone) -> TrialFailed:
-    """Why the devbox is gone that something was asked of."""
-    if way.devbox is None:
-        return of_error(error)
-    devbox = await way.desk.tools.roster.wait(way.devbox.id, _has_ended, _GRACE_SECONDS)
-    return of_devbox(devbox) if devbox.status in ENDED else of_error(error)
+async def devbox_failure(context: TrialContext, error: DevboxGone) -> TrialFailed:
+    """Return the failure for a devbox that has gone during an operation."""
+    if context.devbox is None:
+        return failure_of_error(error)
+    devbox = await context.services.tools.live_devboxes.wait(context.devbox.id, _has_ended, _GRACE_SECONDS)
+    return failure_of_devbox(devbox) if devbox.status in ENDED else failure_of_error(error)
 
 
-async def _seen(way: Way) -> Devbox:
-    """The devbox as it is; the host sees that one has ended a moment before its record tells why."""
-    tools, devbox_id = way.desk.tools, way.the_devbox.id
-    devbox = await tools.roster.get(devbox_id)
+async def _look_at_devbox(context: TrialContext) -> Devbox:
+    """Return the devbox; one that the host has lost is awaited until its record has the end."""
+    tools, devbox_id = context.services.tools, context.the_devbox.id
+    devbox = await tools.live_devboxes.get(devbox_id)
     if devbox_id in tools.host.running() or devbox.status in SUSPENDED:
         return devbox
-    return await tools.roster.wait(devbox_id, _has_ended, _GRACE_SECONDS)
+    return await tools.live_devboxes.wait(devbox_id, _has_ended, _GRACE_SECONDS)
 
 
 def _is_up(devbox: Devbox) -> bool:

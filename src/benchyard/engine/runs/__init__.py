@@ -1,1 +1,1 @@
-"""What was run: scenario runs and benchmark runs, their scores, and how those come about."""
+"""Scenario runs and benchmark runs, and their scoring."""

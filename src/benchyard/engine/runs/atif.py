@@ -1,20 +1,20 @@
-"""What makes a trajectory one in ATIF; of the standard library alone, for workers too."""
+"""Rules of ATIF trajectories; uses the standard library alone, since workers load it too."""
 
 import json
 import marshal
 from typing import BinaryIO
 
 from benchyard.errors import UsageError
-from benchyard.workers.json_values import ValueCount
+from benchyard.workers.json_texts import ValueCount
 
 MOST_VALUES = 1_000_000
-"""Of a trajectory: more would take the memory of many trajectories."""
+"""Most values of a trajectory: more would take the memory of many trajectories."""
 _ATIF = "ATIF-"
 _PIECE_BYTES = 1024**2
 
 
 def check_atif(trajectory: object) -> None:
-    """Refuse what is no trajectory; raises UsageError naming what is missing."""
+    """Refuse an invalid trajectory; raises UsageError naming the missing part."""
     if not isinstance(trajectory, dict):
         raise UsageError("a trajectory is a JSON object", field="trajectory")
     version = trajectory.get("schema_version")
@@ -24,18 +24,18 @@ def check_atif(trajectory: object) -> None:
         raise UsageError("a trajectory has a list of steps", field="trajectory")
 
 
-def written(content: BinaryIO) -> bytes:
-    """A trajectory that the server has in the interpreter's own form, as a text in JSON."""
-    value = marshal.load(content)  # noqa: S302  (the server's own)
+def json_text(content: BinaryIO) -> bytes:
+    """Return a trajectory, given in the interpreter's own format, as JSON text."""
+    value = marshal.load(content)  # noqa: S302  (written by the server itself)
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        # Half a character, which JSON can write and UTF-8 cannot.
+        # Half a surrogate pair, which JSON can escape but UTF-8 cannot encode.
         return json.dumps(value, separators=(",", ":")).encode()
 
 
 def is_atif(content: BinaryIO) -> bool:
-    """Whether a file is a trajectory; one of too many values is none."""
+    """Tell whether a file is a trajectory; a file with too many values is not."""
     values = ValueCount()
     while piece := content.read(_PIECE_BYTES):
         if values.feed(piece) > MOST_VALUES:

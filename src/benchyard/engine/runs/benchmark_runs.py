@@ -1,19 +1,18 @@
-"""Benchmark runs as the API sees them: the scenario runs of one agent over one benchmark."""
+"""Benchmark runs for the API: the scenario runs of one agent over one benchmark."""
 
 import asyncio
 import contextlib
 from functools import partial
 
-from benchyard.engine.definitions import catalogue
-from benchyard.engine.definitions.benchmarks import Benchmarks
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.journal import now_ms
-from benchyard.engine.runs.profiles import check_gates, sealed
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.runs.scenario_runs import HOLD_SECONDS, ScenarioRuns, require_no_job
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.start import check_required_values, seal_profile
+from benchyard.engine.scenarios import public
+from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.errors import Conflict, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -34,7 +33,11 @@ class BenchmarkRuns:
     """All benchmark runs of this server."""
 
     def __init__(
-        self, tools: Tools, records: Collection[BenchmarkRun], benchmarks: Benchmarks, runs: ScenarioRuns
+        self,
+        tools: EngineContext,
+        records: Collection[BenchmarkRun],
+        benchmarks: Benchmarks,
+        runs: ScenarioRuns,
     ) -> None:
         self.records = records
         self._tools = tools
@@ -42,21 +45,21 @@ class BenchmarkRuns:
         self._runs = runs
 
     async def open(self) -> None:
-        """Go on with the ends that a stop cut short."""
+        """Resume the interrupted ends of benchmark runs."""
         for run in await self.records.all({"status": ["completed", "canceled"]}):
             if run.is_closing:
                 self._settle(run.id)
 
-    async def start(self, asked: Asked, request: BenchmarkRunRequest) -> BenchmarkRun:
-        """Begin a run; its scenarios are started one by one by whoever runs it."""
+    async def start(self, asked: Caller, request: BenchmarkRunRequest) -> BenchmarkRun:
+        """Begin a run; its scenario runs are started one by one by the caller."""
         existing = await self.records.find(asked.id)
-        benchmark = await catalogue.found(self._benchmarks, request.benchmark_id)
+        benchmark = await public.find_benchmark(self._benchmarks, request.benchmark_id)
         profile = request.run_profile or RunProfile()
         if existing is None:
             if benchmark.status == "archived":
                 raise UsageError(f"benchmark {benchmark.id} is archived; unarchive it to run it")
             needed = benchmark.required_environment_variables, benchmark.required_secret_names
-            check_gates(*needed, profile, f"benchmark {benchmark.name!r}")
+            check_required_values(*needed, profile, f"benchmark {benchmark.name!r}")
         run = BenchmarkRun(
             id=asked.id,
             create_time_ms=now_ms(),
@@ -67,40 +70,40 @@ class BenchmarkRuns:
             name=request.run_name or benchmark.name,
             purpose=profile.purpose,
             metadata=request.metadata or {},
-            profile=sealed(profile, self._tools.vault),
+            profile=seal_profile(profile, self._tools.vault),
         )
         kept, _ = await self.records.insert_once(run)
         return kept
 
     async def get(self, id: str) -> BenchmarkRun:
-        """The run of that id; raises NotFound."""
+        """Return the run with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def pending(self, run: BenchmarkRun) -> list[str]:
-        """The scenarios of its benchmark that no run was started for."""
+        """Return the scenarios of its benchmark without a run."""
         begun = {each.scenario_id for each in await self._children(run.id)}
         return [each for each in run.scenario_ids if each not in begun]
 
     async def children(self, id: str) -> list[ScenarioRun]:
-        """All its scenario runs, newest first; raises NotFound."""
+        """Return all its scenario runs, newest first; raises NotFound."""
         await self.records.get(id)
         return await self._children(id)
 
     async def scenario_runs(self, id: str, query: Query) -> Page[ScenarioRun]:
-        """One page of its scenario runs, newest first."""
+        """Return a page of its scenario runs, newest first."""
         await self.records.get(id)
         return await self._runs.records.page(query)
 
     async def complete(self, id: str) -> BenchmarkRun:
-        """End a run: what was scored is completed, what was not is canceled, and the score is told."""
+        """End a run: scored scenario runs are completed, others canceled, and its score is computed."""
         return await self._end(id, "completed")
 
     async def cancel(self, id: str) -> BenchmarkRun:
-        """End a run early: what still runs is canceled, and the score is that of what was scored."""
+        """End a run early: unfinished scenario runs are canceled; the score is that of the scored ones."""
         return await self._end(id, "canceled")
 
     async def rename(self, id: str, name: str) -> BenchmarkRun:
-        """Give a run another name; raises Conflict for one of a job."""
+        """Rename a run; raises Conflict for a run of a job."""
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             require_no_job(run)
@@ -109,7 +112,7 @@ class BenchmarkRuns:
         return await self.records.change(id, apply)
 
     async def conclude(self, id: str, state: BenchmarkRunState, score: float | None) -> BenchmarkRun:
-        """End a run whose scenario runs a job has ended, with the score the job gives it."""
+        """End a run whose scenario runs a job has ended, with the score from the job."""
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             ended = run.end_time_ms or now_ms()
@@ -118,7 +121,7 @@ class BenchmarkRuns:
         return await self.records.change(id, apply)
 
     async def reopen(self, id: str) -> BenchmarkRun:
-        """Go on with a run whose job goes on."""
+        """Reopen a run whose job is resumed."""
         again = {"state": "running", "end_time_ms": None, "score": None}
         return await self.records.change(id, lambda run: run.model_copy(update=again))
 
@@ -130,10 +133,10 @@ class BenchmarkRuns:
                 raise Conflict(f"benchmark run {id} is {run.state} and cannot be completed")
             return run
 
-        run = await uninterrupted(self.records.change(id, apply))
+        run = await run_to_end(self.records.change(id, apply))
         if run.is_closing:
             self._settle(id)
-            # What takes longer goes on; the score is told to whoever looks then.
+            # A long end goes on after the answer; the score can be read later.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HOLD_SECONDS):
                     await self._tools.work.settle(_key(id))
@@ -144,34 +147,34 @@ class BenchmarkRuns:
             self._tools.work.start(_key(id), partial(self._close, id))
 
     async def _close(self, id: str) -> None:
-        """End every scenario run of a benchmark run that has ended, and work out its score."""
-        run = await until_kept(partial(self.records.get, id))
-        children = await until_kept(partial(self._children, id))
+        """End every scenario run of an ended benchmark run, and compute its score."""
+        run = await retry_store(partial(self.records.get, id))
+        children = await retry_store(partial(self._children, id))
         turns = asyncio.Semaphore(_AT_ONCE)
         keeps = run.state == "completed"
         await asyncio.gather(*(self._close_one(each, turns, keeps=keeps) for each in children))
-        scored = await until_kept(partial(self._children, id))
+        scored = await retry_store(partial(self._children, id))
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             return run.model_copy(update={"score": score_of(scored), "is_closing": False})
 
-        await until_kept(partial(self.records.change, id, apply))
+        await retry_store(partial(self.records.change, id, apply))
 
     async def _close_one(self, run: ScenarioRun, turns: asyncio.Semaphore, *, keeps: bool) -> None:
         async with turns:
             if keeps and run.state is RunState.SCORING:
                 run = await self._runs.settled(run.id)
             if run.state is RunState.SCORED:
-                await until_kept(partial(self._runs.complete, run.id))
+                await retry_store(partial(self._runs.complete, run.id))
             elif run.state not in ENDED_RUNS:
-                await until_kept(partial(self._runs.cancel, run.id))
+                await retry_store(partial(self._runs.cancel, run.id))
 
     async def _children(self, id: str) -> list[ScenarioRun]:
         return await self._runs.records.all({"parent": id})
 
 
 def score_of(runs: list[ScenarioRun]) -> float | None:
-    """The mean over all runs that were started; those without a score count 0. None when there are none."""
+    """Return the mean over all started runs; those without a score count 0. None if there are no runs."""
     if not runs:
         return None
     return round(sum(run.result.score if run.result else 0.0 for run in runs) / len(runs), 9)

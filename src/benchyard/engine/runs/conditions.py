@@ -1,15 +1,15 @@
-"""What the network or the machine did to a run that was scored: lines for whoever wonders about a score."""
+"""Effects of the network or the machine on a scored run: lines that help to explain its score."""
 
 import logging
 import os
 import re
 from collections.abc import Callable
 
-from benchyard.engine.tools import Tools
+from benchyard.engine.context import EngineContext
 from benchyard.errors import BenchyardError
 
 FAR_ABOVE = 4.0
-"""So many times the cores: at such a load time limits are hit that are not hit elsewhere."""
+"""Load per core above which time limits may be hit that are not hit elsewhere."""
 _MOST_HOSTS = 20
 _NOT_SHOWN = re.compile(r"[^ -~]")
 
@@ -17,17 +17,17 @@ _log = logging.getLogger(__name__)
 
 
 def machine_load() -> float:
-    """The mean load of the last minute."""
+    """Return the mean load of the last minute."""
     return os.getloadavg()[0]
 
 
 def cores() -> int:
-    """The processors that this server may use."""
+    """Return the number of processors that this server may use."""
     return len(os.sched_getaffinity(0))
 
 
 class Conditions:
-    """The lines of one scoring, in the order in which they came up."""
+    """Lines of one scoring, in the order of their discovery."""
 
     def __init__(self, load: Callable[[], float] = machine_load, count: int | None = None) -> None:
         self.lines: list[str] = []
@@ -35,8 +35,8 @@ class Conditions:
         self._cores = count or cores()
         self._seen: dict[tuple[str, str], int] = {}
 
-    async def look_at_network(self, tools: Tools, devbox_id: str, when: str) -> None:
-        """Tell what a devbox asked for and was refused since this was last asked."""
+    async def look_at_network(self, tools: EngineContext, devbox_id: str, when: str) -> None:
+        """Add a line for the hosts that a devbox was refused since the last look."""
         if tools.egress is None:
             return
         try:
@@ -54,7 +54,7 @@ class Conditions:
             self._add(f"the egress proxy refused {len(refused) - _MOST_HOSTS} more hosts {when}")
 
     def look_at_load(self, when: str) -> None:
-        """Tell the machine's load where it is far above what it can do."""
+        """Add a line for the machine's load if it is far above its capacity."""
         load = self._load()
         if load > FAR_ABOVE * self._cores:
             self._add(f"{when} the machine's load was {load:.0f} on {self._cores} cores")

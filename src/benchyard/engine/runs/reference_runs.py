@@ -13,41 +13,38 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from benchyard.engine.asked import Asked
-from benchyard.engine.descriptors import write_content
-from benchyard.engine.given_secrets import scrubber_of
+from benchyard.engine.background import retry_store
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.commands import wait_for_completion
+from benchyard.engine.devboxes.descriptors import write_content
+from benchyard.engine.devboxes.request_checks import NETWORK_KEY
+from benchyard.engine.devboxes.secrets import scrubber_of
+from benchyard.engine.devboxes.states import BOOTING
 from benchyard.engine.ids import random_id
-from benchyard.engine.launch import NETWORK_KEY
-from benchyard.engine.runs.causes import TRIES as SCORER_TRIES
-from benchyard.engine.runs.causes import ReferenceVerdict, is_undecided, judged
-from benchyard.engine.runs.outcomes import Outcome
-from benchyard.engine.runs.profiles import opened
-from benchyard.engine.runs.starting import RUN_PREFIX, Start
-from benchyard.engine.setup import completed
-from benchyard.engine.states import BOOTING
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.results import Outcome
+from benchyard.engine.runs.scorer_failures import TRIES as SCORER_TRIES
+from benchyard.engine.runs.scorer_failures import ReferenceVerdict, is_undecided, judge_by_reference
+from benchyard.engine.runs.start import RUN_PREFIX, RunPlan, open_profile
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest
-from benchyard.hosts.uninterrupted import uninterrupted
-from benchyard.models import references
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.launch import KEEP_ALIVE_MAX_SECONDS, LaunchParameters
-from benchyard.models.rounds import NextRound, SetupCause
 from benchyard.models.runs import REFERENCE_KEY, RunProfile, ScenarioRun, ScorerResult
-from benchyard.models.scenarios import Scenario, functions_of, of_round
+from benchyard.models.scenarios import NextRound, Scenario, SetupCause, functions_of, of_round
+from benchyard.models.scoring import references
 
 AT_ONCE = 2
-"""References that are run at the same time: they come on top of the trials that wait for them."""
+"""Most references run at the same time, in addition to the trials that wait for them."""
 TRIES = 2
 FAILURE_SECONDS = 3600.0
-"""How long a failure with the reference is believed: what led to it may have been of the moment."""
+"""Seconds for which a failure with the reference is believed: its cause may have been temporary."""
 UNKNOWN_SECONDS = 300.0
-"""How long nobody tries again to find out what could not be."""
+"""Seconds until an undecided verdict is tried again."""
 _MOST_KEPT = 10_000
 _BOOT_SECONDS = 900.0
 _APPLY_SECONDS = 1800.0
-"""For a reference of a scenario that does not say how long an agent may take."""
+"""Time limit of a reference whose scenario sets no time for agents."""
 _SLACK_SECONDS = 600.0
 _FILE = "/run/benchyard/reference"
 _SHOWN = 300
@@ -55,49 +52,49 @@ _SHOWN = 300
 _log = logging.getLogger(__name__)
 
 
-class Runs(Protocol):
-    """What scenario runs are asked for to try a reference."""
+class RunService(Protocol):
+    """Operations on scenario runs that a reference needs."""
 
-    async def begin(self, asked: Asked, start: Start) -> ScenarioRun:
-        """Begin a run about which all is known."""
+    async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
+        """Begin a run from a complete plan."""
 
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
         """Begin to score a run."""
 
     async def settled(self, id: str) -> ScenarioRun:
-        """The run once it is not being scored any more."""
+        """Return the run once it is not being scored any more."""
 
     async def complete(self, id: str) -> ScenarioRun:
-        """End a run that was scored, and its devbox."""
+        """End a scored run and its devbox."""
 
     async def cancel(self, id: str) -> ScenarioRun:
-        """End a run, whatever it is doing."""
+        """End a run in any state."""
 
 
 class _NotApplied(Exception):
-    """The reference output cannot be applied: it says nothing about the scorers."""
+    """The reference output cannot be applied, so that it tells nothing about the scorers."""
 
 
 class ReferenceRuns:
-    """Tries the references of scenarios, and remembers what came out for each of their revisions."""
+    """Tries the references of scenarios, and caches the verdict for each revision."""
 
-    def __init__(self, tools: Tools, runs: Runs) -> None:
+    def __init__(self, tools: EngineContext, runs: RunService) -> None:
         self._tools = tools
         self._runs = runs
         self._known: OrderedDict[str, tuple[ReferenceVerdict, float]] = OrderedDict()
-        """Verdicts, and until when they are believed; a new server finds them out again."""
+        """Verdicts, and the times until which they are believed; a new server finds them again."""
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def judge(self, run: ScenarioRun, scenario: Scenario, outcome: Outcome) -> Outcome:
-        """What the scoring of a run by this revision led to, with every failure put down to somebody."""
+        """Return the outcome of a run's scoring with the cause of every failure decided."""
         result = outcome.result
         if run.is_reference or not any(map(is_undecided, result.scoring_function_results)):
             return outcome
-        return replace(outcome, result=judged(result, await self._verdict(run, scenario)))
+        return replace(outcome, result=judge_by_reference(result, await self._verdict(run, scenario)))
 
     async def judge_setup(self, run: ScenarioRun, scenario: Scenario, failure: str) -> tuple[str, SetupCause]:
-        """Whose failure it is that the next step of a run could not be made ready, and that in words."""
+        """Return a failure to prepare the next step, explained by the reference, and its cause."""
         if run.is_reference:
             return failure, "scenario"
         verdict = await self._verdict(run, scenario)
@@ -110,27 +107,27 @@ class ReferenceRuns:
         return failure, "agent"
 
     async def _verdict(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
-        """How the scorers of the run's round end with the reference; found out once for all who ask."""
+        """Return the verdict of the reference in the run's round; found once for concurrent callers."""
         key = _key(run, scenario)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
             if (known := self._known.get(key)) and known[1] > time.monotonic():
                 return known[0]
             async with self._turns:
-                verdict = await self._found_out(run, scenario)
-            self._known[key] = (verdict, time.monotonic() + _believed_for(verdict))
+                verdict = await self._find_out(run, scenario)
+            self._known[key] = (verdict, time.monotonic() + _seconds_to_keep(verdict))
             while len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
             return verdict
 
-    async def _found_out(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
+    async def _find_out(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
         with_start = not of_round(scenario, run.round).reference_output
         unknown = ""
         tries = TRIES
         while tries:
             try:
-                async with asyncio.timeout(_bound(run, scenario)):
-                    return await self._tried(run, scenario, with_start=with_start)
+                async with asyncio.timeout(_longest_seconds(run, scenario)):
+                    return await self._try(run, scenario, with_start=with_start)
             except _NotApplied as error:
                 _log.warning("the reference of scenario %s: %s; the start is tried", scenario.id, error)
                 with_start = True
@@ -142,29 +139,30 @@ class ReferenceRuns:
             tries -= 1
         return ReferenceVerdict({}, with_start=with_start, unknown=unknown)
 
-    async def _tried(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> ReferenceVerdict:
-        """One run of a reference; raises when it cannot be had."""
+    async def _try(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> ReferenceVerdict:
+        """Run a reference once; raises if that is impossible."""
         id = random_id(RUN_PREFIX)
         is_over = False
         start = await self._start(run, scenario, with_start=with_start)
         try:
-            begun = await uninterrupted(until_kept(partial(self._runs.begin, Asked(id), start)))
-            devbox = await self._booted(begun.devbox_id)
-            failures, setup = await self._walked(id, run, scenario, None if with_start else devbox)
+            begun = await run_to_end(retry_store(partial(self._runs.begin, Caller(id), start)))
+            devbox = await self._wait_until_booted(begun.devbox_id)
+            failures, setup = await self._walk_steps(id, run, scenario, None if with_start else devbox)
             await self._runs.complete(id)
             is_over = True
             return ReferenceVerdict(failures, with_start=with_start, next_setup=setup)
         finally:
             if not is_over:
                 with contextlib.suppress(NotFound):
-                    await uninterrupted(self._runs.cancel(id))
+                    await run_to_end(self._runs.cancel(id))
 
-    async def _walked(
+    async def _walk_steps(
         self, id: str, run: ScenarioRun, scenario: Scenario, applied_in: Devbox | None
     ) -> tuple[dict[int, str], str | None]:
         """Go through the steps until the run's own.
 
-        Which scorers failed in that one, and why, and why the next one could not be made ready.
+        Returns the reasons of its failed scorers by their index, and the reason why the next step could not
+        be prepared.
         """
         last = run.round if scenario.steps else 1
         results: list[ScorerResult] = []
@@ -172,7 +170,7 @@ class ReferenceRuns:
         for number in range(1, last + 1):
             if applied_in is not None:
                 await self._apply(of_round(scenario, number), applied_in, number)
-            await until_kept(partial(self._runs.score, id, f"reference-{number}"))
+            await retry_store(partial(self._runs.score, id, f"reference-{number}"))
             scored = await self._runs.settled(id)
             result = scored.result_of(number)
             if result is None:
@@ -186,26 +184,26 @@ class ReferenceRuns:
             if each.cause == "machine":
                 raise Conflict(each.reason or "a scorer failed")
         if number != last:
-            # One that never gets to this step shows nothing against its scorers.
+            # A reference that never reaches this step shows nothing against its scorers.
             return {}, None
         is_next = following is not None and following.number == last + 1
         setup = following.failure if following is not None and is_next else None
         return {at: each.reason or "" for at, each in wrong.items()}, setup
 
-    async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> Start:
-        """As the run began that is judged: with its variables, secrets, mounts, network and scorers' time."""
+    async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> RunPlan:
+        """Return a plan like that of the judged run: same variables, secrets, mounts, network and time."""
         try:
-            worked_in = await until_kept(partial(self._tools.roster.get, run.devbox_id))
-            mounts = opened(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
+            worked_in = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+            mounts = open_profile(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
         except NotFound:
             mounts = None
-        lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(_bound(run, scenario)))
+        lifetime = min(KEEP_ALIVE_MAX_SECONDS, int(_longest_seconds(run, scenario)))
         network = run.metadata.get(NETWORK_KEY)
         metadata = {NETWORK_KEY: network} if network else {}
         if not with_start:
-            # Where it scores 1, what it did beside the work and how many tests ran is kept for others.
+            # With a score of 1, its effects beside the work and its number of tests are stored for others.
             metadata[REFERENCE_KEY] = "judging"
-        return Start(
+        return RunPlan(
             scenario=scenario,
             profile=RunProfile(
                 env_vars=run.environment_variables or None,
@@ -220,15 +218,15 @@ class ReferenceRuns:
             is_reference=True,
         )
 
-    async def _booted(self, devbox_id: str) -> Devbox:
-        devbox = await self._tools.roster.wait(devbox_id, _has_booted, _BOOT_SECONDS)
+    async def _wait_until_booted(self, devbox_id: str) -> Devbox:
+        devbox = await self._tools.live_devboxes.wait(devbox_id, _has_booted, _BOOT_SECONDS)
         if devbox.status is not DevboxStatus.RUNNING:
             detail = devbox.state_transitions[-1].detail or devbox.failure_reason or ""
             raise Conflict(f"the devbox of the reference is {devbox.status}: {detail}")
         return devbox
 
     async def _apply(self, scenario: Scenario, devbox: Devbox, number: int) -> None:
-        """Do in a devbox what the reference output says; raises _NotApplied where that fails."""
+        """Apply the reference output in a devbox; raises _NotApplied if that fails."""
         command = references.application(scenario.view(), _FILE)
         if not scenario.reference_output or command is None:
             return
@@ -244,7 +242,7 @@ class ReferenceRuns:
             timeout_seconds=_apply_seconds(scenario),
             strict=isolation != "live",
         )
-        state = await completed(self._tools, await host.exec(devbox.id, request))
+        state = await wait_for_completion(self._tools, await host.exec(devbox.id, request))
         if isolation != "live":
             await host.rooms.kill_all(devbox.id)
         if state.exit_status != 0:
@@ -254,14 +252,14 @@ class ReferenceRuns:
 
 
 def _key(run: ScenarioRun, scenario: Scenario) -> str:
-    """What tells one verdict from others: the revision, the step, and what the run was given."""
+    """Return the key of a verdict: the revision, the step, and the inputs of the run."""
     given = [run.environment_variables, run.secrets, run.metadata.get(NETWORK_KEY), run.scorer_multiplier]
     step = run.round if scenario.steps else 1
     told = json.dumps([scenario.id, scenario.revision, step, given], sort_keys=True)
     return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
 
 
-def _believed_for(verdict: ReferenceVerdict) -> float:
+def _seconds_to_keep(verdict: ReferenceVerdict) -> float:
     if verdict.unknown is not None:
         return UNKNOWN_SECONDS
     return FAILURE_SECONDS if verdict.failures or verdict.next_setup else math.inf
@@ -271,8 +269,8 @@ def _apply_seconds(scenario: Scenario) -> float:
     return min(scenario.agent_timeout_sec or _APPLY_SECONDS, 2 * _APPLY_SECONDS)
 
 
-def _bound(run: ScenarioRun, scenario: Scenario) -> float:
-    """The time that a reference has in all."""
+def _longest_seconds(run: ScenarioRun, scenario: Scenario) -> float:
+    """Return the total time of a reference."""
     rounds = [of_round(scenario, number) for number in range(1, (run.round if scenario.steps else 1) + 1)]
     scorers = len(functions_of(scenario)) * len(rounds)
     grading = SCORER_TRIES * (scenario.scorer_seconds * run.scorer_multiplier + _SLACK_SECONDS)

@@ -1,4 +1,4 @@
-"""Runs that are over, scored again from what they left: by a better scorer, or by one that works."""
+"""Rescoring of ended runs from their final states, by a better scorer or a repaired one."""
 
 import asyncio
 import logging
@@ -6,50 +6,49 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from benchyard.engine.boot import SCORING_KIND
-from benchyard.engine.definitions.scenarios import Scenarios
-from benchyard.engine.journal import now_ms
-from benchyard.engine.runs.board import Board
-from benchyard.engine.runs.judging import Judging, attempt
-from benchyard.engine.runs.outcomes import Outcome, rescored
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import SCORING_KIND
+from benchyard.engine.devboxes.states import ENDED
+from benchyard.engine.runs.records import RunRecords
 from benchyard.engine.runs.reference_runs import ReferenceRuns
-from benchyard.engine.runs.rounds import joined
-from benchyard.engine.runs.stages import frozen_id
-from benchyard.engine.states import ENDED
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.results import Outcome, join_rounds, rescored_run
+from benchyard.engine.runs.scoring import RunScoring, attempt_scoring
+from benchyard.engine.runs.scoring_room import frozen_id
+from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, Unreadable
-from benchyard.models.runs import FinalState, Rescoring, RunState, ScenarioRun
+from benchyard.models.runs import FinalState, RunRescoring, RunState, ScenarioRun
 from benchyard.models.scenarios import Scenario, of_round
 
 _log = logging.getLogger(__name__)
 
 
-class Rescorings:
+class RunRescorings:
     """Scorings from final states.
 
-    The image that one grades is there before the record says that it was asked for: a server that begins
-    finds by its images what it has to go on with, and need not read every run there ever was.
+    The image for a scoring is made before the record notes the request: a new server finds unfinished
+    scorings by their images, and need not read all runs.
     """
 
     def __init__(
         self,
-        tools: Tools,
-        board: Board,
+        tools: EngineContext,
+        run_records: RunRecords,
         scenarios: Scenarios,
-        judging: Judging,
+        run_scoring: RunScoring,
         references: ReferenceRuns,
     ) -> None:
         self._tools = tools
-        self._board = board
+        self._run_records = run_records
         self._scenarios = scenarios
-        self._scoring = judging.scoring
-        self._judging = judging
+        self._scoring = run_scoring.scoring
+        self._run_scoring = run_scoring
         self._references = references
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def asked(self) -> set[str]:
-        """The runs whose scoring from a final state a stop cut short."""
+        """Return the runs with interrupted scorings from a final state."""
         found = set()
         for image in await self._tools.images.list():
             run_id = image.id.partition("-")[0]
@@ -59,60 +58,60 @@ class Rescorings:
 
     async def _is_asked(self, run_id: str) -> bool:
         try:
-            run = await self._board.records.find(run_id)
+            run = await self._run_records.records.find(run_id)
         except Unreadable as error:
             _log.error("a run is not scored again: %s", error.message)
             return False
         return run is not None and run.rescoring is not None
 
     async def note(self, id: str, request_id: str | None, *, newest: bool) -> tuple[ScenarioRun, bool]:
-        """Note that one is asked for; returns the run, and whether that is new. Raises Conflict."""
+        """Note a request for a scoring; returns the run, and whether that is new. Raises Conflict."""
         lock = self._asking.setdefault(id, asyncio.Lock())
         async with lock:
-            run = await self._board.get(id)
-            if _is_asked(run, request_id):
+            run = await self._run_records.get(id)
+            if _is_requested(run, request_id):
                 return run, False
             state = _final_state(run)
             await self._require_end(run)
             scenario = await self._scenarios.get(run.scenario_id) if newest else await self._own(run)
             _require_scorable(run, scenario, state)
             await self._scenarios.freeze(scenario)
-            begun = run.model_copy(update=_asked(run, request_id, scenario.revision))
+            begun = run.model_copy(update=_request_fields(run, request_id, scenario.revision))
             await self._scoring.thaw(state, frozen_id(begun))
 
             def apply(now: ScenarioRun) -> ScenarioRun:
                 if now.final_state != state or now.scorings != run.scorings:
                     raise Conflict(f"scenario run {id} was changed meanwhile; look at it and try again")
-                return now.model_copy(update=_asked(now, request_id, scenario.revision))
+                return now.model_copy(update=_request_fields(now, request_id, scenario.revision))
 
             try:
-                return await self._board.change(id, apply), True
+                return await self._run_records.change(id, apply), True
             except BaseException:
                 await self._scoring.forget(frozen_id(begun))
                 raise
 
     async def run(self, id: str) -> None:
-        """Score a run again, if that was asked for; whatever happens is noted in it."""
-        run = await until_kept(partial(self._board.get, id))
+        """Score a run again if that was requested; errors are noted in the run."""
+        run = await retry_store(partial(self._run_records.get, id))
         if run.rescoring is None:
             return
-        found = await attempt(partial(self._outcome, run), id)
-        await until_kept(partial(self._board.change, id, partial(rescored, run.scorings, found)))
-        # Not before: by this image the next server would have found it.
+        found = await attempt_scoring(partial(self._outcome, run), id)
+        await retry_store(partial(self._run_records.change, id, partial(rescored_run, run.scorings, found)))
+        # Last, since the next server would find the unfinished scoring by this image.
         await self._scoring.forget(frozen_id(run))
 
     async def _outcome(self, run: ScenarioRun) -> Outcome:
         state = _final_state(run)
         revision = run.rescoring.scenario_revision if run.rescoring else run.scenario_revision
-        wanted = await until_kept(partial(self._scenarios.at, run.scenario_id, revision))
-        own = of_round(await until_kept(partial(self._own, run)), run.round)
-        # How it is scored may be new; what the task was, and where it was worked on, is as it was.
+        wanted = await retry_store(partial(self._scenarios.at, run.scenario_id, revision))
+        own = of_round(await retry_store(partial(self._own, run)), run.round)
+        # The scoring may be new; task and place of work stay as they were.
         task = {"environment": own.environment, "input_context": own.input_context}
         graded = of_round(wanted, run.round).model_copy(update=task)
-        outcome = await self._judging.of_final_state(run, graded, state)
+        outcome = await self._run_scoring.of_final_state(run, graded, state)
         outcome = await self._references.judge(run, wanted, outcome)
-        # Of the rounds before it nothing but their scores is kept.
-        return replace(outcome, result=joined(wanted, run, outcome.result))
+        # Of earlier rounds only the scores are stored.
+        return replace(outcome, result=join_rounds(wanted, run, outcome.result))
 
     async def _own(self, run: ScenarioRun) -> Scenario:
         return await self._scenarios.at(run.scenario_id, run.scenario_revision)
@@ -121,7 +120,7 @@ class Rescorings:
         if run.state is RunState.COMPLETED:
             return
         try:
-            devbox = await self._tools.roster.get(run.devbox_id)
+            devbox = await self._tools.live_devboxes.get(run.devbox_id)
         except NotFound:
             return
         if devbox.status not in ENDED:
@@ -131,13 +130,13 @@ class Rescorings:
             )
 
 
-def _is_asked(run: ScenarioRun, request_id: str | None) -> bool:
+def _is_requested(run: ScenarioRun, request_id: str | None) -> bool:
     return run.rescoring is not None or (request_id is not None and run.scoring_request == request_id)
 
 
-def _asked(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:
+def _request_fields(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:
     return {
-        "rescoring": Rescoring(scenario_revision=revision, create_time_ms=now_ms()),
+        "rescoring": RunRescoring(scenario_revision=revision, create_time_ms=now_ms()),
         "rescoring_failure": None,
         "scorings": run.scorings + 1,
         "scoring_request": request_id,
@@ -145,7 +144,7 @@ def _asked(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str,
 
 
 def _final_state(run: ScenarioRun) -> FinalState:
-    """What a run left; raises Conflict, which says why there is nothing."""
+    """Return a run's final state; raises Conflict with the reason if there is none."""
     if run.state not in (RunState.COMPLETED, RunState.SCORED):
         raise Conflict(
             f"scenario run {run.id} is {run.state}: only a run that was scored and completed can be scored "
@@ -160,7 +159,7 @@ def _final_state(run: ScenarioRun) -> FinalState:
 
 
 def _require_scorable(run: ScenarioRun, scenario: Scenario, state: FinalState) -> None:
-    """Raise Conflict where a revision of the scenario is scored in a way that needs more than is kept."""
+    """Raise Conflict if this revision's scoring needs more than the final state has."""
     if run.round > scenario.n_rounds or (scenario.steps and not (run.result and run.result.rounds)):
         raise Conflict(
             f"scenario run {run.id} was scored in round {run.round}, and revision {scenario.revision} of its "

@@ -1,30 +1,37 @@
-"""Scenario runs as the API sees them: started, scored, completed, canceled; none is lost with the server."""
+"""Scenario runs for the API: start, score, complete, cancel; none is lost with the server."""
 
 import asyncio
 import contextlib
 from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.definitions.scenarios import Scenarios
-from benchyard.engine.devboxes import Asked, Devboxes
-from benchyard.engine.journal import now_ms
-from benchyard.engine.runs.board import Board
-from benchyard.engine.runs.finals import CANCELED
-from benchyard.engine.runs.gateways import RunGateways
-from benchyard.engine.runs.judging import Judging, attempt
-from benchyard.engine.runs.outcomes import Outcome, after_devbox, ended, failed, prepared, scored
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.boot import prepare_step
+from benchyard.engine.devboxes.service import Devboxes
+from benchyard.engine.devboxes.states import ENDED
+from benchyard.engine.runs.final_states import CANCELED
+from benchyard.engine.runs.model_access import RunGateways
+from benchyard.engine.runs.records import RunRecords
 from benchyard.engine.runs.reference_runs import ReferenceRuns
-from benchyard.engine.runs.rescoring import Rescorings
-from benchyard.engine.runs.rounds import after_round, first_round
-from benchyard.engine.runs.scoring import Scoring
-from benchyard.engine.runs.stages import frozen_id
-from benchyard.engine.runs.starting import Start, Starting, require_walls
-from benchyard.engine.states import ENDED
-from benchyard.engine.step_setup import prepare_step
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.engine.runs.rescoring import RunRescorings
+from benchyard.engine.runs.results import (
+    Outcome,
+    ended_run,
+    failed_outcome,
+    first_round,
+    outcome_after_round,
+    prepared_run,
+    run_after_devbox,
+    scored_run,
+)
+from benchyard.engine.runs.scoring import RunScoring, Scoring, attempt_scoring
+from benchyard.engine.runs.scoring_room import frozen_id
+from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
+from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
-from benchyard.hosts.uninterrupted import uninterrupted
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
@@ -45,16 +52,16 @@ _S = RunState
 
 
 @dataclass(frozen=True)
-class Records:
-    """Where runs are kept."""
+class RunCollections:
+    """Collections of scenario runs and benchmark runs."""
 
     scenario_runs: Collection[ScenarioRun]
     benchmark_runs: Collection[BenchmarkRun]
 
 
 @dataclass(frozen=True)
-class Means:
-    """What runs are carried out with."""
+class RunCollaborators:
+    """Collaborators of scenario runs."""
 
     devboxes: Devboxes
     scoring: Scoring
@@ -64,32 +71,40 @@ class Means:
 class ScenarioRuns:
     """All scenario runs of this server."""
 
-    def __init__(self, tools: Tools, records: Records, scenarios: Scenarios, means: Means) -> None:
-        devboxes, scoring = means.devboxes, means.scoring
+    def __init__(
+        self,
+        tools: EngineContext,
+        records: RunCollections,
+        scenarios: Scenarios,
+        collaborators: RunCollaborators,
+    ) -> None:
+        devboxes, scoring = collaborators.devboxes, collaborators.scoring
         self.records = records.scenario_runs
-        self.board = Board(records.scenario_runs)
+        self.run_records = RunRecords(records.scenario_runs)
         self.scenarios = scenarios
         self._tools = tools
         self._devboxes = devboxes
-        self.supplies = devboxes.supplies
+        self.prerequisites = devboxes.prerequisites
         self._scoring = scoring
-        self._gateways = means.gateways
-        self._starting = Starting(tools, records.benchmark_runs, devboxes, scoring)
-        self._judging = Judging(tools, scoring, devboxes.supplies)
+        self._gateways = collaborators.gateways
+        self._starting = RunStarter(tools, records.benchmark_runs, devboxes, scoring)
+        self._run_scoring = RunScoring(tools, scoring, devboxes.prerequisites)
         self._references = ReferenceRuns(tools, self)
-        self._rescorings = Rescorings(tools, self.board, scenarios, self._judging, self._references)
+        self._rescorings = RunRescorings(
+            tools, self.run_records, scenarios, self._run_scoring, self._references
+        )
 
     async def open(self) -> None:
-        """Go on with what a stop cut short: scorings begin again, ends are noted and seen to."""
+        """Resume interrupted work: begin scorings again, and finish the ends of runs."""
         unfinished = await self.records.all({"status": [each.value for each in _S if each not in ENDED_RUNS]})
         await self._gateways.take_up(unfinished)
-        # Whoever needs to know how scorers end with a reference tries it again.
+        # Not resumed: the judgement that needs a reference runs it again.
         left = [run.id for run in unfinished if run.is_reference]
         unfinished = [run for run in unfinished if not run.is_reference]
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
         asked = await self._rescorings.asked()
-        await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.roster.live()})
-        self._scoring.finals.watch(self.board)
+        await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.live_devboxes.live()})
+        self._scoring.finals.watch(self.run_records)
         for run in unfinished:
             self._watch(run.id)
             if run.state is _S.SCORING:
@@ -101,10 +116,10 @@ class ScenarioRuns:
         await self._end_left()
 
     async def _end_left(self) -> None:
-        """End the devboxes of runs that had ended, but for that, when the server did."""
+        """End the devboxes of runs that ended when an earlier server stopped."""
         made_for = {
             devbox.initiator_id: devbox.id
-            for devbox in self._tools.roster.live()
+            for devbox in self._tools.live_devboxes.live()
             if devbox.initiator_type == "scenario" and devbox.initiator_id
         }
         for run in await self.records.all(
@@ -112,22 +127,22 @@ class ScenarioRuns:
         ):
             await self._devboxes.shutdown(made_for[run.id], force=True)
 
-    async def start(self, asked: Asked, request: ScenarioRunRequest) -> ScenarioRun:
-        """Begin a run: its devbox comes up in the background. The same request again returns what it made."""
+    async def start(self, asked: Caller, request: ScenarioRunRequest) -> ScenarioRun:
+        """Begin a run; its devbox starts in the background. The same request again returns the same run."""
         existing = await self.records.find(asked.id)
         if existing is not None:
             if existing.request_hash != asked.request_hash:
                 raise UsageError("this x-request-id was used with another body; send a new one")
             return existing
-        require_walls(self._tools)
+        require_isolation(self._tools)
         scenario = await self.scenarios.get(request.scenario_id)
         profile = await self._starting.profile(scenario, request)
         metadata = request.metadata or {}
-        start = Start(scenario, profile, request.benchmark_run_id, request.run_name, metadata)
+        start = RunPlan(scenario, profile, request.benchmark_run_id, request.run_name, metadata)
         return await self.begin(asked, start)
 
-    async def begin(self, asked: Asked, start: Start) -> ScenarioRun:
-        """Begin a run about which all is known; the same again returns what there is."""
+    async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
+        """Begin a run from a complete plan; a second call returns the existing run."""
         scenario = start.scenario
         await self.scenarios.freeze(scenario)
         devbox = await self._starting.devbox(asked, start)
@@ -148,24 +163,24 @@ class ScenarioRuns:
             is_reference=start.is_reference,
             next_round=first_round(scenario),
         )
-        run, is_new = await uninterrupted(self.records.insert_once(run))
+        run, is_new = await run_to_end(self.records.insert_once(run))
         if is_new:
             self._watch(run.id)
         return run
 
     async def get(self, id: str) -> ScenarioRun:
-        """The run of that id; raises NotFound."""
+        """Return the run with this id; raises NotFound."""
         return await self.records.get(id)
 
     async def scenario(self, run: ScenarioRun) -> Scenario:
-        """The scenario as the run began with it."""
+        """Return the scenario in the revision of the run."""
         return await self.scenarios.at(run.scenario_id, run.scenario_revision)
 
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
-        """Begin to score a run; one that is being scored is left to it, one that was scored is again.
+        """Begin to score a run, also one that was scored before; a scoring under way goes on.
 
-        Where there are several rounds it is the next one that is scored, until none is left. The same
-        request again, whose answer was lost, begins nothing.
+        With several rounds this scores the next one, until none is left. The same request again, after a lost
+        answer, begins nothing.
         """
         begun: list[bool] = []
 
@@ -187,33 +202,33 @@ class ScenarioRuns:
             return run.model_copy(update={"state": _S.SCORING, **asked})
 
         async def begin() -> ScenarioRun:
-            run = await self.board.change(id, apply)
+            run = await self.run_records.change(id, apply)
             if begun:
                 self._start_scoring(id)
             return run
 
-        # Whoever asked may go away: what is noted is begun.
-        return await uninterrupted(begin())
+        # The caller may be cancelled: a noted scoring must begin.
+        return await run_to_end(begin())
 
     async def rescore(self, id: str, request_id: str | None = None, *, newest: bool = True) -> ScenarioRun:
         """Begin to score a run again from its final state, by its scenario's newest revision or its own.
 
-        It stays as it is until there is another result; one that is being scored so is left to it. The same
-        request again begins nothing. Raises Conflict, which names why, where there is nothing to score.
+        The old result stays until there is a new one; a rescoring under way goes on. The same request again
+        begins nothing. Raises Conflict with the reason if there is nothing to score.
         """
-        return await uninterrupted(self._rescore(id, request_id, newest=newest))
+        return await run_to_end(self._rescore(id, request_id, newest=newest))
 
     async def rename(self, id: str, name: str) -> ScenarioRun:
-        """Give a run another name; raises Conflict for one of a job."""
+        """Rename a run; raises Conflict for a run of a job."""
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             require_no_job(run)
             return run.model_copy(update={"name": name})
 
-        return await self.board.change(id, apply)
+        return await self.run_records.change(id, apply)
 
     async def complete(self, id: str) -> ScenarioRun:
-        """End a run and its devbox; raises StillWaiting while it is being scored for long."""
+        """End a run and its devbox; raises StillWaiting if its scoring takes long."""
         if (await self.records.get(id)).state is _S.SCORING:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HOLD_SECONDS):
@@ -226,16 +241,16 @@ class ScenarioRuns:
                 raise StillWaiting(f"scenario run {id} is being scored; wait until it is scored")
             if run.state in ENDED_RUNS:
                 raise Conflict(f"scenario run {id} is {run.state} and cannot be completed")
-            return ended(run, _S.COMPLETED)
+            return ended_run(run, _S.COMPLETED)
 
-        return await self._end(await uninterrupted(self.board.change(id, apply)))
+        return await self._end(await run_to_end(self.run_records.change(id, apply)))
 
     async def cancel(self, id: str) -> ScenarioRun:
         """End a run and its devbox without a score; one that has ended stays as it is."""
         return await self.end(id, _S.CANCELED)
 
     async def end(self, id: str, state: RunState, reason: str | None = None) -> ScenarioRun:
-        """As `cancel`, for one that ends in another way: failed, or out of time."""
+        """End a run and its devbox in another state than canceled: failed, or out of time."""
         self._tools.make_room_to_end()
 
         before: list[ScenarioRun] = []
@@ -245,9 +260,9 @@ class ScenarioRuns:
             if run.state in ENDED_RUNS:
                 return run
             nothing = {"final_state": None, "final_state_gone": CANCELED, "rescoring": None}
-            return ended(run, state, reason).model_copy(update=nothing)
+            return ended_run(run, state, reason).model_copy(update=nothing)
 
-        run = await uninterrupted(self.board.change(id, apply))
+        run = await run_to_end(self.run_records.change(id, apply))
         if run.state is not _S.COMPLETED:
             await self._tools.work.cancel(_scoring_key(id))
             await self._scoring.forget(frozen_id(run))
@@ -255,16 +270,16 @@ class ScenarioRuns:
         return await self._end(run)
 
     async def wait(self, id: str, request: RunWaitRequest) -> ScenarioRun:
-        """The run once it has one of the states; raises StillWaiting when the time is over."""
+        """Return the run once it has one of the states; raises StillWaiting when the time is over."""
         seconds = HOLD_SECONDS if request.timeout_seconds is None else request.timeout_seconds
 
         def is_there(run: ScenarioRun) -> bool:
             return run.state in request.states and not (request.settled and run.rescoring)
 
-        return await self.board.until(id, is_there, min(seconds, HOLD_SECONDS))
+        return await self.run_records.until(id, is_there, min(seconds, HOLD_SECONDS))
 
     async def settled(self, id: str) -> ScenarioRun:
-        """The run once it is not being scored any more, from its final state neither."""
+        """Return the run once it is not being scored any more, nor rescored from its final state."""
         await self._tools.work.settle(_scoring_key(id))
         return await self.records.get(id)
 
@@ -275,8 +290,8 @@ class ScenarioRuns:
         return run
 
     async def end_devbox(self, devbox_id: str) -> None:
-        """End the devbox of a run that is over, if that was not done."""
-        if self._tools.roster.living(devbox_id) is not None:
+        """End the devbox of an ended run, unless it has ended."""
+        if self._tools.live_devboxes.living(devbox_id) is not None:
             with contextlib.suppress(NotFound):
                 await self._devboxes.shutdown(devbox_id, force=True)
 
@@ -284,14 +299,14 @@ class ScenarioRuns:
         self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
 
     async def _until_gone(self, id: str) -> None:
-        """Wait for the end of a run's devbox, and note what that means for the run."""
-        run = await until_kept(partial(self.records.get, id))
+        """Wait for the end of a run's devbox, and note the effect on the run."""
+        run = await retry_store(partial(self.records.get, id))
         with contextlib.suppress(NotFound):
-            devbox = await self._tools.roster.get(run.devbox_id)
+            devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
-                devbox = await self._tools.roster.wait(run.devbox_id, _has_ended, _HOUR)
+                devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
             await self._tools.work.settle(_scoring_key(id))
-            run = await until_kept(partial(self.board.change, id, partial(after_devbox, devbox)))
+            run = await retry_store(partial(self.run_records.change, id, partial(run_after_devbox, devbox)))
             await self._gateways.end(run)
 
     def _start_scoring(self, id: str) -> None:
@@ -307,56 +322,56 @@ class ScenarioRuns:
         self._tools.work.start(_scoring_key(id), partial(self._rescorings.run, id))
 
     async def _score(self, id: str) -> None:
-        """Score a run; whatever happens is in the result, and the run goes on."""
-        run = await until_kept(partial(self.records.get, id))
+        """Score a run; errors become its result, and the run goes on."""
+        run = await retry_store(partial(self.records.get, id))
         if run.state is not _S.SCORING:
             return
-        scenario = await until_kept(partial(self.scenario, run))
+        scenario = await retry_store(partial(self.scenario, run))
         if _is_ready(run):
             graded = of_round(scenario, run.round)
-            found = await attempt(partial(self._outcome, run, scenario), id)
-            outcome = failed(run, graded, found) if isinstance(found, str) else found
-            outcome = await after_round(scenario, run, outcome, self._tools.workers.call)
-            change = partial(scored, run.scorings, outcome)
-            now = await until_kept(partial(self.board.change, id, change))
+            found = await attempt_scoring(partial(self._outcome, run, scenario), id)
+            outcome = failed_outcome(run, graded, found) if isinstance(found, str) else found
+            outcome = await outcome_after_round(scenario, run, outcome, self._tools.workers.call)
+            change = partial(scored_run, run.scorings, outcome)
+            now = await retry_store(partial(self.run_records.change, id, change))
             await self._scoring.finals.settle(run, now)
             run = now
         else:
-            # An earlier server got as far as the result.
+            # An earlier server has noted the result.
             await self._scoring.forget(frozen_id(run))
         if not _is_ready(run):
             await self._prepare(run, scenario)
 
     async def _prepare(self, run: ScenarioRun, scenario: Scenario) -> None:
-        """Make the devbox of a run ready for its next step."""
+        """Prepare the devbox of a run for its next step."""
         number = run.next_round.number if run.next_round else 1
         step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
-        devbox = await until_kept(partial(self._tools.roster.get, run.devbox_id))
+        devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
         failure = await prepare_step(self._tools, devbox, number, step) if step else None
         cause = None
         if failure is not None:
             failure, cause = await self._references.judge_setup(run, scenario, failure)
-        change = partial(prepared, run.scorings, failure, cause)
-        await until_kept(partial(self.board.change, run.id, change))
+        change = partial(prepared_run, run.scorings, failure, cause)
+        await retry_store(partial(self.run_records.change, run.id, change))
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
-        """What the scorers make of a run, which asks no more models from then on."""
+        """Return the outcome of a run's scoring; ends its access to models first."""
         run = await self._gateways.settle(run)
         if self._is_left(run, scenario):
             await self._devboxes.retire(run.devbox_id)
             await self._require_sound_disk(run.devbox_id)
-        outcome = await self._judging.outcome(run, of_round(scenario, run.round))
+        outcome = await self._run_scoring.outcome(run, of_round(scenario, run.round))
         return await self._references.judge(run, scenario, outcome)
 
     async def _require_sound_disk(self, devbox_id: str) -> None:
-        """Raise Conflict where a loss of power may have taken parts of what a devbox left."""
-        devbox = await until_kept(partial(self._tools.roster.get, devbox_id))
+        """Raise Conflict if a power failure may have damaged the disk of a devbox."""
+        devbox = await retry_store(partial(self._tools.live_devboxes.get, devbox_id))
         if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
             told = "the machine was started anew before what its devbox left was safe on disk: run it again"
             raise Conflict(told)
 
     def _is_left(self, run: ScenarioRun, scenario: Scenario) -> bool:
-        """Whether nobody works in the devbox of a run any more, so that its disk need not be copied."""
+        """Tell whether all work in a run's devbox is over, so that its disk need not be copied."""
         is_last = run.next_round is None or run.round >= scenario.n_rounds
         graded = of_round(scenario, run.round)
         is_apart = graded.scoring_isolation != "live" and not graded.collect_commands

@@ -1,4 +1,4 @@
-"""Scoring: what a run left is frozen, and each scorer grades it in a fresh devbox of its own."""
+"""Scoring: a run's disk is frozen, and each scorer grades it in a fresh devbox of its own."""
 
 import asyncio
 import contextlib
@@ -11,26 +11,35 @@ from functools import partial
 from typing import Any, TypeVar
 
 from benchyard.benchmarks.base import PUBLIC_KEY
-from benchyard.devboxes.base import Shown
-from benchyard.engine.attachments import Attachments
-from benchyard.engine.boot import PRISTINE, SCORING_KIND
-from benchyard.engine.definitions.custom_scorers import CustomScorers
-from benchyard.engine.egress import scoring_phase
-from benchyard.engine.given_secrets import scrubber_of
-from benchyard.engine.journal import now_ms
-from benchyard.engine.network_policies import NetworkPolicies
-from benchyard.engine.runs.causes import Failure, failed_result, failure_of, tried
-from benchyard.engine.runs.collecting import collect
-from benchyard.engine.runs.finals import LIVE, FinalStates, Kept
-from benchyard.engine.runs.outcomes import Outcome, scrubbed
-from benchyard.engine.runs.references import References
-from benchyard.engine.runs.rooms import clear_rooms
-from benchyard.engine.runs.stages import Apart, Case, Desk, Images, Inside, Stage, kits_of, mounts_of
-from benchyard.engine.runs.tamper import Findings
-from benchyard.engine.setup import PTY_PREFIX, entrypoint_id
-from benchyard.engine.showing import shown_folders
-from benchyard.engine.tools import Tools
-from benchyard.engine.work import until_kept
+from benchyard.devboxes.base import HostFolder
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import PRISTINE, SCORING_KIND, shown_folders
+from benchyard.engine.devboxes.commands import PTY_PREFIX, entrypoint_id, wait_for_completion
+from benchyard.engine.devboxes.secrets import scrubber_of
+from benchyard.engine.devboxes.start_image import Prerequisites
+from benchyard.engine.devboxes.states import BOOTING, ENDED
+from benchyard.engine.network.egress import scoring_phase
+from benchyard.engine.network.policies import NetworkPolicies
+from benchyard.engine.objects import Attachments
+from benchyard.engine.runs.final_states import LIVE, FinalStateFate, FinalStates
+from benchyard.engine.runs.reference_reports import ReferenceReports
+from benchyard.engine.runs.results import Outcome, scrub_outcome
+from benchyard.engine.runs.scorer_failures import ScorerFailure, failed_result, failure_of, try_scorer
+from benchyard.engine.runs.scoring_room import (
+    CleanRoom,
+    GradingRoom,
+    LiveRoom,
+    RoomContext,
+    RoomImages,
+    ScoringCase,
+    clear_rooms,
+    kits_of,
+    mounts_of,
+)
+from benchyard.engine.runs.tamper import TamperFindings
+from benchyard.engine.scenarios.custom_scorers import CustomScorers
 from benchyard.errors import (
     BenchyardError,
     Conflict,
@@ -42,14 +51,35 @@ from benchyard.errors import (
     UsageError,
     from_os,
 )
+from benchyard.hosts.host import ExecRequest
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.images.store import Image
-from benchyard.models.devboxes import DevboxStatus
+from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxStatus
 from benchyard.models.jobs import TRIAL_KEY
-from benchyard.models.runs import ContractResult, FinalState, ScorerResult
+from benchyard.models.runs import ContractResult, FinalState, ScenarioRun, ScorerResult
 from benchyard.models.scenarios import Isolation, Scenario, ScoringFunction, functions_of
 from benchyard.scorers import catalog
-from benchyard.scorers.base import Context, Scorer, Verdict
+from benchyard.scorers.base import Scorer, ScoringContext, Verdict
+
+_log = logging.getLogger(__name__)
+
+
+async def run_collect_commands(tools: EngineContext, case: ScoringCase) -> None:
+    """Run a scenario's collect commands in its devbox, in order; a failure does not stop the others."""
+    for index, each in enumerate(case.scenario.collect_commands or ()):
+        request = ExecRequest(
+            id=f"collect-{case.run.scorings}-{index}",
+            command=each.command,
+            cwd=case.working_directory,
+            user=each.user or case.user,
+            timeout_seconds=each.timeout_sec,
+            strict=case.isolation != "live",
+        )
+        try:
+            await wait_for_completion(tools, await tools.host.exec(case.devbox.id, request))
+        except BenchyardError as error:
+            _log.warning("a collect command of run %s could not run: %s", case.run.id, error.message)
+
 
 _TRIM_SECONDS = 3600.0
 _RESTORED = "-restored"
@@ -58,26 +88,23 @@ _SYSTEM_FOLDERS = (
     *("/proc", "/run", "/sbin", "/sys", "/usr"),
 )
 _SLACK_SECONDS = 120.0
-"""For what goes on around a scorer: making its environment, starting and ending its devbox."""
+"""Time around a scorer: to make its environment, and to start and end its devbox."""
 _MAY_BE_THE_ANSWERS = (DevboxError, ImageError, UsageError, StillWaiting)
-"""Errors by which either the machine or what was left on the disk may keep it from being graded."""
+"""Errors of grading that either the machine or the answer's disk may cause."""
 
 T = TypeVar("T")
 
 
-_log = logging.getLogger(__name__)
-
-
 class Scoring:
-    """Scores runs; at most so many at the same time."""
+    """Scores runs, a limited number at the same time."""
 
     def __init__(
         self,
-        tools: Tools,
+        tools: EngineContext,
         scorers: CustomScorers,
         kits: KitFolders,
         policies: NetworkPolicies,
-        references: References,
+        references: ReferenceReports,
     ) -> None:
         self._tools = tools
         self._policies = policies
@@ -87,47 +114,47 @@ class Scoring:
         self.finals = FinalStates(tools)
         self._turns = asyncio.Semaphore(tools.settings.scorings_at_once)
 
-    async def score(self, case: Case) -> Outcome:
-        """Grade a run; what scorers do wrong is in the result. Raises when its disk cannot be had."""
-        desk = await self._desk(case)
-        desk.conditions.look_at_load("when the work ended")
-        await desk.conditions.look_at_network(self._tools, case.devbox.id, "while it was worked on")
+    async def score(self, case: ScoringCase) -> Outcome:
+        """Grade a run; scorers' errors are in the result. Raises if the disk is not available."""
+        context = await self._context(case)
+        context.conditions.look_at_load("when the work ended")
+        await context.conditions.look_at_network(self._tools, case.devbox.id, "while it was worked on")
         async with self._turns:
-            results, kept = await self._results(desk)
-        tamper = desk.findings.report()
+            results, kept = await self._results(context)
+        tamper = context.findings.report()
         names = (case.scenario.scoring_secrets or {}).values()
         scrubber = await scrubber_of(self._tools, case.run.devbox_id, names)
         told = {
-            "network": desk.network,
-            "suspicions": desk.findings.suspicions,
-            "conditions": desk.conditions.lines,
+            "network": context.network,
+            "suspicions": context.findings.suspicions,
+            "conditions": context.conditions.lines,
         }
-        result = _together(case, results).model_copy(update=told)
-        outcome = scrubbed(Outcome(result, tamper, kept.state, kept.gone), scrubber)
+        result = _contract_result(case, results).model_copy(update=told)
+        outcome = scrub_outcome(Outcome(result, tamper, kept.state, kept.gone), scrubber)
         return replace(outcome, result=await self._references.judged(case, outcome.result, outcome.tamper))
 
-    async def _desk(self, case: Case) -> Desk:
-        desk = Desk(self._tools, self._kits, case, Findings(case.work))
+    async def _context(self, case: ScoringCase) -> RoomContext:
+        context = RoomContext(self._tools, self._kits, case, TamperFindings(case.work))
         wanted = case.scenario.scoring_network
         try:
-            return replace(desk, egress=await until_kept(partial(self._policies.of_scorers, wanted)))
+            return replace(context, egress=await retry_store(partial(self._policies.of_scorers, wanted)))
         except UsageError as error:
-            # What is scored is kept all the same: with its policy back, it can be scored again.
-            return replace(desk, unknown=f"what scorers may reach is not known: {error.message}")
+            # The final state is kept all the same: with its policy back, the run can be scored again.
+            return replace(context, unknown=f"what scorers may reach is not known: {error.message}")
 
-    async def _results(self, desk: Desk) -> tuple[list[ScorerResult], Kept]:
+    async def _results(self, context: RoomContext) -> tuple[list[ScorerResult], FinalStateFate]:
         if self._tools.host.pretends:
-            return await self._in_turn(desk), Kept(gone=LIVE)
-        if desk.case.isolation == "live":
-            return await self._inside(desk), Kept(gone=LIVE)
-        return await self._apart(desk)
+            return await self._in_turn(context), FinalStateFate(gone=LIVE)
+        if context.case.isolation == "live":
+            return await self._inside(context), FinalStateFate(gone=LIVE)
+        return await self._apart(context)
 
     async def open(self, scoring: set[str], devboxes: set[str]) -> None:
-        """Remove what a stop left, except for runs that are still being scored and devboxes that live."""
+        """Remove the remains of a stop, except those of unfinished scorings and live devboxes."""
         await self._kits.sweep()
         kept = {devbox_id + PRISTINE for devbox_id in devboxes}
         for image in await self._tools.images.list():
-            # What was carried over for an answer is never one's own id and number: it is made anew.
+            # Images carried over for an answer have further parts in their ids, and are made anew.
             run_id = image.id.rpartition("-")[0]
             if image.kind == SCORING_KIND and image.id not in kept and run_id not in scoring:
                 await self.forget(image.id)
@@ -142,28 +169,28 @@ class Scoring:
             await asyncio.sleep(_TRIM_SECONDS)
 
     async def forget(self, image_id: str) -> None:
-        """Remove what a scoring froze, if it is there."""
+        """Remove the images that a scoring froze, if they exist."""
         carried = [f"{image_id}-{isolation}" for isolation in ("answer", "system")]
         for each in (image_id, *carried, *(name + _RESTORED for name in carried)):
             with contextlib.suppress(NotFound):
                 await self._tools.images.remove(each)
 
-    async def mounts(self, scenario: Scenario) -> tuple[Shown, ...]:
-        """What the scorers of a `live` scenario need to find in its devbox from the start."""
+    async def mounts(self, scenario: Scenario) -> tuple[HostFolder, ...]:
+        """Return the kits that the scorers of a `live` scenario need in its devbox from the start."""
         found: dict[str, Kit] = {}
         if self._tools.host.pretends:
             return ()
         for function in functions_of(scenario):
-            for kit in await kits_of(self.scorer(function, Context()), self._kits):
+            for kit in await kits_of(self.scorer(function, ScoringContext()), self._kits):
                 found[kit.target] = kit
         return mounts_of(self._tools, tuple(found.values()))
 
-    def scorer(self, function: ScoringFunction, context: Context) -> Scorer[Any]:
-        """The scorer of a function."""
+    def scorer(self, function: ScoringFunction, context: ScoringContext) -> Scorer[Any]:
+        """Return the scorer of a function."""
         return catalog.parse(str(function.scorer.get("type")), function.scorer, context)
 
     async def thaw(self, state: FinalState, image_id: str) -> None:
-        """Have what a run left as an image for a scoring; raises ImageError where it cannot be used here."""
+        """Make an image of a final state for a scoring; raises ImageError if it cannot be used here."""
         try:
             image = await self._tools.images.get(image_id)
         except NotFound:
@@ -176,108 +203,108 @@ class Scoring:
         except NotFound as error:
             raise Conflict(f"image {kept}, which a run left, is missing from the image store") from error
 
-    async def _freeze(self, desk: Desk) -> None:
-        case = desk.case
+    async def _freeze(self, context: RoomContext) -> None:
+        case = context.case
         if case.kept is not None:
-            desk.findings.recall(case.run.tamper)
+            context.findings.recall(case.run.tamper)
             await self.thaw(case.kept, case.image_id)
             return
-        devbox = await self._tools.roster.get(case.devbox.id)
+        devbox = await self._tools.live_devboxes.get(case.devbox.id)
         is_running = devbox.status is DevboxStatus.RUNNING
         if is_running:
-            await collect(self._tools, case)
-        await desk.findings.look_at_processes(self._tools, devbox.id, is_running=is_running)
-        await desk.findings.look_at_network(self._tools, devbox.id)
+            await run_collect_commands(self._tools, case)
+        await context.findings.look_at_processes(self._tools, devbox.id, is_running=is_running)
+        await context.findings.look_at_network(self._tools, devbox.id)
         if devbox.status is DevboxStatus.SUSPENDED and TRIAL_KEY in case.run.metadata:
-            if await desk.findings.take(self._tools, devbox.id, case.image_id):
-                look = partial(desk.findings.look_at_taken, self._tools, devbox.id, case.image_id)
-                # Beside what is done for the scorers, none of whom begins before it has ended.
-                desk.findings.begin(self._twice(desk, look))
+            if await context.findings.take(self._tools, devbox.id, case.image_id):
+                look = partial(context.findings.look_at_taken, self._tools, devbox.id, case.image_id)
+                # In parallel with the preparation for scorers, which begin only after it has ended.
+                context.findings.begin(self._twice(context, look))
         else:
-            await desk.findings.freeze(self._tools, devbox.id, case.image_id)
+            await context.findings.freeze(self._tools, devbox.id, case.image_id)
 
-    async def _apart(self, desk: Desk) -> tuple[list[ScorerResult], Kept]:
-        case = desk.case
+    async def _apart(self, context: RoomContext) -> tuple[list[ScorerResult], FinalStateFate]:
+        case = context.case
         is_cut = False
         try:
-            images = await self._graded_from(desk)
-            # What is kept does not depend on the scorers.
-            results, kept = await asyncio.gather(self._in_rooms(desk, images), self._keep(case))
-            results = await self._where_looked(desk, results)
-            await self._compare_with_stricter(desk, results)
+            images = await self._grade_from(context)
+            # The final state does not depend on the scorers.
+            results, kept = await asyncio.gather(self._in_rooms(context, images), self._keep(case))
+            results = await self._where_looked(context, results)
+            await self._compare_with_stricter(context, results)
             return results, kept
         except asyncio.CancelledError:
-            # The next server goes on from what is frozen; whoever cancels the run forgets it.
+            # The next server resumes from the frozen image; a canceled run removes it.
             is_cut = True
             raise
         finally:
-            await desk.findings.end()
-            # What is scored from a final state is forgotten by whoever has noted the result.
+            await context.findings.end()
+            # The image of a scoring from a final state is removed once the result is noted.
             if not is_cut and case.kept is None:
                 key = f"frozen/{case.image_id}"
                 self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
 
-    async def _where_looked(self, desk: Desk, results: list[ScorerResult]) -> list[ScorerResult]:
-        """The results, unless the disk could not be looked at: then every scorer has failed."""
+    async def _where_looked(self, context: RoomContext, results: list[ScorerResult]) -> list[ScorerResult]:
+        """Return the results, or a failure of every scorer if the disk could not be examined."""
         try:
-            await desk.findings.looked()
+            await context.findings.looked()
         except ScorerFailed as error:
-            failure = failure_of(error, desk.case.scorer_seconds)
-            return [failed_result(each, failure) for each in _functions(desk.case.scenario)]
+            failure = failure_of(error, context.case.scorer_seconds)
+            return [failed_result(each, failure) for each in _functions(context.case.scenario)]
         return results
 
-    async def _keep(self, case: Case) -> Kept:
-        return Kept(case.kept) if case.kept else await self.finals.keep(case)
+    async def _keep(self, case: ScoringCase) -> FinalStateFate:
+        return FinalStateFate(case.kept) if case.kept else await self.finals.keep(case)
 
-    async def _graded_from(self, desk: Desk) -> Images | ScorerFailed:
-        """Make ready what is graded, or tell why that cannot be."""
+    async def _grade_from(self, context: RoomContext) -> RoomImages | ScorerFailed:
+        """Prepare the images to grade; returns the failure if that is impossible."""
         try:
-            await self._twice(desk, partial(self._freeze, desk))
-            return await self._twice(desk, partial(self._images, desk, desk.case.isolation))
+            await self._twice(context, partial(self._freeze, context))
+            return await self._twice(context, partial(self._images, context, context.case.isolation))
         except ScorerFailed as error:
-            # What is too much to be carried over is so the second time too.
+            # An answer that is too large to be carried over stays too large.
             return error
 
-    async def _in_rooms(self, desk: Desk, images: Images | ScorerFailed) -> list[ScorerResult]:
-        """What all scorers say, each in a room of its own, apart from the devbox that was worked in."""
-        case, functions = desk.case, _functions(desk.case.scenario)
+    async def _in_rooms(self, context: RoomContext, images: RoomImages | ScorerFailed) -> list[ScorerResult]:
+        """Return the results of all scorers, each in a fresh devbox of its own."""
+        case, functions = context.case, _functions(context.case.scenario)
         if isinstance(images, ScorerFailed):
             failure = failure_of(images, case.scorer_seconds)
             return [failed_result(each, failure) for each in functions]
-        work = (self._graded(case, each, Apart(desk, images, at)) for at, each in enumerate(functions))
+        work = (self._grade(case, each, CleanRoom(context, images, at)) for at, each in enumerate(functions))
         return await asyncio.gather(*work)
 
-    async def _compare_with_stricter(self, desk: Desk, results: list[ScorerResult]) -> None:
-        """Note a score that the work alone does not get where validation saw the reference get it."""
-        case = desk.case
+    async def _compare_with_stricter(self, context: RoomContext, results: list[ScorerResult]) -> None:
+        """Note a score that a stricter isolation does not confirm, though it confirmed the reference's."""
+        case = context.case
         stricter = case.scenario.stricter_isolation
         score = _total(results)
         has_start = case.kept is None or case.kept.start_image_id is not None
         if stricter is None or not score or not has_start:
             return
-        apart = replace(desk, findings=Findings(case.work))
-        images: Images | ScorerFailed
+        apart = replace(context, findings=TamperFindings(case.work))
+        images: RoomImages | ScorerFailed
         try:
             images = await self._images(apart, stricter)
         except ScorerFailed as error:
-            # What was left keeps it from being graded so: that is no way around it.
+            # The answer prevents its grading under the stricter isolation, which is no way around it.
             images = error
         except (BenchyardError, OSError) as error:
             told = from_os(error).message if isinstance(error, OSError) else error.message
-            desk.findings.notes.append(f"what it scores in `{stricter}` is unknown: {told}")
+            context.findings.notes.append(f"what it scores in `{stricter}` is unknown: {told}")
             return
         again = await self._in_rooms(apart, images)
         if any(each.cause == "machine" for each in again):
-            desk.findings.notes.append(f"what it scores in `{stricter}` is unknown: the machine failed")
+            context.findings.notes.append(f"what it scores in `{stricter}` is unknown: the machine failed")
         elif _total(again) < score:
-            desk.findings.suspicions.append(
+            context.findings.suspicions.append(
                 f"it scores {score:g} only with what was changed outside of the work: "
                 f"{_total(again):g} in `{stricter}`, in which the reference passes"
             )
 
-    async def _twice(self, desk: Desk, work: Callable[[], Awaitable[T]]) -> T:
-        """Make ready what is graded; raises ScorerFailed where that fails twice on a sound machine."""
-        devbox_id = desk.case.devbox.id
+    async def _twice(self, context: RoomContext, work: Callable[[], Awaitable[T]]) -> T:
+        """Do this work, with one retry; raises ScorerFailed after two failures on a sound machine."""
+        devbox_id = context.case.devbox.id
         try:
             return await work()
         except _MAY_BE_THE_ANSWERS as error:
@@ -285,16 +312,19 @@ class Scoring:
         try:
             return await work()
         except _MAY_BE_THE_ANSWERS as error:
-            is_there = desk.case.kept is not None or devbox_id in self._tools.host.with_disk()
-            if not (is_there and await Apart(desk, Images(desk.case.image_id), 0).has_sound_machine()):
+            is_there = context.case.kept is not None or devbox_id in self._tools.host.with_disk()
+            if not (
+                is_there
+                and await CleanRoom(context, RoomImages(context.case.image_id), 0).has_sound_machine()
+            ):
                 raise
             raise ScorerFailed(f"what was left could not be made ready: {error.message}") from error
 
-    async def _images(self, desk: Desk, isolation: Isolation) -> Images:
-        """What rooms are made from: all that was left, or what of it is graded, on what it began from."""
-        case = desk.case
+    async def _images(self, context: RoomContext, isolation: Isolation) -> RoomImages:
+        """Return the images of rooms: the whole disk, or its graded part on top of the start."""
+        case = context.case
         if isolation == "clean":
-            return Images(case.image_id)
+            return RoomImages(case.image_id)
         rooms, made = self._tools.host.rooms, f"{case.image_id}-{isolation}"
         named = case.whole("answer_paths")
         base = case.start_image_id
@@ -304,56 +334,56 @@ class Scoring:
         else:
             paths, home = [case.working_directory, *named], _own_home(case)
             carried = await rooms.work_image(case.image_id, paths, home, base, made)
-        desk.findings.carried = carried
-        desk.findings.refused = list(carried.refused)
+        context.findings.carried = carried
+        context.findings.refused = list(carried.refused)
         if kept := case.whole("answer_excludes"):
             restored = await rooms.answer_image(base, kept, made, made + _RESTORED)
             made += _RESTORED
             _require_restored(kept, restored.refused)
-        return Images(made, base)
+        return RoomImages(made, base)
 
-    async def _inside(self, desk: Desk) -> list[ScorerResult]:
-        case = desk.case
-        devbox = await self._tools.roster.get(case.devbox.id)
+    async def _inside(self, context: RoomContext) -> list[ScorerResult]:
+        case = context.case
+        devbox = await self._tools.live_devboxes.get(case.devbox.id)
         if devbox.status is not DevboxStatus.RUNNING:
             told = f"a live scenario is scored in its devbox, which is {devbox.status}"
             raise ScorerFailed(told, cause="machine")
-        await self._set_tracing(desk, allowed=False)
-        await collect(self._tools, case)
-        if desk.unknown:
-            raise ScorerFailed(desk.unknown, cause="machine")
-        # A scorer that a killed server left is killed too: two at once would grade each other.
+        await self._set_tracing(context, allowed=False)
+        await run_collect_commands(self._tools, case)
+        if context.unknown:
+            raise ScorerFailed(context.unknown, cause="machine")
+        # A killed server's scorer is killed too: two at once would affect each other.
         await self._tools.host.rooms.kill_commands(devbox.id, (entrypoint_id(devbox), PTY_PREFIX))
         await clear_rooms(self._tools, devbox.id)
-        await desk.findings.look_at_processes(self._tools, devbox.id, is_running=True)
-        await desk.findings.look_at_network(self._tools, devbox.id)
-        await desk.findings.look_at_disk(self._tools, devbox.id)
+        await context.findings.look_at_processes(self._tools, devbox.id, is_running=True)
+        await context.findings.look_at_network(self._tools, devbox.id)
+        await context.findings.look_at_disk(self._tools, devbox.id)
         async with (
-            desk.findings.watch_disk(self._tools, devbox.id),
-            scoring_phase(self._tools, devbox, desk.egress),
+            context.findings.watch_disk(self._tools, devbox.id),
+            scoring_phase(self._tools, devbox, context.egress),
         ):
-            results = await self._in_turn(desk)
-        # Whoever works on in it, in a next round or by hand, may debug again.
-        await self._set_tracing(desk, allowed=True)
+            results = await self._in_turn(context)
+        # Later work in the devbox, in a next round or by hand, may debug again.
+        await self._set_tracing(context, allowed=True)
         return results
 
-    async def _set_tracing(self, desk: Desk, *, allowed: bool) -> None:
-        """Refuse that processes of a `live` devbox trace each other while it is scored, as in rooms apart."""
-        case = desk.case
+    async def _set_tracing(self, context: RoomContext, *, allowed: bool) -> None:
+        """Allow or refuse debugging of processes in a `live` devbox, as it is refused in other rooms."""
+        case = context.case
         if case.scenario.scoring_tracing:
             return
         try:
             await self._tools.host.rooms.set_tracing(case.devbox.id, allowed=allowed)
         except DevboxError as error:
             if not allowed:
-                desk.findings.notes.append(f"processes could trace its scorers: {error.message}")
+                context.findings.notes.append(f"processes could trace its scorers: {error.message}")
 
-    async def _in_turn(self, desk: Desk) -> list[ScorerResult]:
-        functions = enumerate(_functions(desk.case.scenario))
-        return [await self._graded(desk.case, each, Inside(desk, index)) for index, each in functions]
+    async def _in_turn(self, context: RoomContext) -> list[ScorerResult]:
+        functions = enumerate(_functions(context.case.scenario))
+        return [await self._grade(context.case, each, LiveRoom(context, index)) for index, each in functions]
 
-    async def _graded(self, case: Case, function: ScoringFunction, stage: Stage) -> ScorerResult:
-        """One scorer's result, whatever happens to it."""
+    async def _grade(self, case: ScoringCase, function: ScoringFunction, room: GradingRoom) -> ScorerResult:
+        """Return the result of one scorer, also if it fails."""
         started = time.monotonic()
 
         async def grade() -> Verdict:
@@ -361,7 +391,7 @@ class Scoring:
             texts = {name: each.bash_script for name, each in scripts.items()}
             attached = Attachments(self._tools.objects, case.scenario).content
             is_official = PUBLIC_KEY in case.scenario.metadata
-            context = Context(
+            context = ScoringContext(
                 case.facts,
                 texts,
                 attached,
@@ -369,12 +399,12 @@ class Scoring:
                 partial(self._references.counted, case, function.name),
                 is_official,
             )
-            return await stage.grade(self.scorer(function, context))
+            return await room.grade(self.scorer(function, context))
 
         label = f"scorer {function.name!r} of run {case.run.id}"
-        found = await tried(grade, stage, case.scorer_seconds + _SLACK_SECONDS, label)
+        found = await try_scorer(grade, room, case.scorer_seconds + _SLACK_SECONDS, label)
         duration = int((time.monotonic() - started) * 1000)
-        if isinstance(found, Failure):
+        if isinstance(found, ScorerFailure):
             return failed_result(function, found, duration)
         return ScorerResult(
             scoring_function_name=function.name,
@@ -394,21 +424,21 @@ def _functions(scenario: Scenario) -> list[ScoringFunction]:
     return scenario.scoring_contract.scoring_function_parameters
 
 
-def _own_home(case: Case) -> str | None:
-    """The home of who worked; None where it is a folder of the system, as those of services are."""
+def _own_home(case: ScoringCase) -> str | None:
+    """Return the home of the devbox's user; None if it is a folder of the system, as for services."""
     home = posixpath.normpath(case.home)
     is_system = home == "/" or any(f"{home}/".startswith(f"{each}/") for each in _SYSTEM_FOLDERS)
     return None if is_system else home
 
 
 def _require_restored(paths: Sequence[str], refused: list[str]) -> None:
-    """Raise ScorerFailed where something the work left keeps a path from being as it was."""
+    """Raise ScorerFailed if the answer prevents a path from being restored."""
     for each in refused:
         if any(each.startswith(f"{path}: ") for path in paths):
             raise ScorerFailed(f"what is no part of the answer could not be put back: {each}")
 
 
-def _together(case: Case, results: list[ScorerResult]) -> ContractResult:
+def _contract_result(case: ScoringCase, results: list[ScorerResult]) -> ContractResult:
     return ContractResult(
         score=_total(results),
         scoring_function_results=results,
@@ -421,14 +451,93 @@ def _together(case: Case, results: list[ScorerResult]) -> ContractResult:
 
 
 def _total(results: list[ScorerResult]) -> float:
-    # Weights add up to 1 but for what floating point leaves.
+    # Weights add up to 1 except for rounding errors.
     return min(1.0, max(0.0, round(sum(each.weight * each.score for each in results), 9)))
 
 
 def _rewards(results: list[ScorerResult]) -> dict[str, float]:
-    """What all scorers counted, by name; a name that another one has used is told with the scorer's."""
+    """Return the rewards of all scorers by name; a name in use gets the scorer's name as a prefix."""
     found: dict[str, float] = {}
     for each in results:
         for name, amount in each.rewards.items():
             found[f"{each.scoring_function_name}.{name}" if name in found else name] = amount
     return found
+
+
+MOST_TRAJECTORY_BYTES = 64 * 1024**2
+"""Most bytes of a trajectory that scorers get."""
+_HOUR = 3600.0
+
+
+class RunScoring:
+    """Scores runs from their devboxes or final states."""
+
+    def __init__(self, tools: EngineContext, scoring: Scoring, prerequisites: Prerequisites) -> None:
+        self.scoring = scoring
+        self._tools = tools
+        self._prerequisites = prerequisites
+
+    async def outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
+        """Return the outcome of scoring a run's devbox; raises if that is not available."""
+        devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+        while devbox.status in BOOTING:
+            devbox = await self._tools.live_devboxes.wait(devbox.id, _has_booted, _HOUR)
+        if devbox.status in ENDED:
+            raise Conflict(f"its devbox has ended ({devbox.status}) before it was scored")
+        facts = _facts(run, scenario, now_ms())
+        await self._prerequisites.build_scoring_image(scenario)
+        return await self.scoring.score(ScoringCase(run, scenario, devbox, facts, _trajectory(run)))
+
+    async def of_final_state(self, run: ScenarioRun, scenario: Scenario, state: FinalState) -> Outcome:
+        """Return the outcome of scoring a final state; raises if that is not available."""
+        worked_in = Devbox(
+            id=run.devbox_id,
+            create_time_ms=run.create_time_ms,
+            image=state.image_id,
+            launch_parameters=state.launch_parameters,
+            environment_variables=state.environment_variables,
+            purpose=DevboxPurpose(home=state.home or state.working_directory),
+        )
+        facts = _facts(run, scenario, state.create_time_ms)
+        await self._prerequisites.build_scoring_image(scenario)
+        trajectory = _trajectory(run)
+        return await self.scoring.score(ScoringCase(run, scenario, worked_in, facts, trajectory, state))
+
+
+def _trajectory(run: ScenarioRun) -> str | None:
+    """Return the object of a run's last uploaded trajectory; None if there is none, or it is too large."""
+    traces = [each for each in run.traces if each.kind == "atif"]
+    if not traces or traces[-1].size_bytes > MOST_TRAJECTORY_BYTES:
+        return None
+    return traces[-1].object_id
+
+
+async def attempt_scoring(work: Callable[[], Awaitable[Outcome]], run_id: str) -> Outcome | str:
+    """Return the outcome of a scoring or the reason why there is none; the boundary of scorings."""
+    try:
+        return await work()
+    except BenchyardError as error:
+        return error.message
+    except OSError as error:
+        return from_os(error).message
+    except Exception:  # noqa: BLE001
+        # A bug must not leave a run being scored for ever.
+        _log.exception("the scoring of run %s failed", run_id)
+        return "the server made a mistake; its log tells which. Score it again"
+
+
+def _facts(run: ScenarioRun, scenario: Scenario, until_ms: int) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "problem_statement": scenario.input_context.problem_statement,
+        "scenario_id": scenario.id,
+        "scenario_run_id": run.id,
+        "duration_ms": until_ms - run.create_time_ms,
+        "usage": run.usage or None,
+    }
+    if scenario.validation_type == "EVALUATION":
+        facts["reference_output"] = scenario.reference_output
+    return facts
+
+
+def _has_booted(devbox: Devbox) -> bool:
+    return devbox.status not in BOOTING

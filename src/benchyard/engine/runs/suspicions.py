@@ -1,10 +1,9 @@
-"""Suspicions: why a score above 0 may not be earned, one line each. Pure."""
+"""Suspicions: reasons why a score above 0 may not be earned, one line each. Pure."""
 
 from collections.abc import Iterable, Sequence
 
-from benchyard.devboxes.box.weight import holds_programs, is_program
-from benchyard.models.runs import ContractResult
-from benchyard.models.tampering import ChangedFile, LeftProcess, ReferenceReport, TamperReport
+from benchyard.devboxes.layers.path_weight import holds_programs, is_program
+from benchyard.models.runs import ChangedFile, ContractResult, LeftProcess, ReferenceReport, TamperReport
 
 MOST_SUSPICIONS = 20
 LONGEST_SUSPICION = 500
@@ -16,34 +15,34 @@ _RUN_BY_ANYBODY = 0o001
 def suspicions(
     result: ContractResult, report: TamperReport, reference: ReferenceReport | None = None
 ) -> list[str]:
-    """What speaks against a result, the weightiest first; empty where it is 0, or nothing does.
+    """Return the suspicions about a result, weightiest first; empty for a score of 0.
 
-    What the result says already comes first. What the reference changed too, and had opened by scorers, is
-    part of the work.
+    Those already in the result come first. Files that the reference changed too, and that its scorers opened,
+    are part of the work.
     """
     if result.score <= 0:
         return []
     reference = reference or ReferenceReport(id="", create_time_ms=0)
     found = list(result.suspicions)
     found += [each.suspect for each in result.scoring_function_results if each.suspect and each.score > 0]
-    found += _opened_outside(report, reference)
+    found += _files_opened_outside(report, reference)
     if result.isolation in ("clean", "live"):
         found += _without_programs(report, reference)
-        found += _changed_meanwhile(report, reference)
+        found += _changes_meanwhile(report, reference)
     if result.isolation == "live":
-        found += _left_processes(report, reference)
+        found += _processes_left(report, reference)
     found += _unknown(report, reference)
     return _distinct(found)
 
 
 def with_suspicions(result: ContractResult, lines: Iterable[str]) -> ContractResult:
-    """A result with further suspicions behind those it has; a result of 0 has none."""
+    """Return a result with further suspicions after its own; a result of 0 has none."""
     if result.score <= 0:
         return result
     return result.model_copy(update={"suspicions": _distinct([*result.suspicions, *lines])})
 
 
-def _opened_outside(report: TamperReport, reference: ReferenceReport) -> list[str]:
+def _files_opened_outside(report: TamperReport, reference: ReferenceReport) -> list[str]:
     known = set(reference.opened_outside)
     opened = [each for each in report.changed_outside or () if each.opened]
     unlisted = max(0, (report.opened_outside_total or 0) - len(opened))
@@ -53,16 +52,16 @@ def _opened_outside(report: TamperReport, reference: ReferenceReport) -> list[st
         if each.path not in known
     ]
     if not named:
-        # All that are listed are the reference's too; that is not known of the rest.
+        # All listed files are the reference's too; that is unknown of the rest.
         rest = f"scorers opened {unlisted} more files that were changed outside of the work"
         return [rest] if unlisted else []
     count = len(named) + unlisted
     verb = "was" if count == 1 else "were"
-    return [f"scorers opened {_listed(named, count)}, which {verb} changed outside of the work"]
+    return [f"scorers opened {_list_text(named, count)}, which {verb} changed outside of the work"]
 
 
 def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[str]:
-    """Programs of the system that scorers may have counted on, and that nobody can run any more.
+    """Return lines for programs that scorers may need, and that cannot run any more.
 
     A check that passes when a program fails passes without it.
     """
@@ -75,11 +74,11 @@ def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[
     if not gone:
         return []
     verb = "is" if len(gone) == 1 else "are"
-    return [f"{_listed(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
+    return [f"{_list_text(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
 
 
 def _keeps_from_running(file: ChangedFile) -> bool:
-    """Whether a program, or what programs need, was taken away from where it was."""
+    """Tell whether a change removes a program, or a folder of programs, from its place."""
     is_found = is_program(file.path) or (file.type == "folder" and holds_programs(file.path))
     if file.kind == "deleted" or not is_found:
         return is_found
@@ -88,16 +87,16 @@ def _keeps_from_running(file: ChangedFile) -> bool:
     return file.kind == "modified" and file.type != "link" and (is_another or not is_open)
 
 
-def _changed_meanwhile(report: TamperReport, reference: ReferenceReport) -> list[str]:
+def _changes_meanwhile(report: TamperReport, reference: ReferenceReport) -> list[str]:
     known = set(reference.changed_while_scored)
     late = [path for path in report.changed_while_scored if path not in known]
     if not late:
         return []
     verb = "was" if len(late) == 1 else "were"
-    return [f"{_listed(late, len(late))} {verb} changed outside of the work while it was scored"]
+    return [f"{_list_text(late, len(late))} {verb} changed outside of the work while it was scored"]
 
 
-def _left_processes(report: TamperReport, reference: ReferenceReport) -> list[str]:
+def _processes_left(report: TamperReport, reference: ReferenceReport) -> list[str]:
     if report.processes is None:
         return ["which processes ran beside the scorers is not known"]
     if not reference.id:
@@ -105,7 +104,7 @@ def _left_processes(report: TamperReport, reference: ReferenceReport) -> list[st
     strange = [each for each in report.processes if each.user not in reference.process_users]
     if not strange:
         return []
-    shown = _listed([_process(each) for each in strange], len(strange))
+    shown = _list_text([_process(each) for each in strange], len(strange))
     theirs = ", ".join(reference.process_users)
     told = f"those of the reference belong to {theirs}" if theirs else "the reference leaves none"
     return [f"{shown} ran beside the scorers; {told}"]
@@ -119,19 +118,19 @@ def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:
     known = {*reference.changed_outside, *reference.opened_outside}
     unlisted = report.unwatched_outside_total - len(report.unwatched_outside)
     missed = [path for path in report.unwatched_outside if path not in known]
-    shown = _listed(missed, len(missed) + unlisted) if missed else f"{unlisted} more files"
+    shown = _list_text(missed, len(missed) + unlisted) if missed else f"{unlisted} more files"
     told = f"whether scorers opened {shown}, changed outside of the work, is not known"
     return [*([told] if missed or unlisted else []), *report.unknown]
 
 
-def _listed(named: Sequence[str], count: int) -> str:
-    """The first few, and how many others there are."""
+def _list_text(named: Sequence[str], count: int) -> str:
+    """Return the first few names, and the number of the others."""
     shown = named[:_MOST_NAMED]
     more = count - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _distinct(lines: Iterable[str]) -> list[str]:
-    """Each once and on one line: paths and commands are written by whoever is suspected."""
+    """Return each line once and on one line: suspected agents choose the paths and commands in them."""
     told = dict.fromkeys(" ".join(each.split())[:LONGEST_SUSPICION] for each in lines)
     return [each for each in told if each][:MOST_SUSPICIONS]

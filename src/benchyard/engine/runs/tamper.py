@@ -1,4 +1,4 @@
-"""The tamper report: what was done to a devbox beside the work itself."""
+"""Tamper report: changes to a devbox beside the work itself."""
 
 import asyncio
 import contextlib
@@ -9,19 +9,18 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
-from benchyard.devboxes.box.weight import is_of_system, weight
-from benchyard.engine.boot import SCORING_KIND
-from benchyard.engine.tools import Tools
+from benchyard.devboxes.layers.path_weight import is_of_system, weight
+from benchyard.engine.context import EngineContext
+from benchyard.engine.devboxes.boot import SCORING_KIND
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts import hints
-from benchyard.hosts.answers import Carried
-from benchyard.hosts.changes import Change, Changes
-from benchyard.models.tampering import ChangedFile, LeftProcess, TamperReport
+from benchyard.hosts import executions
+from benchyard.hosts.grading import CarriedAnswer, DiskChange, DiskChanges
+from benchyard.models.runs import ChangedFile, LeftProcess, TamperReport
 
 MOST_SHOWN = 1000
 MOST_PROCESSES = 5000
 MOST_WATCHED = 6000
-"""Each watch tells twice, and the kernel keeps 16,384 events: it never has more to tell than it can.
+"""Most watched files: each may cause two events, and the kernel's queue holds 16,384, so it never overflows.
 
 Folders that links lead to are watched beside these (`opens.MOST_FOLDERS`).
 """
@@ -34,14 +33,14 @@ _SETS_ID = 0o6000
 _REPOSITORY = ".git"
 _HOOKS = "hooks/"
 _BY_GIT_ITSELF = frozenset({"info/attributes", "objects/info/alternates", "info/grafts"})
-"""Of a repository: what git goes by without being told, and what no work needs; hooks are such too."""
+"""Files of a repository that git obeys by itself, and that no work needs; hooks are such files too."""
 _MADE_BY_PYTHON = "/__pycache__/"
 
 T = TypeVar("T")
 
 
 def _is_for_git(path: str) -> bool:
-    """Whether git runs a file, or goes by it, whenever it is called: a scorer may call it."""
+    """Tell whether git runs or obeys a file whenever it is called, as a scorer may do."""
     _, is_found, inner = path.partition(f"/{_REPOSITORY}/")
     if not is_found:
         return False
@@ -52,17 +51,17 @@ def _is_for_git(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Work:
-    """Which paths are the work itself, and which of all paths scorers get as it left them."""
+class WorkPaths:
+    """Paths that are the work itself, and paths that scorers get as the work left them."""
 
     folders: tuple[str, ...]
     carried: tuple[str, ...] | None = None
-    """None where all of the disk is."""
+    """None if that is the whole disk."""
     home: str | None = None
-    """Where programs read hidden files by themselves: these are no work, but for a repository's own."""
+    """Home, where programs read hidden files by themselves: these are no work, except a repository's own."""
 
     def is_hidden(self, path: str) -> bool:
-        """Whether a path lies in what is hidden of the home."""
+        """Tell whether a path is a hidden file of the home, or below one."""
         home = self._own_home
         if home is None or not (path == home or path.startswith(f"{home.rstrip('/')}/")):
             return False
@@ -74,11 +73,11 @@ class Work:
         return None if self.home is None else posixpath.normpath(self.home)
 
     def has(self, path: str) -> bool:
-        """Whether a path is part of the work; the system's folders are not where it lies above them.
+        """Tell whether a path is part of the work; folders of the system are not, if the work is above them.
 
-        What git runs or goes by without being told is none, in a repository that is.
+        Files that git runs or obeys by itself are not either, if the work contains the repository.
         """
-        # Asked of each changed path several times.
+        # Cached: called several times for each changed path.
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = self._has(path)
@@ -104,63 +103,63 @@ class Work:
 
     @cached_property
     def _places(self) -> tuple[tuple[str, str, bool], ...]:
-        """Each folder, what paths below it begin with, and whether it is one of the system's."""
+        """Return each folder, the prefix of paths below it, and whether it is one of the system's."""
         places = (posixpath.normpath(folder) for folder in self.folders)
         return tuple((place, f"{place.rstrip('/')}/", is_of_system(place)) for place in places)
 
     @property
     def aside(self) -> tuple[str, ...]:
-        """The folders in which nothing but the work lies, as many as can be left out of a list of changes."""
+        """Return folders with nothing but the work, as many as a list of changes can leave out."""
         return tuple(each for each in self.folders if posixpath.normpath(each) != "/")[:_MOST_ASIDE]
 
     def carries(self, path: str) -> bool:
-        """Whether scorers get a path as the work left it."""
+        """Tell whether scorers get a path as the work left it."""
         return self.carried is None or any(is_inside(path, folder) for folder in self.carried)
 
 
 @dataclass
-class Findings:
-    """What was found out so far about what was done beside the work."""
+class TamperFindings:
+    """Findings so far about effects beside the work."""
 
-    work: Work
-    changes: Changes | None = None
-    outside: Changes | None = None
-    """What lies outside of the work, where all together is too much to be listed."""
+    work: WorkPaths
+    changes: DiskChanges | None = None
+    outside: DiskChanges | None = None
+    """Changes outside of the work, if all together are too many to be listed."""
     processes: list[LeftProcess] | None = None
     processes_total: int = 0
-    carried: Carried | None = None
-    """What of the disk is graded; None where all of it is."""
+    carried: CarriedAnswer | None = None
+    """Graded part of the disk; None if that is the whole disk."""
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changed_while_scored: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
-    """What the scoring itself found that speaks against the score."""
+    """Findings of the scoring itself that speak against the score."""
     why_unknown: list[str] = field(default_factory=list)
     _look: asyncio.Task[None] | None = None
     _opened: set[str] | None = None
     """None until the first scorer is done."""
     _unwatched: set[str] = field(default_factory=set)
     _is_blind: bool = False
-    """Whether it is not known of a scorer what it opened."""
+    """True if the files opened by some scorer are unknown."""
 
-    async def look_at_disk(self, tools: Tools, devbox_id: str) -> None:
-        """Look at the disk of a devbox that is graded as it is."""
+    async def look_at_disk(self, tools: EngineContext, devbox_id: str) -> None:
+        """Examine the disk of a devbox that is graded as it is."""
         try:
             self.changes = await tools.host.rooms.changed(devbox_id)
             await self._look_outside(tools, devbox_id)
         except BenchyardError as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
 
-    async def _look_outside(self, tools: Tools, devbox_id: str) -> None:
-        """Look once more without the work: a flood there must not hide what was done elsewhere."""
+    async def _look_outside(self, tools: EngineContext, devbox_id: str) -> None:
+        """Examine the disk again without the work: many changes there must not hide others."""
         if self.changes is not None and self.changes.truncated:
             self.outside = await tools.host.rooms.changed(devbox_id, self.work.aside)
 
     @contextlib.asynccontextmanager
-    async def watch_disk(self, tools: Tools, devbox_id: str) -> AsyncIterator[None]:
-        """Note what is changed of the system, and of what programs read by themselves, while a block lasts.
+    async def watch_disk(self, tools: EngineContext, devbox_id: str) -> AsyncIterator[None]:
+        """Note changes to the system, and to files that programs read by themselves, within this context.
 
-        Whoever was left running can wait until the disk was looked at.
+        A process left by the agent can wait until the disk has been examined.
         """
         unknown = "what was changed while it was scored is not known"
         async with contextlib.AsyncExitStack() as stack:
@@ -178,7 +177,7 @@ class Findings:
         if found is not None:
             self._note_late(found)
 
-    def _note_late(self, found: Changes) -> None:
+    def _note_late(self, found: DiskChanges) -> None:
         late = [
             each
             for each in found.changes
@@ -189,8 +188,8 @@ class Findings:
         if found.truncated:
             self.why_unknown.append("more was changed while it was scored than can be listed")
 
-    async def freeze(self, tools: Tools, devbox_id: str, image_id: str) -> None:
-        """Freeze the disk of a devbox as an image, and note what was changed on it until that very moment."""
+    async def freeze(self, tools: EngineContext, devbox_id: str, image_id: str) -> None:
+        """Freeze the disk of a devbox as an image, and note its changes up to that moment."""
         try:
             await tools.images.get(image_id)
         except NotFound:
@@ -207,8 +206,8 @@ class Findings:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
 
-    async def take(self, tools: Tools, devbox_id: str, image_id: str) -> bool:
-        """Make the disk of a stopped devbox an image; False where `look_at_taken` cannot look at it."""
+    async def take(self, tools: EngineContext, devbox_id: str, image_id: str) -> bool:
+        """Make an image of a stopped devbox's disk; returns False if `look_at_taken` cannot examine it."""
         try:
             await tools.host.rooms.take(devbox_id, image_id, SCORING_KIND)
             return True
@@ -217,8 +216,8 @@ class Findings:
             await tools.host.snapshot(devbox_id, image_id, SCORING_KIND)
             return False
 
-    async def look_at_taken(self, tools: Tools, devbox_id: str, image_id: str) -> None:
-        """Note what was changed on a disk that was taken, which nobody changes any more."""
+    async def look_at_taken(self, tools: EngineContext, devbox_id: str, image_id: str) -> None:
+        """Note the changes on a taken disk, which no process can change any more."""
         rooms = tools.host.rooms
         try:
             self.changes = await rooms.taken(devbox_id, image_id, counted=self.work.aside)
@@ -228,38 +227,38 @@ class Findings:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
 
     def begin(self, look: Coroutine[Any, Any, None]) -> None:
-        """Have the disk looked at beside other work; what is found is known after `looked`."""
+        """Examine the disk in parallel with other work; `looked` waits for the end."""
         self._look = asyncio.ensure_future(look)
 
     async def looked(self) -> None:
-        """Wait until the disk was looked at; raises what kept it from being."""
+        """Wait until the disk has been examined; raises the error that prevented it."""
         if self._look is not None:
             await asyncio.shield(self._look)
 
     async def end(self) -> None:
-        """Do not go on looking at the disk."""
+        """Stop examining the disk."""
         if self._look is not None:
             self._look.cancel()
             await asyncio.wait([self._look])
             if not self._look.cancelled():
-                # Read, so that nobody complains that it was not.
+                # Read, so that asyncio does not report it as never retrieved.
                 self._look.exception()
 
     def recall(self, report: TamperReport | None) -> None:
-        """Take over what was found when the devbox was there, to score what is kept of it."""
+        """Use the findings made while the devbox existed, to score its final state."""
         if report is None or report.changed_outside is None or report.changed_outside_total is None:
             self.why_unknown.append("what was changed is not known: it was not found out when it was scored")
             return
         found = tuple(
-            Change(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
+            DiskChange(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
             for each in report.changed_outside
         )
         self.notes += [note for note in report.notes if note == NO_NETWORK_NOTE]
         total = report.changed_outside_total
-        self.changes = self.outside = Changes(found, total, total > len(found), exact=True)
+        self.changes = self.outside = DiskChanges(found, total, total > len(found), exact=True)
 
-    async def look_at_processes(self, tools: Tools, devbox_id: str, *, is_running: bool) -> None:
-        """Look at what runs, before the disk is looked at: who changes it after that is known."""
+    async def look_at_processes(self, tools: EngineContext, devbox_id: str, *, is_running: bool) -> None:
+        """Note the running processes before the disk is examined: any that changes it later is known."""
         if not is_running:
             self.processes = []
             return
@@ -271,18 +270,18 @@ class Findings:
         self.processes = [LeftProcess(pid=each.pid, user=each.user, command=each.command) for each in found]
         self.processes_total = found.total
 
-    async def look_at_network(self, tools: Tools, devbox_id: str) -> None:
-        """Note it if programs tried to leave a devbox without a network: something may be missing."""
+    async def look_at_network(self, tools: EngineContext, devbox_id: str) -> None:
+        """Note whether programs tried to leave a devbox without a network: the work may lack files."""
         told = {each.hint for each in await tools.host.executions(devbox_id)}
-        if told & {hints.NO_NETWORK, hints.REACHED_OUT}:
+        if told & {executions.NO_NETWORK, executions.REACHED_OUT}:
             self.notes.append(NO_NETWORK_NOTE)
 
     def _is_graded(self, path: str) -> bool:
-        """Whether scorers get a path as the work left it, and not as it was at the start."""
+        """Tell whether scorers get a path as the work left it, and not as it was at the start."""
         return self.carried.has(path) if self.carried else self.work.carries(path)
 
     def watched(self) -> list[str]:
-        """The changed files whose opening is worth to know, the weightiest first."""
+        """Return the changed files whose opening is to be noted, the weightiest first."""
         found = [each for each in self._all() if _can_be_opened(each) and self._is_graded(each.path)]
         found.sort(key=lambda each: (self.work.has(each.path), _weight(each), each.path))
         paths = list(dict.fromkeys(each.path for each in found))
@@ -290,7 +289,7 @@ class Findings:
         return paths[:MOST_WATCHED]
 
     def saw(self, opened: Sequence[str] | None, unwatched: Iterable[str] = ()) -> None:
-        """Note what one scorer opened, and of which files that is not known."""
+        """Note the files that one scorer opened, and those for which that is unknown."""
         if opened is None:
             self._is_blind = True
             return
@@ -298,9 +297,9 @@ class Findings:
         self._unwatched.update(unwatched)
 
     def put_below(self, paths: Sequence[str]) -> None:
-        """Note folders and links outside of the work that were changed, and in which scorers had such files.
+        """Note changed folders and links outside of the work that contained these files of scorers.
 
-        Whoever owns a folder can exchange a file in it while the answer runs.
+        The owner of a folder can replace a file in it while the answer runs.
         """
         ways = {
             each.path
@@ -312,7 +311,7 @@ class Findings:
             self._opened = (self._opened or set()) | ways
 
     def report(self) -> TamperReport:
-        """The report of all that was found."""
+        """Return the report of all findings."""
         notes, opened = list(self.notes), self._opened or set()
         outside = self._outside()
         special = None if self.changes is None else [each for each in self._all() if self._is_special(each)]
@@ -327,34 +326,34 @@ class Findings:
         unwatched = self._unwatched_outside(outside or [])
         unknown = self._unknown(outside)
         return TamperReport(
-            changed_outside=self._shown(outside, "changed_outside", outside_total, notes),
+            changed_outside=self._weightiest(outside, "changed_outside", outside_total, notes),
             changed_outside_total=outside_total,
             opened_outside_total=sum(each.path in opened for each in outside or ()) if is_known else None,
             changed_inside_total=None if total is None or outside_total is None else total - outside_total,
-            special_inside=self._shown(special, "special_inside", None, notes),
+            special_inside=self._weightiest(special, "special_inside", None, notes),
             special_inside_total=None if special is None else len(special),
             processes=self.processes
-            and _cut(self.processes, "processes", MOST_PROCESSES, notes, self.processes_total),
+            and _first(self.processes, "processes", MOST_PROCESSES, notes, self.processes_total),
             processes_total=None if self.processes is None else self.processes_total,
-            opened_by_scorers=self._shown_opened(notes) if is_known else None,
+            opened_by_scorers=self._weightiest_opened(notes) if is_known else None,
             opened_by_scorers_total=len(opened) if is_known else None,
-            refused=_cut(self.refused, "refused", MOST_SHOWN, notes),
+            refused=_first(self.refused, "refused", MOST_SHOWN, notes),
             refused_total=len(self.refused),
-            unwatched_outside=_cut(unwatched, "unwatched_outside", MOST_SHOWN, notes),
+            unwatched_outside=_first(unwatched, "unwatched_outside", MOST_SHOWN, notes),
             unwatched_outside_total=len(unwatched),
             changed_while_scored=self.changed_while_scored,
             unknown=unknown,
             notes=notes,
         )
 
-    def _all(self) -> list[Change]:
-        """All changes that are known, each once."""
+    def _all(self) -> list[DiskChange]:
+        """Return all known changes, each once."""
         found = {each.path: each for each in self.changes.changes} if self.changes else {}
         found |= {each.path: each for each in self.outside.changes} if self.outside else {}
         return list(found.values())
 
-    def _outside(self) -> list[Change] | None:
-        """The changes outside of the work, as far as they are known."""
+    def _outside(self) -> list[DiskChange] | None:
+        """Return the known changes outside of the work."""
         if self.changes is None:
             return None
         opened = self._opened or set()
@@ -362,7 +361,7 @@ class Findings:
             each
             for each in self._all()
             if not self.work.has(each.path)
-            # Ours: later rounds write it anew.
+            # Written by the engine itself in later rounds.
             if each.path != PROMPT_FILE or each.path in opened
         ]
 
@@ -372,15 +371,15 @@ class Findings:
         outside = self._outside()
         return None if outside is None else len(outside)
 
-    def _is_special(self, change: Change) -> bool:
-        """Whether it is part of the work and more than a file: to open it may lead to something else."""
+    def _is_special(self, change: DiskChange) -> bool:
+        """Tell whether a path of the work is special: its opening may lead to something else."""
         is_plain = change.type in ("file", "folder") and not change.mode & _SETS_ID
         return change.kind != "deleted" and not is_plain and self.work.has(change.path)
 
-    def _shown(
-        self, found: list[Change] | None, name: str, total: int | None, notes: list[str]
+    def _weightiest(
+        self, found: list[DiskChange] | None, name: str, total: int | None, notes: list[str]
     ) -> list[ChangedFile] | None:
-        """The weightiest of some changes, as a report shows them."""
+        """Return the weightiest of these changes, as a report shows them."""
         if found is None:
             return None
         opened = self._opened or set()
@@ -394,20 +393,20 @@ class Findings:
                 size=each.size,
                 opened=each.path in opened,
             )
-            for each in _cut(ordered, name, MOST_SHOWN, notes, total)
+            for each in _first(ordered, name, MOST_SHOWN, notes, total)
         ]
 
-    def _shown_opened(self, notes: list[str]) -> list[str]:
-        """What was opened: outside of the work first, each part in the order of its weight."""
+    def _weightiest_opened(self, notes: list[str]) -> list[str]:
+        """Return the opened files: those outside of the work first, each part in the order of weight."""
         known = {each.path: each for each in self._all()}
         ordered = sorted(
             self._opened or (),
             key=lambda path: (self.work.has(path), _weight(known[path]) if path in known else 0, path),
         )
-        return _cut(ordered, "opened_by_scorers", MOST_SHOWN, notes)
+        return _first(ordered, "opened_by_scorers", MOST_SHOWN, notes)
 
-    def _unwatched_outside(self, outside: list[Change]) -> list[str]:
-        """The files outside of the work that scorers may have opened unseen, the weightiest first."""
+    def _unwatched_outside(self, outside: list[DiskChange]) -> list[str]:
+        """Return the files outside of the work that scorers may have opened unseen, the weightiest first."""
         opened = self._opened or set()
         found = [
             each
@@ -417,8 +416,8 @@ class Findings:
         ]
         return [each.path for each in sorted(found, key=lambda each: (_weight(each), each.path))]
 
-    def _unknown(self, outside: list[Change] | None) -> list[str]:
-        """What is not known of a disk that scorers get as the work left it."""
+    def _unknown(self, outside: list[DiskChange] | None) -> list[str]:
+        """Return the gaps in the findings about a disk that scorers get as the work left it."""
         if self.work.carried is not None:
             return []
         found = list(self.why_unknown)
@@ -429,22 +428,22 @@ class Findings:
         return found
 
 
-def _weight(change: Change) -> int:
+def _weight(change: DiskChange) -> int:
     return weight(change.path, change.kind, change.type, change.mode)
 
 
-def _can_be_opened(change: Change) -> bool:
+def _can_be_opened(change: DiskChange) -> bool:
     return change.kind != "deleted" and change.type != "folder"
 
 
-def _cut(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
-    """The first of a list; a note tells where there are more."""
+def _first(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
+    """Return the first of a list; a note tells whether there are more."""
     if (total or len(found)) > min(most, len(found)):
         notes.append(f"{name}: the first {min(most, len(found))} of {total or len(found)} are listed")
     return list(found[:most])
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is that folder or below it."""
+    """Tell whether a path is that folder or below it."""
     folder = posixpath.normpath(folder)
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -1,4 +1,4 @@
-"""Files that are uploaded with a run: anything at all, or a trajectory in ATIF."""
+"""Files that are uploaded with a run: of any kind, or a trajectory in ATIF."""
 
 import asyncio
 import marshal
@@ -6,21 +6,20 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any
 
-from benchyard.engine.devboxes import Asked
-from benchyard.engine.given_secrets import scrubber_of
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.runs.atif import check_atif
-from benchyard.engine.tools import Tools
 from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
 from benchyard.models.runs import RUN_KEY, ScenarioRun, Trace, TraceKind, TraceRequest
 from benchyard.store.collection import Collection
-from benchyard.workers.workers import Limits
+from benchyard.workers.workers import WorkerLimits
 
 MOST_TRACES = 100
 _IS_ATIF = "benchyard.engine.runs.atif:is_atif"
-_WRITTEN = "benchyard.engine.runs.atif:written"
-_LIMITS = Limits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
+_WRITTEN = "benchyard.engine.runs.atif:json_text"
+_LIMITS = WorkerLimits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 _PIECE_BYTES = 256 * 1024
 _OBJECT_PREFIX = "obj_"
 
@@ -28,12 +27,12 @@ _OBJECT_PREFIX = "obj_"
 class Traces:
     """The traces of all runs; each is an object of its own."""
 
-    def __init__(self, tools: Tools, runs: Collection[ScenarioRun]) -> None:
+    def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun]) -> None:
         self._tools = tools
         self._runs = runs
 
-    async def add(self, run_id: str, asked: Asked, request: TraceRequest) -> ScenarioRun:
-        """Keep a trace with a run; `asked` names a trajectory's object. The same again changes nothing."""
+    async def add(self, run_id: str, asked: Caller, request: TraceRequest) -> ScenarioRun:
+        """Add a trace to a run; `asked` names a trajectory's object. A second call changes nothing."""
         run = await self._runs.get(run_id)
         existing = next((each for each in run.traces if each.name == request.name), None)
         if existing is not None and existing.object_id != (request.object_id or asked.id):
@@ -52,7 +51,7 @@ class Traces:
     async def keep(
         self, run_id: str, name: str, pieces: AsyncIterator[bytes], kind: TraceKind | None
     ) -> None:
-        """Keep something that we gathered with a run; the same name again changes nothing.
+        """Store a trace made by the server with a run; a second call with the same name changes nothing.
 
         Without a kind it is a trajectory or a file, which a worker finds out.
         """
@@ -64,14 +63,14 @@ class Traces:
             await objects.upload(stored.id, pieces)
             await objects.complete(stored.id)
         kind = kind or ("atif" if await self._is_atif(object_id) else "file")
-        await self.add(run_id, Asked(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
+        await self.add(run_id, Caller(object_id), TraceRequest(name=name, kind=kind, object_id=object_id))
 
     def is_free(self, run: ScenarioRun, name: str) -> bool:
-        """Whether something of our own making can be, or is, kept under a name."""
+        """Tell whether the server's own trace with this name exists, or can be stored."""
         return all(each.object_id == self._own_id(run.id, name) for each in run.traces if each.name == name)
 
     async def content(self, run_id: str, name: str) -> AsyncIterator[bytes]:
-        """The bytes of a trace, without the secrets of the run; raises NotFound."""
+        """Return the bytes of a trace, without the secrets of the run; raises NotFound."""
         run = await self._runs.get(run_id)
         trace = next((each for each in run.traces if each.name == name), None)
         if trace is None:
@@ -87,16 +86,16 @@ class Traces:
         try:
             found: bool = await self._tools.workers.call(_IS_ATIF, descriptor)
         except WorkerFailed:
-            # What takes more than a trajectory may is none.
+            # A file that takes more than a trajectory may is not one.
             return False
         finally:
             os.close(descriptor)
         return found
 
-    async def _trace(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> Trace:
+    async def _trace(self, run: ScenarioRun, asked: Caller, request: TraceRequest) -> Trace:
         if (request.object_id is None) == (request.trajectory is None):
             raise UsageError("give either object_id or trajectory")
-        object_id = request.object_id or await self._stored(run, asked, request)
+        object_id = request.object_id or await self._store(run, asked, request)
         try:
             stored, _ = await self._tools.objects.content(object_id)
         except NotFound as error:
@@ -105,7 +104,7 @@ class Traces:
             name=request.name, kind=request.kind, object_id=object_id, size_bytes=stored.size_bytes or 0
         )
 
-    async def _stored(self, run: ScenarioRun, asked: Asked, request: TraceRequest) -> str:
+    async def _store(self, run: ScenarioRun, asked: Caller, request: TraceRequest) -> str:
         check_atif(request.trajectory)
         scrubber = await scrubber_of(self._tools, run.devbox_id)
         objects = self._tools.objects
@@ -117,7 +116,7 @@ class Traces:
         return stored.id
 
     async def _written(self, trajectory: dict[str, Any] | None) -> AsyncIterator[bytes]:
-        """A trajectory as a text, which a worker writes: piece by piece."""
+        """Yield a trajectory as text, which a worker writes, in pieces."""
         try:
             content = await asyncio.to_thread(marshal.dumps, trajectory)
             descriptor = await self._tools.workers.make_file(_WRITTEN, content, limits=_LIMITS)

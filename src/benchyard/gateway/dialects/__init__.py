@@ -1,1 +1,1 @@
-"""How providers speak: the contract (`base`), and one module per dialect."""
+"""Dialects of providers: the contract (`base`), and one module per dialect."""

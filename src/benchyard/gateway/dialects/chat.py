@@ -1,20 +1,38 @@
-"""OpenAI's Chat Completions, and what vLLM and others add to it."""
+"""OpenAI's Chat Completions API, with the additions of vLLM and others."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects import openai
-from benchyard.gateway.dialects.base import Dialect, Refusal
+from benchyard.gateway.dialects.base import (
+    ConversationReader,
+    Dialect,
+    Refusal,
+    file_from_base64,
+    file_from_url,
+    nested_field,
+    tool_arguments,
+    tool_schema,
+)
+from benchyard.gateway.dialects.entries import (
+    ConversationEntry,
+    Piece,
+    ToolResult,
+    ToolUse,
+    Who,
+    plain_json,
+    text_from_value,
+)
 from benchyard.gateway.dialects.values import count, fields, is_count, items, text
 
 MOST_CHOICES = 128
 MOST_CALLS = 10_000
 _WRITTEN = ("content", "refusal", "reasoning_content", "reasoning")
-"""Fields of a message that come in pieces."""
+"""Fields of a message that arrive in pieces."""
 
 
-class Chat(Dialect):
+class ChatDialect(Dialect):
     """`POST /v1/chat/completions`."""
 
     name: ClassVar[str] = "chat"
@@ -46,7 +64,7 @@ class Chat(Dialect):
     def bare(self, events: list[Any]) -> list[Any]:
         return [{**fields(event), "choices": None} for event in events]
 
-    def usage(self, response: Any) -> Usage | None:
+    def usage(self, response: Any) -> TokenUsage | None:
         used = fields(fields(response).get("usage"))
         if not any(is_count(used.get(key)) for key in ("prompt_tokens", "completion_tokens")):
             return None
@@ -55,7 +73,7 @@ class Chat(Dialect):
             fields(used.get("completion_tokens_details")),
         )
         cached = count(read.get("cached_tokens")) or count(used.get("prompt_cache_hit_tokens"))
-        return Usage(
+        return TokenUsage(
             input_tokens=count(used.get("prompt_tokens")),
             output_tokens=count(used.get("completion_tokens")),
             cached_tokens=cached,
@@ -68,7 +86,7 @@ class Chat(Dialect):
 
 
 class _Choice:
-    """One of the answers, put together chunk by chunk."""
+    """An alternative answer, assembled chunk by chunk."""
 
     def __init__(self) -> None:
         self._choice: dict[str, Any] = {"finish_reason": None}
@@ -122,7 +140,7 @@ class _Choice:
 
 
 class _Function:
-    """The function of a call: its name, and its arguments piece by piece."""
+    """The function of a tool call: its name, and its arguments piece by piece."""
 
     def __init__(self) -> None:
         self.is_used = False
@@ -139,12 +157,12 @@ class _Function:
 
 
 class _Calls:
-    """The calls of tools in one message."""
+    """The tool calls of one message."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[dict[str, Any], _Function]] = []
         self._places: dict[int, int] = {}
-        """Index on the wire -> index in the list: some servers begin another call at the same index."""
+        """Index on the wire -> index in the list: some servers reuse an index for another call."""
 
     def take(self, call: dict[str, Any]) -> None:
         place = self._place(call)
@@ -178,5 +196,93 @@ class _Calls:
 
 
 def _keep_last(known: dict[str, Any], new: dict[str, Any]) -> None:
-    """Take over what is said; `null` takes nothing back."""
+    """Update known values; `null` does not overwrite a value."""
     known.update({key: value for key, value in new.items() if value is not None or key not in known})
+
+
+_ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant": "agent"}
+
+
+class ChatReader(ConversationReader):
+    """Reader of histories in which each message has a role, and tool results are messages of their own."""
+
+    def items(self, request: Any) -> list[Any]:
+        return items(fields(request).get("messages"))
+
+    def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
+        message = fields(item)
+        role = text(message.get("role"))
+        pieces = _pieces(message.get("content"))
+        if role in ("tool", "function"):
+            result = ToolResult(text(message.get("tool_call_id")), text(message.get("name")), pieces)
+            return (ConversationEntry("tool", results=(result,)),)
+        who = _ROLES.get(role, "user")
+        entry = _agent_entry(message) if who == "agent" else ConversationEntry(who, pieces)
+        return () if entry.is_empty else (entry,)
+
+    def answer(self, response: Any) -> ConversationEntry:
+        choices = items(fields(response).get("choices"))
+        return (
+            _agent_entry(fields(fields(choices[0]).get("message"))) if choices else ConversationEntry("agent")
+        )
+
+    def tools(self, request: Any) -> list[dict[str, Any]]:
+        return [_tool(tool) for tool in map(fields, items(fields(request).get("tools")))]
+
+    def effort(self, request: Any) -> Any:
+        named = nested_field(request, "reasoning_effort")
+        return nested_field(request, "reasoning", "effort") if named is None else named
+
+
+def _agent_entry(message: dict[str, Any]) -> ConversationEntry:
+    refused = text(message.get("refusal"))
+    calls = [_use(fields(call)) for call in items(message.get("tool_calls"))]
+    if message.get("function_call"):
+        calls.append(_use({"function": message["function_call"]}))
+    return ConversationEntry(
+        "agent",
+        (*_pieces(message.get("content")), *((refused,) if refused else ())),
+        text(message.get("reasoning_content")) or text(message.get("reasoning")),
+        tuple(calls),
+    )
+
+
+def _use(call: dict[str, Any]) -> ToolUse:
+    custom = fields(call.get("custom"))
+    if custom:
+        return ToolUse(
+            text(call.get("id")), text(custom.get("name")), {"input": plain_json(custom.get("input"))}
+        )
+    called = fields(call.get("function"))
+    return ToolUse(text(call.get("id")), text(called.get("name")), tool_arguments(called.get("arguments")))
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    declared = fields(tool.get("function"))
+    if not declared:
+        known: dict[str, Any] = plain_json(tool)
+        return known
+    return tool_schema(declared.get("name"), declared.get("description"), declared.get("parameters"))
+
+
+def _pieces(content: Any) -> tuple[Piece, ...]:
+    if isinstance(content, list):
+        return tuple(_piece(fields(part)) for part in content)
+    return () if content is None else (text_from_value(content),)
+
+
+def _piece(part: dict[str, Any]) -> Piece:
+    kind = text(part.get("type"))
+    if isinstance(part.get("text"), str):
+        return text(part["text"])
+    if kind == "image_url":
+        image = part.get("image_url")
+        return file_from_url(image if isinstance(image, str) else fields(image).get("url"))
+    if kind == "input_audio":
+        audio = fields(part.get("input_audio"))
+        return file_from_base64(f"audio/{text(audio.get('format'))}", audio.get("data"))
+    if kind == "refusal":
+        return text(part.get("refusal"))
+    if kind == "file":
+        return file_from_url(fields(part.get("file")).get("file_data"), "file")
+    return text_from_value(part) if part else ""

@@ -1,4 +1,4 @@
-"""What OpenAI's two dialects share."""
+"""Parts that OpenAI's two dialects share."""
 
 from typing import Any
 
@@ -16,16 +16,16 @@ _CODES: dict[Refusal, str] = {
 
 
 def model(body: Any) -> str | None:
-    """The model a request asks for."""
+    """Return the model that a request asks for."""
     return text(fields(body).get("model")) or None
 
 
 def streams(body: Any) -> bool:
-    """Whether a request asks for a stream."""
+    """Tell whether a request asks for a stream."""
     return fields(body).get("stream") is True
 
 
 def refusal(kind: Refusal, message: str) -> Any:
-    """The body of an error."""
+    """Return the body of an error."""
     error = "server_error" if kind == "unavailable" else "invalid_request_error"
     return {"error": {"message": message, "type": error, "param": None, "code": _CODES[kind]}}

@@ -1,11 +1,30 @@
-"""OpenAI's Responses."""
+"""OpenAI's Responses API."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from benchyard.gateway.calls import Usage
+from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects import openai
-from benchyard.gateway.dialects.base import Dialect, Refusal
+from benchyard.gateway.dialects.base import (
+    ConversationReader,
+    Dialect,
+    Refusal,
+    file_from_url,
+    nested_field,
+    tool_arguments,
+    tool_schema,
+    with_system,
+)
+from benchyard.gateway.dialects.entries import (
+    ConversationEntry,
+    Piece,
+    ToolResult,
+    ToolUse,
+    Who,
+    join_entries,
+    plain_json,
+    text_from_value,
+)
 from benchyard.gateway.dialects.values import count, fields, is_count, items, text
 
 MOST_ITEMS = 10_000
@@ -24,17 +43,17 @@ _PARTS = {
     "response.reasoning_text.delta": ("content", "content_index", "reasoning_text", "text"),
     "response.reasoning_summary_text.delta": ("summary", "summary_index", "summary_text", "text"),
 }
-"""Kind of a delta -> the list of its item, the field that says where in it, the part's type and its field."""
+"""Kind of a delta -> the list in its item, the field with the index, the part's type and its text field."""
 _FIELDS = {
     "response.function_call_arguments.delta": "arguments",
     "response.mcp_call_arguments.delta": "arguments",
     "response.custom_tool_call_input.delta": "input",
     "response.code_interpreter_call_code.delta": "code",
 }
-"""Kind of a delta -> the field of its item that it goes on with."""
+"""Kind of a delta -> the field of its item that it extends."""
 
 
-class Responses(Dialect):
+class ResponsesDialect(Dialect):
     """`POST /v1/responses`."""
 
     name: ClassVar[str] = "responses"
@@ -55,12 +74,12 @@ class Responses(Dialect):
     def bare(self, events: list[Any]) -> list[Any]:
         return [event for event in events if fields(event).get("type") in _FRAME]
 
-    def usage(self, response: Any) -> Usage | None:
+    def usage(self, response: Any) -> TokenUsage | None:
         used = fields(fields(response).get("usage"))
         if not any(is_count(used.get(key)) for key in ("input_tokens", "output_tokens")):
             return None
         read, written = fields(used.get("input_tokens_details")), fields(used.get("output_tokens_details"))
-        return Usage(
+        return TokenUsage(
             input_tokens=count(used.get("input_tokens")),
             output_tokens=count(used.get("output_tokens")),
             cached_tokens=count(read.get("cached_tokens")),
@@ -73,7 +92,7 @@ class Responses(Dialect):
 
 
 class _Response:
-    """An answer: the one that the last event carries, or what the others come to."""
+    """An answer: the one that the last event carries, or else assembled from the other events."""
 
     def __init__(self) -> None:
         self._response: dict[str, Any] = {}
@@ -106,7 +125,7 @@ class _Response:
         return whole
 
     def _item(self, event: dict[str, Any]) -> "_Item | None":
-        """The item an event is about: by its place, or, where it names none, the next one that is there."""
+        """Return the item of an event, by its index, or else by its place after the known items."""
         place = event.get("output_index")
         index = count(place) if is_count(place) else self._place(event)
         if index not in self._items and len(self._items) < MOST_ITEMS:
@@ -122,7 +141,7 @@ class _Response:
 
 
 class _Item:
-    """An item of an answer, put together piece by piece."""
+    """An item of an answer, assembled piece by piece."""
 
     def __init__(self) -> None:
         self.start: dict[str, Any] = {}
@@ -154,3 +173,103 @@ class _Item:
         item.setdefault("type", "message")
         item["status"] = "incomplete"
         return item
+
+
+_ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant": "agent"}
+_SILENT = ("item_reference", "additional_tools", "compaction", "context_compaction")
+"""Kinds of items without readable content."""
+_ABOUT = ("type", "id", "call_id", "name", "status", "output")
+"""Fields of a call that are not arguments of the tool."""
+
+
+class ResponsesReader(ConversationReader):
+    """Reader of histories in which messages, reasoning, calls and results are items of their own."""
+
+    def items(self, request: Any) -> list[Any]:
+        return with_system(fields(request).get("instructions"), fields(request).get("input"))
+
+    def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
+        given = fields(item)
+        kind = text(given.get("type"))
+        if kind in _SILENT:
+            return ()
+        if kind == "reasoning":
+            entry = ConversationEntry("agent", reasoning=_thoughts(given))
+        elif kind.endswith("_output"):
+            result = ToolResult(text(given.get("call_id")), "", _pieces(given.get("output")))
+            entry = ConversationEntry("tool", results=(result,))
+        elif kind.endswith("_call"):
+            entry = _tool_entry(given)
+        else:
+            entry = ConversationEntry(
+                _ROLES.get(text(given.get("role")), "user"), _pieces(given.get("content"))
+            )
+        return () if entry.is_empty else (entry,)
+
+    def answer(self, response: Any) -> ConversationEntry:
+        said = [entry for item in items(fields(response).get("output")) for entry in self.entries(item)]
+        return join_entries(said)
+
+    def tools(self, request: Any) -> list[dict[str, Any]]:
+        offered = items(fields(request).get("tools"))
+        for item in map(fields, items(fields(request).get("input"))):
+            if item.get("type") == "additional_tools":
+                offered = [*offered, *items(item.get("tools"))]
+        return [declared for tool in map(fields, offered) for declared in _tool_declarations(tool)]
+
+    def effort(self, request: Any) -> Any:
+        return nested_field(request, "reasoning", "effort")
+
+
+def _tool_declarations(tool: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the declaration of a tool, or those of the tools in a namespace."""
+    if tool.get("type") == "namespace":
+        inner = [fields(each) for each in items(tool.get("tools"))]
+        return [_tool(each) for each in inner if each.get("type") != "namespace"]
+    return [_tool(tool)]
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    if tool.get("type") == "function":
+        return tool_schema(tool.get("name"), tool.get("description"), tool.get("parameters"))
+    kind = text(tool.get("type"))
+    known: dict[str, Any] = plain_json({key: value for key, value in tool.items() if key != "type"})
+    return {"type": kind, kind: known} if known and kind else {"type": kind}
+
+
+def _tool_entry(item: dict[str, Any]) -> ConversationEntry:
+    kind = text(item.get("type"))
+    if "arguments" in item:
+        given = tool_arguments(item["arguments"])
+    elif isinstance(item.get("input"), str):
+        given = {"input": plain_json(item["input"])}
+    else:
+        given = plain_json({key: value for key, value in item.items() if key not in _ABOUT})
+    id = text(item.get("call_id")) or text(item.get("id"))
+    use = ToolUse(id, text(item.get("name")) or kind.removesuffix("_call"), given)
+    own = (ToolResult(id, "", _pieces(item["output"])),) if item.get("output") is not None else ()
+    return ConversationEntry("agent", uses=(use,), results=own)
+
+
+def _thoughts(item: dict[str, Any]) -> str:
+    parts = [*items(item.get("summary")), *items(item.get("content"))]
+    return "\n".join(filter(None, (text(fields(part).get("text")) for part in parts)))
+
+
+def _pieces(content: Any) -> tuple[Piece, ...]:
+    if isinstance(content, list):
+        return tuple(_piece(fields(part)) for part in content)
+    return () if content is None else (text_from_value(content),)
+
+
+def _piece(part: dict[str, Any]) -> Piece:
+    kind = text(part.get("type"))
+    if isinstance(part.get("text"), str):
+        return text(part["text"])
+    if kind == "refusal":
+        return text(part.get("refusal"))
+    if kind == "input_image":
+        return file_from_url(part.get("image_url"))
+    if kind == "input_file":
+        return file_from_url(part.get("file_data") or part.get("file_url"), "file")
+    return text_from_value(part) if part else ""

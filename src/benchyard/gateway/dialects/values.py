@@ -1,4 +1,4 @@
-"""Reading JSON that anybody may have written: the wanted kind comes out, whatever it is."""
+"""Safe access to JSON of unknown origin: each function returns its type, whatever the value is."""
 
 import json
 import math
@@ -8,27 +8,27 @@ from typing import Any
 from benchyard.models.base import MAX_INT
 
 MOST_DEPTH = 128
-"""Of objects and lists inside each other; what walks through JSON fails at some depth of its own."""
+"""Deepest nesting of objects and lists; code that walks through JSON recursively fails at some depth."""
 _NESTED = frozenset({dict, list})
 
 
 def fields(value: Any) -> dict[str, Any]:
-    """An object's fields; of anything else none."""
+    """Return the fields of an object; empty for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """A list's items; of anything else none."""
+    """Return the items of a list; empty for any other value."""
     return value if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """A string; of anything else the empty one."""
+    """Return a string; empty for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def count(value: Any) -> int:
-    """How many; 0 for what is no number of things."""
+    """Return a count of things as an integer; 0 for a value that is not a count."""
     if isinstance(value, float) and math.isfinite(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -37,31 +37,31 @@ def count(value: Any) -> int:
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a number at all: an answer without any says nothing of what it used."""
+    """Tell whether a value is a number: usage without any number is not reported usage."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def parsed(data: str | bytes) -> Any:
-    """The JSON in it; raises ValueError, also where it is nested too deeply."""
-    value = _loaded(data)
-    if may_be_deep(data) and not shallow(value):
+def parse_json(data: str | bytes) -> Any:
+    """Parse JSON; raises ValueError for invalid JSON, also if it is nested too deeply."""
+    value = _load(data)
+    if may_be_deep(data) and not is_shallow(value):
         raise ValueError("nested too deeply")
     return value
 
 
-def parsed_list(pieces: Sequence[bytes]) -> list[Any]:
-    """The JSON in each, if each is one value; raises ValueError if not, or one is nested too deeply."""
-    found: list[Any] = _loaded(b"[" + b",".join(pieces) + b"]")
+def parse_json_list(pieces: Sequence[bytes]) -> list[Any]:
+    """Parse each piece as one JSON value; raises ValueError if a piece is not, or is nested too deeply."""
+    found: list[Any] = _load(b"[" + b",".join(pieces) + b"]")
     if len(found) != len(pieces):
         raise ValueError("some are not one value each")
-    if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not shallow(
+    if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not is_shallow(
         found, MOST_DEPTH + 1
     ):
         raise ValueError("nested too deeply")
     return found
 
 
-def _loaded(data: str | bytes) -> Any:
+def _load(data: str | bytes) -> Any:
     try:
         if isinstance(data, bytes):
             data = data.decode(json.detect_encoding(data), "surrogatepass")
@@ -71,14 +71,14 @@ def _loaded(data: str | bytes) -> Any:
 
 
 def may_be_deep(data: str | bytes) -> bool:
-    """Whether JSON could be nested too deeply, by what it could begin: a look at each value costs more."""
+    """Tell whether JSON text may be nested too deeply, by its opening brackets: cheaper than `is_shallow`."""
     if isinstance(data, str):
         return data.count("{") + data.count("[") > MOST_DEPTH
     return data.count(b"{") + data.count(b"[") > MOST_DEPTH
 
 
-def shallow(value: Any, most: int = MOST_DEPTH) -> bool:
-    """Whether no more than so many objects and lists are inside each other."""
+def is_shallow(value: Any, most: int = MOST_DEPTH) -> bool:
+    """Tell whether at most this many objects and lists are nested in each other."""
     level = [value] if type(value) in _NESTED else []
     for _ in range(most + 1):
         if not level:
@@ -97,4 +97,4 @@ def _refused(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refused)
-"""Made once: the library makes another for each text that it is told more about."""
+"""Shared decoder: `json.loads` would create another for each call with options."""

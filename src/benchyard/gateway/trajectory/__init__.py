@@ -1,1 +1,1 @@
-"""Trajectories made of calls: how each dialect tells a conversation (`reader`), and what becomes of it."""
+"""Trajectories built from calls: sorted into conversations, split into steps, and written as ATIF."""

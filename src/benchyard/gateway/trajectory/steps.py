@@ -1,4 +1,4 @@
-"""A conversation as steps of ATIF."""
+"""Steps of an ATIF trajectory, made from a conversation."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -6,15 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchyard.gateway.calls import Call
+from benchyard.gateway.dialects.entries import (
+    ConversationEntry,
+    Piece,
+    ToolResult,
+    ToolUse,
+    clean_text,
+    iso_time,
+    message_content,
+    text_from_value,
+)
 from benchyard.gateway.dialects.values import fields, items
-from benchyard.gateway.trajectory.entries import Entry, Piece, Result, Use
-from benchyard.gateway.trajectory.plain import clean, content, moment, written
-from benchyard.gateway.trajectory.threads import Conversation, Fresh, Turn
+from benchyard.gateway.trajectory.conversations import Conversation, ConversationCall, NewEntry
 
 
 @dataclass
-class Acted:
-    """A step of the agent, with the calls of tools that nobody has answered yet."""
+class AgentStep:
+    """A step of the agent, with the tool calls that have no result yet."""
 
     step: dict[str, Any]
     pending: dict[str, str] = field(default_factory=dict)
@@ -22,16 +30,16 @@ class Acted:
     results: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Steps:
-    """The steps of a conversation, made turn by turn."""
+class StepBuilder:
+    """Builder of the steps of a conversation, call by call."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self.used: dict[tuple[int, int], tuple[Acted, str]] = {}
-        """Number of a call and place in its answer -> the call of a tool there: the step, and its id."""
+        self.used: dict[tuple[int, int], tuple[AgentStep, str]] = {}
+        """Number of a call and place in its answer -> the tool call there: its step, and its id."""
         self._steps: list[dict[str, Any]] = []
-        self._acted: list[Acted] = []
-        self._waiting: dict[str, list[tuple[Acted, str]]] = {}
-        """Id on the wire -> the calls that wait for its result, in their order: step, and id there."""
+        self._acted: list[AgentStep] = []
+        self._waiting: dict[str, list[tuple[AgentStep, str]]] = {}
+        """Id on the wire -> the calls that wait for its result, in order: step, and id in the step."""
         self._said: set[str] = set()
         self._told: set[str] = set()
         self._answered: set[str] = set()
@@ -40,7 +48,7 @@ class Steps:
             self._turn(turn, [] if self._steps else conversation.first.system)
 
     def finish(self, trailing: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All steps; results that no request carried any more are taken from `trailing`, by id or by name."""
+        """Return all steps; results missing from the requests are taken from `trailing`, by id or by name."""
         for acted in self._acted:
             for id, name in list(acted.pending.items()):
                 told = trailing.get(id, trailing.get(name))
@@ -51,7 +59,7 @@ class Steps:
         return [{"step_id": number, **step} for number, step in enumerate(self._steps, start=1)]
 
     def refer(self, call: int, place: int, reference: dict[str, Any]) -> bool:
-        """Let the result of a call of a tool lead to another trajectory; False if there is no such call."""
+        """Link the result of a tool call to another trajectory; return False if there is no such call."""
         if (call, place) not in self.used:
             return False
         acted, id = self.used[call, place]
@@ -62,17 +70,17 @@ class Steps:
         known.setdefault("subagent_trajectory_ref", []).append(reference)
         return True
 
-    def _turn(self, turn: Turn, system: list[Entry]) -> None:
-        time = moment(turn.call.started_ms)
+    def _turn(self, turn: ConversationCall, system: list[ConversationEntry]) -> None:
+        time = iso_time(turn.call.started_ms)
         for entry in system:
             self._message(entry, time)
         for fresh in turn.fresh:
             self._take(fresh, turn.call, time)
-        step = {"source": "agent", "timestamp": moment(turn.call.ended_ms), **_of_call(turn)}
+        step = {"source": "agent", "timestamp": iso_time(turn.call.ended_ms), **_of_call(turn)}
         self._act(step, turn.answer, turn.call.number)
         self._expects_echo = True
 
-    def _take(self, fresh: Fresh, call: Call, time: str | None) -> None:
+    def _take(self, fresh: NewEntry, call: Call, time: str | None) -> None:
         entry = fresh.entry
         if entry.who == "agent":
             if not self._is_echo(fresh):
@@ -84,25 +92,28 @@ class Steps:
         if entry.who != "tool" and not (fresh.may_be_old and _key(entry) in self._told):
             self._message(entry, time)
 
-    def _message(self, entry: Entry, time: str | None) -> None:
+    def _message(self, entry: ConversationEntry, time: str | None) -> None:
         self._told.add(_key(entry))
-        step = {"source": entry.who, "timestamp": time, "message": content(entry.pieces)}
+        step = {"source": entry.who, "timestamp": time, "message": message_content(entry.pieces)}
         self._steps.append(_without_none(step))
 
-    def _is_echo(self, fresh: Fresh) -> bool:
-        """Whether it only repeats what the agent said before."""
+    def _is_echo(self, fresh: NewEntry) -> bool:
+        """Tell whether an entry only repeats an earlier one of the agent."""
         if self._expects_echo and not fresh.may_be_old:
             return True
         uses = fresh.entry.uses
         if uses and all(use.id and f"id {use.id}" in self._said for use in uses):
             return True
-        # Some agents give ids of their own to calls that had none.
+        # Some agents give their own ids to calls that had none.
         return all(trace in self._said for trace in _traces(fresh.entry))
 
-    def _act(self, step: dict[str, Any], entry: Entry, number: int | None) -> None:
+    def _act(self, step: dict[str, Any], entry: ConversationEntry, number: int | None) -> None:
         self._said.update(_traces(entry), (f"id {use.id}" for use in entry.uses if use.id))
-        told = {"message": content(entry.pieces), "reasoning_content": clean(entry.reasoning) or None}
-        acted = Acted(_without_none({**step, **told}))
+        told = {
+            "message": message_content(entry.pieces),
+            "reasoning_content": clean_text(entry.reasoning) or None,
+        }
+        acted = AgentStep(_without_none({**step, **told}))
         self._steps.append(acted.step)
         self._acted.append(acted)
         calls = [self._call(acted, use, place, number) for place, use in enumerate(entry.uses)]
@@ -111,19 +122,19 @@ class Steps:
         for result in entry.results:
             self._resolve(result)
 
-    def _call(self, acted: Acted, use: Use, place: int, number: int | None) -> dict[str, Any]:
-        """A call of a tool; it gets an id where it has none, or one that another call of the step has."""
-        id = clean(use.id)
+    def _call(self, acted: AgentStep, use: ToolUse, place: int, number: int | None) -> dict[str, Any]:
+        """Return a tool call; a missing id, or one that another call of the step has, is replaced."""
+        id = clean_text(use.id)
         if not id or id in acted.pending:
             id = f"call-{number if number is not None else f'copied-{len(self._steps)}'}-{place + 1}"
-        acted.pending[id] = clean(use.name)
-        self._waiting.setdefault(clean(use.id), []).append((acted, id))
+        acted.pending[id] = clean_text(use.name)
+        self._waiting.setdefault(clean_text(use.id), []).append((acted, id))
         if number is not None:
             self.used[number, place] = (acted, id)
-        return {"tool_call_id": id, "function_name": clean(use.name), "arguments": use.arguments}
+        return {"tool_call_id": id, "function_name": clean_text(use.name), "arguments": use.arguments}
 
-    def _observe(self, result: Result, call: Call, *, is_new: bool) -> None:
-        """Put a result to its call; one that belongs to none stays with the agent's last step."""
+    def _observe(self, result: ToolResult, call: Call, *, is_new: bool) -> None:
+        """Attach a result to its call; a result without a call stays with the agent's last step."""
         if self._resolve(result):
             return
         is_known = result.id in self._answered if result.id else not is_new
@@ -133,16 +144,16 @@ class Steps:
             return
         self._answered.add(result.id)
         if not self._acted:
-            self._message(Entry("user", result.pieces), moment(call.started_ms))
+            self._message(ConversationEntry("user", result.pieces), iso_time(call.started_ms))
             return
-        named = {"call_id": clean(result.id)} if result.id else {}
+        named = {"call_id": clean_text(result.id)} if result.id else {}
         extra = {**named, **({"is_error": True} if result.is_error else {})}
         self._acted[-1].results.append(
-            _without_none({"content": content(result.pieces), "extra": extra or None})
+            _without_none({"content": message_content(result.pieces), "extra": extra or None})
         )
 
-    def _resolve(self, result: Result) -> bool:
-        waiting = self._waiting.get(clean(result.id), []) if result.id else []
+    def _resolve(self, result: ToolResult) -> bool:
+        waiting = self._waiting.get(clean_text(result.id), []) if result.id else []
         if not waiting:
             return False
         self._answered.add(result.id)
@@ -150,20 +161,22 @@ class Steps:
         self._attach(acted, id, result.pieces, is_error=result.is_error)
         return True
 
-    def _resolve_by_name(self, result: Result) -> bool:
-        """Take the first call of that name that waits, else the first one, of the last step with any."""
+    def _resolve_by_name(self, result: ToolResult) -> bool:
+        """Attach a result to the first waiting call, preferably of its name, in the last step with one."""
         last = next((acted for acted in reversed(self._acted) if acted.pending), None)
         if last is None:
             return False
-        named = (id for id, name in last.pending.items() if name == clean(result.name))
+        named = (id for id, name in last.pending.items() if name == clean_text(result.name))
         id = next(named, None) or next(iter(last.pending))
         self._answered.add(result.id)
         self._attach(last, id, result.pieces, is_error=result.is_error)
         return True
 
-    def _attach(self, acted: Acted, id: str, pieces: tuple[Piece, ...], *, is_error: bool = False) -> None:
+    def _attach(
+        self, acted: AgentStep, id: str, pieces: tuple[Piece, ...], *, is_error: bool = False
+    ) -> None:
         acted.pending.pop(id, None)
-        result: dict[str, Any] = {"source_call_id": id, "content": content(pieces)}
+        result: dict[str, Any] = {"source_call_id": id, "content": message_content(pieces)}
         known = next((each for each in acted.results if each.get("source_call_id") == id), None)
         if known is None:
             acted.results.append(result)
@@ -174,10 +187,10 @@ class Steps:
             result["extra"] = {"is_error": True}
 
 
-def _of_call(turn: Turn) -> dict[str, Any]:
+def _of_call(turn: ConversationCall) -> dict[str, Any]:
     call = turn.call
     return {
-        "model_name": clean(call.model) if call.model else None,
+        "model_name": clean_text(call.model) if call.model else None,
         "reasoning_effort": turn.effort,
         "metrics": _metrics(call),
         "llm_call_count": 1,
@@ -200,7 +213,7 @@ def _metrics(call: Call) -> dict[str, Any]:
 
 
 def _tokens(response: Any) -> dict[str, Any]:
-    """Ids and probabilities of the tokens, where an answer has them."""
+    """Return ids and log-probabilities of the tokens, if an answer has them."""
     choice = fields(next(iter(items(fields(response).get("choices"))), None))
     told = items(fields(choice.get("logprobs")).get("content"))
     return {
@@ -220,16 +233,16 @@ def _floats(values: list[Any]) -> list[float] | None:
     return [float(each) for each in values] if good else None
 
 
-def _traces(entry: Entry) -> Iterator[str]:
-    """What an agent's entry is known by: its texts, each for itself, and its calls."""
+def _traces(entry: ConversationEntry) -> Iterator[str]:
+    """Yield the texts and calls by which an agent's entry is recognized."""
     for piece in entry.pieces:
         if isinstance(piece, str) and piece.strip():
             yield f"text {piece.strip()}"
     for use in entry.uses:
-        yield f"use {use.name} {written(use.arguments)}"
+        yield f"use {use.name} {text_from_value(use.arguments)}"
 
 
-def _key(entry: Entry) -> str:
+def _key(entry: ConversationEntry) -> str:
     return f"{entry.who} {entry.pieces!r}"
 
 

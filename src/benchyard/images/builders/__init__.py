@@ -1,1 +1,1 @@
-"""Engines that build images from Dockerfiles, one module each, and what they share."""
+"""Engines that build images from Dockerfiles, one module each, and their common parts."""

@@ -1,13 +1,12 @@
-"""BuildKit's own account of a build, told as the other builder tells it, and read for errors."""
+"""BuildKit's report of a build, rewritten in the form of buildah's, and searched for errors."""
 
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchyard.images.builders.failures import Told
-from benchyard.images.builders.output import Output
-from benchyard.images.dockerfile import Dockerfile, Instruction
+from benchyard.images.builders.output import BuildOutput, EngineFailure
+from benchyard.images.dockerfile.parser import Dockerfile, Instruction
 
 _STEP = re.compile(r"\[(?:(?P<stage>[^\]\s]+) +)?(?P<number>\d{1,6})/(?P<total>\d{1,6})\] (?P<text>.*)")
 _LINE = re.compile(r"#(\d+)(?: (.*))?")
@@ -27,18 +26,18 @@ _LONGEST_PROBLEM = 64 * 1024
 
 @dataclass
 class _Vertex:
-    """One step as the engine numbers them, and the last lines it printed."""
+    """A step as the engine numbers it, and the last lines that it printed."""
 
     title: str
     instruction: Instruction | None
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
 
-class Progress:
-    """Takes the lines of `--progress plain`; steps of several stages may run side by side."""
+class BuildKitProgress:
+    """Reads the lines of `--progress plain`; steps of several stages may run at the same time."""
 
     def __init__(
-        self, output: Output, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
+        self, output: BuildOutput, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
     ) -> None:
         self._output = output
         self._dockerfile = dockerfile
@@ -50,7 +49,7 @@ class Progress:
         self._last = ""
 
     def line(self, text: str) -> None:
-        """Take one line."""
+        """Read one line."""
         found = _LINE.fullmatch(text)
         if found is None:
             self._say(text)
@@ -65,24 +64,24 @@ class Progress:
             self._tell(self._vertices[number], rest)
 
     def _say(self, text: str) -> None:
-        """What is no step's: more of an error whose command has several lines, or the program's last word."""
+        """Handle a line without a step: a further line of an error, or a final message of the program."""
         self._is_telling = self._is_telling and text != _RULE
         if self._is_telling and self._failed is not None:
             vertex, problem = self._failed
             self._failed = (vertex, f"{problem}\n{text}"[:_LONGEST_PROBLEM])
         self._last = text.strip() or self._last
 
-    def told(self, status: int) -> tuple[Told, Instruction | None]:
-        """What went wrong in the end, and where."""
+    def told(self, status: int) -> tuple[EngineFailure, Instruction | None]:
+        """Return the failure and its instruction."""
         vertex, problem = self._failed or (None, self._last or f"the engine ended with status {status}")
         while found := _WRAPPING.match(problem):
             problem = problem[found.end() :]
         problem = _NO_FILE.sub(r"\1: no such file in the context", self._output.clean(problem))
         if found := _PARSING.match(problem):
-            return Told(found[2], ()), self._at(int(found[1]))
+            return EngineFailure(found[2], ()), self._at(int(found[1]))
         lines = list(vertex.lines) if vertex else []
         exited = _EXIT.search(problem)
-        told = Told(problem, lines, int(exited[1]) if exited else None)
+        told = EngineFailure(problem, lines, int(exited[1]) if exited else None)
         return told, vertex.instruction if vertex else None
 
     def _begin(self, number: str, step: re.Match[str]) -> None:
@@ -110,14 +109,14 @@ class Progress:
             self._output.line(printed[1] or "")
 
     def _fail(self, vertex: _Vertex | None, problem: str) -> None:
-        """The first is the one: others are ended because of it."""
+        """Note the first failure; later ones only follow from it."""
         if self._failed is None and "context canceled" not in problem:
             self._failed = (vertex, problem)
             self._is_telling = True
 
     def _find(self, stage: str | None, number: int, total: int) -> Instruction | None:
         for names, begin, steps in self._stages:
-            # A base from elsewhere is a step, an earlier stage is none.
+            # A base from elsewhere counts as a step, an earlier stage does not.
             before = total - len(steps)
             if stage in names and before in (0, 1) and number <= total:
                 return steps[number - before - 1] if number > before else begin
@@ -131,7 +130,7 @@ class Progress:
 def _stages(
     dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
 ) -> list[tuple[set[str | None], Instruction, list[Instruction]]]:
-    """Of each stage the names it may be told by, where it begins, and its steps."""
+    """Return for each stage its possible names, its first instruction, and its steps."""
     found: list[tuple[set[str | None], Instruction, list[Instruction]]] = []
     for instruction in dockerfile.instructions:
         if instruction.name == "FROM":

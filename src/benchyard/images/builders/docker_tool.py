@@ -1,4 +1,4 @@
-"""The program `docker`, talking to an engine that builds with BuildKit."""
+"""The program `docker`, connected to an engine that builds with BuildKit."""
 
 import json
 import os
@@ -10,65 +10,65 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchyard.images.build import Log
-from benchyard.images.builders import confine
-from benchyard.images.builders.tool import Call, passed_on
+from benchyard.images.builders import processes
+from benchyard.images.builders.base import Log
+from benchyard.images.builders.buildah_tool import BuildahCall, inherited_environment
 
 _ANSWER_SECONDS = 20.0
 _BUILDX_SINCE = 23
-"""From then on the program builds with a part that may be missing."""
+"""From this version on, the program needs a plugin for builds, which may be missing."""
 _HEREDOCS_SINCE = 23
 _WHERE = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 
 
 @dataclass(frozen=True)
 class DockerEngine:
-    """An engine that answers, and the program that speaks to it."""
+    """An engine that answers, and the program that connects to it."""
 
     program: str
     host: str | None
-    """Where it listens, as a URL; None is where the program looks by itself."""
+    """URL that it listens on; None is the program's default."""
     version: str
     storage: Path
-    """Where it keeps its layers."""
+    """Folder of its layers."""
 
     @property
     def knows_heredocs(self) -> bool:
-        """Whether this version reads here-documents itself."""
+        """Tell whether this version reads here-documents itself."""
         return _major(self.version) >= _HEREDOCS_SINCE
 
 
 class DockerTool:
-    """Calls of `docker`, with settings of our own."""
+    """Calls of `docker` with our own settings."""
 
     def __init__(self, engine: DockerEngine, folder: Path) -> None:
         self.engine = engine
         self._folder = folder
 
-    async def run(self, call: Call, log: Log) -> int:
-        """Call the program; returns its exit status."""
+    async def run(self, call: BuildahCall, log: Log) -> int:
+        """Call the program; return its exit status."""
         own = {"DOCKER_CONFIG": str(self._folder / "settings"), "HOME": str(call.folder)}
-        work = confine.Work(
+        work = processes.BuildProcess(
             [self.engine.program, *call.arguments],
             {**_environment(self.engine.host), **own, **call.environment},
             call.folder,
             seconds=call.seconds,
             overfull=call.overfull,
         )
-        return await confine.run(work, log)
+        return await processes.run_process(work, log)
 
     async def ask(self, scratch: Path, *arguments: str) -> list[str] | None:
-        """What a short question is answered with, line by line; None if it is refused."""
+        """Return the output of a short query, line by line; None if it fails."""
         lines: list[str] = []
-        status = await self.run(Call(arguments, scratch), lines.append)
+        status = await self.run(BuildahCall(arguments, scratch), lines.append)
         return lines if status == 0 else None
 
 
 def find_engine(host: str | None) -> DockerEngine | str:
-    """An engine with BuildKit; else why there is none, and what to do (blocks)."""
+    """Find an engine with BuildKit; else return why there is none, with the remedy (blocks)."""
     problem = "the program docker is not there: `apt-get install docker.io`"
-    if confine.missing_programs():
-        return f"not installed: {', '.join(confine.missing_programs())} (of the package util-linux)"
+    if processes.missing_programs():
+        return f"not installed: {', '.join(processes.missing_programs())} (of the package util-linux)"
     for program in _programs():
         found = _look(program, host)
         if isinstance(found, DockerEngine):
@@ -78,7 +78,7 @@ def find_engine(host: str | None) -> DockerEngine | str:
 
 
 def _programs() -> Iterator[str]:
-    """Every `docker` on the path: the first may be the one that lacks a part."""
+    """Yield every `docker` on the path: the first may lack a plugin."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         if folder and (found := shutil.which("docker", path=folder)):
             yield found
@@ -125,10 +125,10 @@ def _call(program: str, host: str | None, *arguments: str) -> str | None:
 
 
 def _environment(host: str | None) -> Mapping[str, str]:
-    """BuildKit alone: the older builder of such engines knows neither secrets nor stages side by side."""
+    """Return an environment that forces BuildKit: the older builder lacks secrets and parallel stages."""
     own = {"DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CONFIG": "/nonexistent"}
     meant = {name: os.environ[name] for name in _WHERE if name in os.environ}
-    return {**passed_on(), **own, **({"DOCKER_HOST": host} if host else meant)}
+    return {**inherited_environment(), **own, **({"DOCKER_HOST": host} if host else meant)}
 
 
 def _major(version: str) -> int:

@@ -1,7 +1,7 @@
-"""Makes the socket by which a build without a network reaches its proxy, then becomes the build's command.
+"""Program that opens a build's socket to its proxy, then becomes the build's command.
 
 Run inside the build's namespaces: `python door.py CHANNEL PORT COMMAND...`. The socket listens on the
-loopback there; a copy goes out by CHANNEL, a descriptor, and no copy stays inside.
+loopback there; a copy is sent out by CHANNEL, a descriptor, and no copy stays inside.
 """
 
 import fcntl
@@ -17,13 +17,13 @@ _FAILED = 125
 
 
 def main(channel: int, port: int, command: list[str]) -> None:
-    """Hand the socket out and run the command in this process's place."""
+    """Hand the socket out and run the command in place of this process."""
     with socket.socket(fileno=channel) as outside, socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
         fcntl.ioctl(door, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _UP_AND_RUNNING))
         door.bind(("127.0.0.1", port))
         door.listen(_WAITING)
         socket.send_fds(outside, [b"d"], [door.fileno()])
-        # Nothing of the build runs before somebody serves the door.
+        # The build must not start before the door is served.
         if not outside.recv(1):
             sys.exit(_FAILED)
     os.execvp(command[0], command)

@@ -1,10 +1,14 @@
-"""A build's output on its way to whoever reads it: bounded, without secrets, and remembered for errors."""
+"""The output of a build: bounded, masked, and searched for the cause of a failure."""
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from benchyard.images.build import Log
+from benchyard.errors import BuildFailed
+from benchyard.images.builders.base import Log
+from benchyard.images.dockerfile.parser import Dockerfile, Instruction
 
 _MOST_BYTES = 64 * 1024**2
 _MASK = "***"
@@ -12,21 +16,21 @@ _SHORTEST_LINE = 4
 _STEP = re.compile(r"(?:\[(\d{1,6})/\d{1,6}\] )?STEP (\d{1,6})/\d{1,6}: ")
 
 
-class Output:
-    """Takes lines; passes on what fits."""
+class BuildOutput:
+    """Receives lines, and passes on as many as its bounds allow."""
 
     def __init__(self, log: Log, secrets: Iterable[str] = (), names: Mapping[str, str] | None = None) -> None:
         self._log = log
         self._left = _MOST_BYTES
-        self._secrets = masked_texts(secrets)
+        self._secrets = texts_to_mask(secrets)
         self._names = dict(names or {})
         self.step: tuple[int, int] | None = None
-        """Number of the stage and of the instruction in it that the engine is at."""
+        """Numbers of the engine's current stage and of the instruction in it."""
         self.last: deque[str] = deque(maxlen=40)
-        """Lines since then."""
+        """Lines since the beginning of that instruction."""
 
     def line(self, text: str) -> None:
-        """Take one line."""
+        """Receive one line."""
         text = self.clean(text)
         if found := _STEP.match(text):
             self.step = (int(found[1] or 1), int(found[2]))
@@ -40,23 +44,97 @@ class Output:
         self._log(text if self._left > 0 else f"[the log ends here: more than {_MOST_BYTES} bytes]")
 
     def clean(self, text: str) -> str:
-        """A text without the secrets, and with the names that the Dockerfile has."""
+        """Return a text without the secrets, and with the Dockerfile's own names of images."""
         text = self.masked(text)
         for name, spelled in self._names.items():
             text = text.replace(name, spelled)
         return text
 
     def masked(self, text: str) -> str:
-        """A text without the secrets."""
+        """Return a text without the secrets."""
         for secret in self._secrets:
             text = text.replace(secret, _MASK)
         return text
 
 
-def masked_texts(secrets: Iterable[str]) -> list[str]:
-    """What has to be hidden in single lines, longest first; of a secret with several lines, each."""
+def texts_to_mask(secrets: Iterable[str]) -> list[str]:
+    """Return the texts to mask in single lines, longest first; for a secret with several lines, each line."""
     texts = set()
     for secret in secrets:
         lines = [line for line in secret.splitlines() if len(line.strip()) >= _SHORTEST_LINE]
         texts |= {secret.strip(), *lines} if len(secret.splitlines()) > 1 else {secret.strip("\n")}
     return sorted((text for text in texts if text), key=len, reverse=True)
+
+
+_ERROR = re.compile(r'Error: (?:error )?building at STEP ".*?": (.*)', re.S)
+_EXIT = re.compile(r": exit status (\d+)\s*$")
+_NOISE = re.compile(r"subprocess exited with status \d+|")
+_NO_SPACE = "no space left on device"
+_SHOWN_LINES = 20
+_LONGEST_PROBLEM = 2000
+_LONGEST = 8000
+
+
+class BuildSteps:
+    """The instruction for each number that the engine counts."""
+
+    def __init__(self, dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]) -> None:
+        self._stages: list[list[Instruction]] = []
+        for instruction in dockerfile.instructions:
+            if instruction.name == "FROM":
+                self._stages.append([])
+            if self._stages:
+                written = [line for line in changes.get(instruction, [""]) if not line.startswith("#")]
+                self._stages[-1] += [instruction] * len(written)
+
+    def find(self, step: tuple[int, int] | None) -> Instruction | None:
+        """Return the instruction of a stage and a number in it, both from 1."""
+        if step is None or not (0 < step[0] <= len(self._stages)):
+            return None
+        stage = self._stages[step[0] - 1]
+        return stage[step[1] - 1] if 0 < step[1] <= len(stage) else None
+
+
+@dataclass(frozen=True)
+class EngineFailure:
+    """The engine's report of a failure."""
+
+    problem: str
+    lines: Sequence[str]
+    """Output of the step."""
+    exit_status: int | None = None
+    """Exit status of the step's command, if that failed."""
+
+
+def failure_from_buildah(output: BuildOutput, status: int) -> EngineFailure:
+    """Return the failure at the end of buildah's output."""
+    lines = list(output.last)
+    errors = [number for number, line in enumerate(lines) if line.startswith("Error: ")]
+    # A command may have several lines: the engine's own message begins with the last `Error: `.
+    begins = errors[-1] if errors else len(lines)
+    told = "\n".join(lines[begins:])
+    shown = [line for line in lines[:begins] if not _NOISE.fullmatch(line)]
+    if found := _EXIT.search(told):
+        return EngineFailure("", shown, int(found[1]))
+    if not told:
+        return EngineFailure(f"the engine ended with status {status}", shown)
+    text = found[1] if (found := _ERROR.match(told)) else told.removeprefix("Error: ")
+    # The engine's trace of its own request fills pages; the cause stands last.
+    return EngineFailure(text.rpartition("copier: ")[2], shown)
+
+
+def build_error(told: EngineFailure, instruction: Instruction | None, context: Path) -> BuildFailed:
+    """Return the error for a build that failed at an instruction."""
+    problem, details = told.problem[:_LONGEST_PROBLEM], {}
+    if told.exit_status is not None:
+        problem = f"the command ended with status {told.exit_status}"
+        details["exit_status"] = told.exit_status
+    shown = [f"    {line}" for line in told.lines[-_SHOWN_LINES:]]
+    if instruction:
+        problem = f"Dockerfile line {instruction.first}: {problem}\n  {instruction.text[:200]}"
+        details["line"] = instruction.first
+    message = "\n".join((problem, *shown)).replace(str(context), "context")
+    reason = (
+        "out_of_disk" if any(_NO_SPACE in line for line in (told.problem, *told.lines)) else "build_failed"
+    )
+    return BuildFailed(message[:_LONGEST], reason, **details)

@@ -1,42 +1,89 @@
-"""A build that is ready to begin: its Dockerfile was read, its bases are in the engine's storage."""
+"""The plan of a build: a parsed Dockerfile whose bases are in the engine's storage."""
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchyard.images.build import Recipe
-from benchyard.images.builders.context import add_context
-from benchyard.images.dockerfile import Dockerfile, Instruction
-from benchyard.images.heredocs import Rewriter, Rewriting
+from benchyard.errors import BuildFailed
+from benchyard.images.builders.base import BuildRecipe
+from benchyard.images.dockerfile.heredocs import HeredocRewriter, RewriteRequest
+from benchyard.images.dockerfile.parser import Dockerfile, Instruction
+
+_MOST_ENTRIES = 500_000
+_PIECE = 1024 * 1024
+
+
+def check_context(context: Path | None) -> None:
+    """Raise an error unless it is a folder that is reached without a link."""
+    if context is not None and (context.is_symlink() or not context.is_dir()):
+        raise BuildFailed(
+            f"the context {context.name!r} is not a folder: give the folder that COPY reads from"
+        )
+
+
+def add_context(digest: "hashlib._Hash", context: Path | None) -> None:
+    """Add all names, modes and contents to a hash; for a link, its text counts, never its target."""
+    if context is None:
+        return
+    for number, (path, status) in enumerate(_entries(context)):
+        if number >= _MOST_ENTRIES:
+            raise BuildFailed(
+                f"the context has more than {_MOST_ENTRIES} entries: leave out what is not copied"
+            )
+        name = str(path.relative_to(context)).encode(errors="surrogateescape")
+        digest.update(b"%d:%s:%o:" % (len(name), name, status.st_mode))
+        if stat.S_ISREG(status.st_mode):
+            _add_file(digest, path, status)
+        elif stat.S_ISLNK(status.st_mode):
+            digest.update(os.fsencode(path.readlink()))
+
+
+def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        yield Path(entry.path), entry.stat(follow_symlinks=False)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _entries(Path(entry.path))
+
+
+def _add_file(digest: "hashlib._Hash", path: Path, status: os.stat_result) -> None:
+    digest.update(b"%d:" % status.st_size)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, so that no link is followed)
+        while piece := file.read(_PIECE):
+            digest.update(piece)
 
 
 @dataclass(frozen=True)
-class Base:
-    """An image that a Dockerfile names, as the engine has it."""
+class DockerfileImage:
+    """An image that a Dockerfile names, in the engine's storage."""
 
     name: str
-    """What the engine calls it."""
+    """The engine's name for it."""
     identity: str
-    """The same for the same content."""
+    """Equal for equal content."""
     env: Mapping[str, str]
     alias: str | None = None
-    """The name of our image, where an alias put it in place of another."""
+    """The name of our image, if an alias put it in place of another."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be built."""
+class BuildPlan:
+    """The inputs of a build."""
 
-    recipe: Recipe
+    recipe: BuildRecipe
     dockerfile: Dockerfile
-    """With the engine's names for its bases."""
-    bases: Mapping[str, Base]
+    """Names its bases as the engine does."""
+    bases: Mapping[str, DockerfileImage]
 
     def key(self) -> str:
-        """The same for builds that would give the same: of secrets only the names count, as for the cache."""
+        """Return a key, equal for equivalent builds: only the names of secrets count, as for the cache."""
         recipe = self.recipe
         bases = {reference: base.identity for reference, base in self.bases.items()}
         asked = [recipe.dockerfile, sorted(recipe.args.items()), sorted(recipe.secrets), bases]
@@ -47,12 +94,12 @@ class Plan:
         return digest.hexdigest()
 
     def changes(self, files: Path, name: str, *, knows_heredocs: bool) -> Mapping[Instruction, Sequence[str]]:
-        """New lines for what the engine is not to read as it stands; here-documents go to `files`.
+        """Return new lines for instructions that the engine must not read unchanged.
 
-        The engine knows that folder by `name`.
+        Here-documents are written to `files`; the engine knows that folder by `name`.
         """
         secrets = tuple(sorted(self.recipe.secrets))
-        rewriter = Rewriter(self.dockerfile, Rewriting(files, self.recipe.args, secrets, name))
+        rewriter = HeredocRewriter(self.dockerfile, RewriteRequest(files, self.recipe.args, secrets, name))
         environments = {base.name: base.env for base in self.bases.values()}
         rewritten = rewriter.run(environments) if secrets or not knows_heredocs else {}
         moved = {each: [each.text] for each in self.dockerfile.instructions if self._is_renamed(each)}

@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema, safely also when several servers start at once."""
+"""Migration of a database to the newest schema, safe also if several servers start at once."""
 
 import importlib
 from pathlib import Path
@@ -9,13 +9,13 @@ from benchyard.store.tables import metadata
 
 _VERSIONS = Path(__file__).parent / "versions"
 _VERSION_TABLE = "alembic_version"
-# As alembic makes it, which goes on from here.
+# The same table as alembic creates, since alembic continues from it.
 _MAKE_VERSION_TABLE = text(
     f"CREATE TABLE {_VERSION_TABLE} "
     f"(version_num VARCHAR(32) NOT NULL, CONSTRAINT {_VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
 )
 _NOTE_VERSION = text(f"INSERT INTO {_VERSION_TABLE} (version_num) VALUES (:newest)")  # noqa: S608
-# Any number does, as long as nobody else takes it in the same database.
+# Any number, if no other program uses it for a lock in the same database.
 _LOCK = 7411_0001
 
 
@@ -26,16 +26,16 @@ def migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     if inspect(connection).has_table(_VERSION_TABLE):
-        importlib.import_module(f"{__name__}.upgrading").upgrade(connection)
+        importlib.import_module(f"{__name__}.upgrades").upgrade(connection)
     else:
-        # What the steps of all versions come to, without the time that they and alembic take.
+        # Equal to the migrations of all versions, without the time that they and alembic take.
         metadata.create_all(connection, checkfirst=False)
         connection.execute(_MAKE_VERSION_TABLE)
         connection.execute(_NOTE_VERSION, {"newest": newest()})
 
 
 def newest() -> str:
-    """The newest schema, as the names of the files in `versions` tell: `r0001_first_tables.py` makes 0001."""
+    """Return the newest schema version, from file names in `versions`: `r0001_first_tables.py` makes 0001."""
     names = sorted(path.name for path in _VERSIONS.glob("r[0-9]*_*.py"))
     return names[-1].removeprefix("r").partition("_")[0]
 

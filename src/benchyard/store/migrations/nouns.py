@@ -1,14 +1,14 @@
-"""The shape that every table of records has had since the first."""
+"""The shape of every table of records, unchanged since the first version."""
 
 import sqlalchemy as sa
 from alembic import op
 
 SEQUENCE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-"""SQLite numbers rows by itself only in a column whose type is exactly INTEGER."""
+"""SQLite numbers rows automatically only in a column whose type is exactly INTEGER."""
 
 
 def make(name: str, *, unique_name: bool = False) -> None:
-    """Make the table of a noun; a later revision that wants another shape changes it in steps of its own."""
+    """Make the table of a noun; a later revision that needs another shape changes it in its own steps."""
     op.create_table(
         name,
         sa.Column("seq", SEQUENCE, autoincrement=True, nullable=False),

@@ -1,1 +1,1 @@
-"""One file per change of the schema."""
+"""Migrations: a file per change of the schema."""

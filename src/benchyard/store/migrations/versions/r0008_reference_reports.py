@@ -1,4 +1,4 @@
-"""The table of what references did beside the work."""
+"""The table of tamper reports on reference outputs."""
 
 from benchyard.store.migrations import nouns
 

@@ -1,4 +1,4 @@
-"""The table of what is being deleted."""
+"""The table of removals under way."""
 
 from benchyard.store.migrations import nouns
 

@@ -1,0 +1,1 @@
+"""Checks that each request passes before its route: keys, rates and limits."""

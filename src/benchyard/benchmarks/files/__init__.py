@@ -1,0 +1,1 @@
+"""Scenarios and benchmarks as folders that people keep in git: read, written, compared."""

@@ -1,0 +1,317 @@
+"""What `scenario.yaml` may say."""
+
+import difflib
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from benchyard import registry
+from benchyard.benchmarks.files.bounded_folder import InnerPath
+from benchyard.benchmarks.files.located_values import FilePart
+from benchyard.models.base import Metadata, ShortText, WireBool, WireFloat, WireInt
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.scenarios import (
+    AGENT_SECONDS_MAX,
+    MAX_SCORERS,
+    MAX_STEPS,
+    MAX_TRIES,
+    SCORER_SECONDS_MAX,
+    EnvName,
+    IsolationChoice,
+    LongText,
+    Name,
+    RewardStrategy,
+    ScorerName,
+    ScoringRules,
+    ValidatedIsolation,
+    ValidationType,
+)
+
+NAME = "scenario.yaml"
+STEPS = "steps"
+"""The folder of what belongs to steps."""
+_WEIGHTS_OFF = 1e-6
+ORIGINS = ("blueprint", "snapshot", "image", "dockerfile")
+
+
+class PlacedFile(FilePart):
+    """A file or folder of ours, and where it goes in the devbox; without `to`, to where it is here."""
+
+    file: InnerPath
+    to: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+
+
+def _placed(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
+
+
+PlacedFiles = list[Annotated[PlacedFile, BeforeValidator(_placed)]]
+
+
+class EnvironmentPart(FilePart):
+    """`environment`: the devbox a scenario is worked on in."""
+
+    blueprint: ShortText | None = None
+    """By name, the newest that was built; or by id."""
+    snapshot: ShortText | None = None
+    image: ShortText | None = None
+    dockerfile: InnerPath | None = None
+    """Built when it is pushed; its folder is the context."""
+    working_directory: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    launch_parameters: LaunchParameters | None = None
+    files: PlacedFiles = Field(default_factory=list)
+    """Written before work begins."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "EnvironmentPart":
+        given = [name for name in ORIGINS if getattr(self, name)]
+        if len(given) > 1:
+            raise PydanticCustomError("origins", "give one of {given}, not all", {"given": ", ".join(given)})
+        return self
+
+
+class ScorerPart(FilePart):
+    """What every scorer has."""
+
+    name: ScorerName
+    weight: WireFloat | None = Field(default=None, ge=0, le=1)
+    """May be left out where there is one scorer only."""
+
+
+class _Texted(ScorerPart):
+    """A scorer with a text, which may be in a file."""
+
+    user: Literal["root"] | None = None
+    """Who grades, where that is not the scenario's user: then `$BENCHYARD_GRADED` runs what is graded."""
+    file: InnerPath | None = None
+
+    @model_validator(mode="after")
+    def _one_text(self) -> "_Texted":
+        field = text_field(self)
+        if (getattr(self, field) is None) == (self.file is None):
+            raise PydanticCustomError("text", "give either `{field}` or `file`", {"field": field})
+        return self
+
+
+class BashScriptPart(_Texted):
+    """A bash script that prints the score."""
+
+    type: Literal["bash_script_scorer"]
+    bash_script: LongText | None = None
+
+
+class CommandPart(_Texted):
+    """A command that passes by exiting with 0."""
+
+    type: Literal["command_scorer"]
+    command: LongText | None = None
+
+
+class PythonScriptPart(_Texted):
+    """A Python script that prints the score."""
+
+    type: Literal["python_script_scorer"]
+    python_script: LongText | None = None
+    python_version_constraint: ShortText | None = None
+    requirements_contents: LongText | None = None
+    requirements_file: InnerPath | None = None
+
+    @model_validator(mode="after")
+    def _one_list(self) -> "PythonScriptPart":
+        if self.requirements_contents is not None and self.requirements_file is not None:
+            raise PydanticCustomError("text", "give either `requirements_contents` or `requirements_file`")
+        return self
+
+
+class TestFilePart(FilePart):
+    """A test file, right here."""
+
+    __test__ = False
+    file_path: Annotated[str, Field(min_length=1, max_length=4096)]
+    file_contents: str | None = None
+
+
+class TestBasedPart(_Texted):
+    """Test files, and a command that runs them."""
+
+    __test__ = False
+    type: Literal["test_based_scorer"]
+    test_command: LongText | None = None
+    test_files: list[TestFilePart] = Field(default_factory=list)
+    report_tests: WireInt | None = Field(default=None, ge=0)
+    """How many tests the report must tell of that the command has its runner leave; 0 is any number."""
+    files: PlacedFiles = Field(default_factory=list)
+
+
+class AstGrepPart(ScorerPart):
+    """A pattern of code that must occur."""
+
+    type: Literal["ast_grep_scorer"]
+    pattern: LongText
+    search_directory: Annotated[str, Field(min_length=1, max_length=4096)]
+    lang: ShortText | None = None
+
+
+class CustomPart(ScorerPart):
+    """A scorer that is registered by its type; with `file`, pushing registers it."""
+
+    type: Literal["custom_scorer"]
+    user: Literal["root"] | None = None
+    custom_scorer_type: ShortText
+    scorer_params: dict[str, Any] | None = None
+    file: InnerPath | None = None
+
+
+class OtherPart(ScorerPart):
+    """A scorer of an extension: its own fields, as they are."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+
+    @model_validator(mode="after")
+    def _is_known(self) -> "OtherPart":
+        known = [*TEXTS, "ast_grep_scorer", "custom_scorer", *_installed()]
+        if self.type not in known:
+            near = difflib.get_close_matches(self.type, known, n=1)
+            said = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(set(known)))}"
+            raise PydanticCustomError("scorer_type", "no scorer has this type; {said}", {"said": said})
+        return self
+
+
+TEXTS = {
+    "bash_script_scorer": "bash_script",
+    "command_scorer": "command",
+    "python_script_scorer": "python_script",
+    "test_based_scorer": "test_command",
+}
+"""Type of scorer -> the field that `file` stands for."""
+
+
+def text_field(part: ScorerPart) -> str:
+    """The field of a scorer that `file` stands for."""
+    return TEXTS[str(getattr(part, "type", ""))]
+
+
+def _installed() -> list[str]:
+    return [name.replace("-", "_") + "_scorer" for name in registry.names("scorers")]
+
+
+def _tag(value: Any) -> str:
+    given = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return given if given in TEXTS or given in ("ast_grep_scorer", "custom_scorer") else "other"
+
+
+AnyScorer = Annotated[
+    Annotated[BashScriptPart, Tag("bash_script_scorer")]
+    | Annotated[CommandPart, Tag("command_scorer")]
+    | Annotated[PythonScriptPart, Tag("python_script_scorer")]
+    | Annotated[TestBasedPart, Tag("test_based_scorer")]
+    | Annotated[AstGrepPart, Tag("ast_grep_scorer")]
+    | Annotated[CustomPart, Tag("custom_scorer")]
+    | Annotated[OtherPart, Tag("other")],
+    Discriminator(_tag),
+]
+
+
+def _weighted(scorers: list[AnyScorer]) -> list[AnyScorer]:
+    given = [each.weight for each in scorers if each.weight is not None]
+    if len(scorers) == 1 and not given:
+        return scorers
+    if len(given) < len(scorers):
+        raise PydanticCustomError("weights", "each of several scorers needs a `weight`")
+    if abs(sum(given) - 1) > _WEIGHTS_OFF:
+        total = f"{sum(given):.6g}"
+        raise PydanticCustomError(
+            "weights", "the weights add up to {total}; they must add up to 1", {"total": total}
+        )
+    return scorers
+
+
+Scorers = Annotated[list[AnyScorer], Field(min_length=1, max_length=MAX_SCORERS), AfterValidator(_weighted)]
+
+
+class StepPart(FilePart):
+    """One of the `steps`; its files lie in `steps/NAME` unless it names others."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    problem: InnerPath | None = None
+    scorers: Scorers | None = None
+    """The scenario's, where it has none of its own."""
+    reference: InnerPath | None = None
+    files: ShortText | PlacedFiles | None = None
+    """What is put into the working directory before it; or an archive of that, by the id of its object."""
+    setup: LongText | None = None
+    setup_as_root: WireBool = False
+    agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
+    min_reward: WireFloat | dict[ShortText, WireFloat] | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where its files are."""
+        return f"{STEPS}/{self.name}"
+
+
+class ScenarioFile(FilePart):
+    """The whole of a `scenario.yaml`."""
+
+    name: Name
+    problem: InnerPath = "problem.md"
+    """The file of the problem statement."""
+    additional_context: Any | None = None
+    environment: EnvironmentPart = Field(default_factory=EnvironmentPart)
+    scorers: Scorers
+    reference: InnerPath | None = None
+    """The file of the reference output, where it is not called reference.patch, .sh or .txt."""
+    isolation: IsolationChoice = "auto"
+    validated_isolation: ValidatedIsolation | None = None
+    """What validation found; where nothing is chosen, it is graded so."""
+    answer_paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] | None = None
+    nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
+    scoring_network: ShortText | None = None
+    """`none`, `host`, or what a network policy allows, by its id or name."""
+    scoring_secrets: dict[str, str] | None = None
+    scoring_tracing: WireBool | None = None
+    """Whether scorers need a debugger, a tracer or a leak checker, which are refused otherwise."""
+    agent_network_policy: ShortText | None = None
+    """The policy of the agent, by id or name; what prepares the devbox has that of the environment."""
+    validation_type: ValidationType | None = None
+    required_environment_variables: list[EnvName] | None = None
+    required_secret_names: list[EnvName] | None = None
+    scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
+    tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
+    retry_prompt: LongText | None = None
+    """What an agent is told between two tries; `{output}` is what the scorers said."""
+    steps: list[StepPart] | None = Field(default=None, max_length=MAX_STEPS)
+    reward_strategy: RewardStrategy | None = None
+    metadata: Metadata | None = None
+
+    @model_validator(mode="after")
+    def _one_kind_of_rounds(self) -> "ScenarioFile":
+        if self.steps and (self.tries or 1) > 1:
+            raise PydanticCustomError("rounds", "give either `steps` or several `tries`, not both")
+        return self
+
+    def rules(self) -> ScoringRules:
+        """How it is scored, as the wire has it."""
+        return ScoringRules(
+            scoring_isolation=self.isolation,
+            validated_isolation=self.validated_isolation,
+            answer_paths=self.answer_paths,
+            nop_score=self.nop_score,
+            scoring_network=self.scoring_network,
+            scoring_secrets=self.scoring_secrets,
+            scoring_tracing=self.scoring_tracing,
+            agent_network_policy=self.agent_network_policy,
+            tries=self.tries,
+            retry_prompt=self.retry_prompt,
+            reward_strategy=self.reward_strategy,
+        )

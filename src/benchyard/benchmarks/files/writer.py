@@ -1,0 +1,214 @@
+"""From a scenario of the wire to a folder that, read again, asks for the same."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchyard.benchmarks.files import bounded_folder, scenario_file
+from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, StartingFile, starting_file_of
+from benchyard.benchmarks.files.scenario_file import TEXTS
+from benchyard.models.launch import LaunchParameters
+from benchyard.models.scenarios import (
+    RULES_IN_METADATA,
+    ScenarioEnvironment,
+    ScenarioView,
+    ScoringFunction,
+    Step,
+)
+from benchyard.models.scoring import references
+
+_ENDINGS = {"python_script_scorer": ".py"}
+_SAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNPLAIN = re.compile("[\r\x85\u2028\u2029\ufeff]")
+"""What readers of YAML would take for an end of line, or leave out."""
+_MOST_NAME = 100
+
+
+@dataclass(frozen=True)
+class FolderContents:
+    """What a folder consists of: the YAML of its main file, and all others by name."""
+
+    data: dict[str, Any]
+    files: dict[str, StartingFile] = field(default_factory=dict)
+
+    def add(self, wanted: str, content: str | bytes, mode: int = 0o644) -> str:
+        """Take a file in under this name, or one like it that is free; returns the name."""
+        name, count = wanted, 1
+        while any(_collide(name, other) for other in self.files):
+            count += 1
+            top, _, rest = wanted.partition("/")
+            name = f"{top}/{count}/{rest}" if rest else f"{count}-{top}"
+        data = content.encode() if isinstance(content, str) else content
+        self.files[name] = StartingFile(name, data, mode)
+        return name
+
+    def write(self, folder: Path, main: str) -> None:
+        """Write it all; files of these names are replaced, others stay."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, file in self.files.items():
+            bounded_folder.write(folder, name, file.content, file.mode)
+        bounded_folder.write(folder, main, dump_yaml(self.data).encode())
+
+
+def _collide(one: str, other: str) -> bool:
+    """Whether two files cannot both be there: they are the same, or one would have to be a folder."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
+
+
+def scenario_contents(
+    view: ScenarioView, origin: EnvironmentOrigin, scripts: Mapping[str, str]
+) -> FolderContents:
+    """The folder of a scenario; `origin` is what its environment's ids mean, `scripts` its custom scorers."""
+    contents = FolderContents({"name": view.name})
+    data = contents.data
+    contents.add("problem.md", view.input_context.problem_statement)
+    data |= _given({"additional_context": view.input_context.additional_context})
+    environment = _environment(contents, view.environment or ScenarioEnvironment(), origin)
+    data |= _given({"environment": environment})
+    functions = view.scoring_contract.scoring_function_parameters
+    data["scorers"] = [_scorer(contents, each, scripts) for each in functions]
+    data["isolation"] = view.scoring_isolation or "auto"
+    validated = view.validated_isolation
+    own = {key: value for key, value in view.metadata.items() if key not in RULES_IN_METADATA}
+    data |= _given(
+        {
+            "validated_isolation": validated.model_dump(exclude_defaults=True) if validated else None,
+            "answer_paths": view.answer_paths,
+            "nop_score": view.nop_score or None,
+            "scoring_network": view.scoring_network,
+            "scoring_secrets": view.scoring_secrets,
+            "scoring_tracing": view.scoring_tracing or None,
+            "agent_network_policy": view.agent_network_policy or None,
+            "validation_type": view.validation_type,
+            "required_environment_variables": view.required_environment_variables,
+            "required_secret_names": view.required_secret_names,
+            "scorer_timeout_sec": view.scorer_timeout_sec,
+            "tries": view.tries,
+            "retry_prompt": view.retry_prompt,
+            "steps": [_step(contents, view, each, scripts) for each in view.steps or []],
+            "reward_strategy": view.reward_strategy,
+            "metadata": own,
+        }
+    )
+    if view.reference_output:
+        contents.add(references.file_name(view), view.reference_output)
+    return contents
+
+
+def _step(
+    contents: FolderContents, view: ScenarioView, step: Step, scripts: Mapping[str, str]
+) -> dict[str, Any]:
+    folder = f"{scenario_file.STEPS}/{step.name}"
+    data: dict[str, Any] = {"name": step.name}
+    contents.add(f"{folder}/problem.md", step.problem_statement)
+    if step.scoring_contract is not None:
+        functions = step.scoring_contract.scoring_function_parameters
+        data["scorers"] = [_scorer(contents, each, scripts, f"{folder}/") for each in functions]
+    if step.reference_output:
+        solved = view.model_copy(update={"reference_output": step.reference_output})
+        contents.add(f"{folder}/{references.file_name(solved)}", step.reference_output)
+    plain = step.model_dump(exclude={"name", "problem_statement", "scoring_contract", "reference_output"})
+    return data | {name: value for name, value in plain.items() if value not in (None, "", False)}
+
+
+def write_scenario(folder: Path, contents: FolderContents) -> None:
+    """Write the folder of a scenario; a reference output of another kind that is there goes."""
+    for name in references.FILE_NAMES:
+        if name not in contents.files:
+            (folder / name).unlink(missing_ok=True)
+    contents.write(folder, scenario_file.NAME)
+
+
+def slug(text: str) -> str:
+    """A name for a file or folder that is like this text."""
+    return _SAFE.sub("-", text).strip("-.")[:_MOST_NAME] or "unnamed"
+
+
+def dump_yaml(value: Any) -> str:
+    """YAML that people like to read: in our order, and texts of several lines as they are."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _environment(
+    contents: FolderContents, environment: ScenarioEnvironment, origin: EnvironmentOrigin
+) -> dict[str, Any]:
+    data: dict[str, Any] = {origin.kind: origin.name} if origin.kind else {}
+    data |= _given({"working_directory": environment.working_directory})
+    launch = environment.launch_parameters or LaunchParameters()
+    files, commands = _split(launch.launch_commands or [], environment.working_directory)
+    placed = []
+    for file in files:
+        name = contents.add(f"environment/files/{_inner(file.path)}", file.content, file.mode)
+        placed.append({"file": name, "to": file.path})
+    data |= _given({"files": placed})
+    left = launch.model_copy(update={"launch_commands": commands or None})
+    return data | _given({"launch_parameters": left.model_dump(mode="json", exclude_none=True)})
+
+
+def _split(commands: list[str], directory: str | None) -> tuple[list[StartingFile], list[str]]:
+    """The files that the first commands write, and the commands after them."""
+    files: list[StartingFile] = []
+    for index, each in enumerate(commands):
+        file = starting_file_of(each, directory)
+        # git keeps no more of a file's mode than whether it can be run.
+        if file is None or file.mode not in (0o644, 0o755):
+            return files, commands[index:]
+        files.append(file)
+    return files, []
+
+
+def _scorer(
+    contents: FolderContents, function: ScoringFunction, scripts: Mapping[str, str], folder: str = ""
+) -> dict[str, Any]:
+    scorer = dict(function.scorer)
+    type = str(scorer.pop("type", ""))
+    data: dict[str, Any] = {"name": function.name, "type": type, "weight": function.weight}
+    text = TEXTS.get(type)
+    if text and "\n" in str(scorer.get(text, "")):
+        ending = _ENDINGS.get(type, ".sh")
+        data["file"] = contents.add(f"{folder}scorers/{function.name}{ending}", str(scorer.pop(text)))
+    script = scripts.get(str(scorer.get("custom_scorer_type")))
+    if type == "custom_scorer" and script is not None:
+        data["file"] = contents.add(f"{folder}scorers/{function.name}.sh", script)
+    test_files = scorer.pop("test_files", None) or []
+    data |= _given(scorer)
+    return data | _given({"files": list(_test_files(contents, f"{folder}tests/{function.name}", test_files))})
+
+
+def _test_files(contents: FolderContents, folder: str, files: list[Any]) -> Iterator[dict[str, str]]:
+    for each in files:
+        path = str(each["file_path"])
+        name = contents.add(f"{folder}/{_inner(path)}", each.get("file_contents") or "")
+        yield {"file": name, "to": path}
+
+
+def _inner(path: str) -> str:
+    """A path like the one in the devbox that stays inside the folder, whatever that one is."""
+    parts = [slug(part) for part in path.split("/") if part not in ("", ".", "..")]
+    return "/".join(parts[-8:]) or "unnamed"
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes lists below their key, indented."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002 (theirs)
+        return super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    if _UNPLAIN.search(value):
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,1 @@
+"""Harbor's form of tasks and registries, read and written."""

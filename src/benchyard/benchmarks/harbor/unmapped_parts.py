@@ -1,0 +1,136 @@
+"""Parts of a Harbor task folder that a scenario has no field for, and the other way round."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from benchyard.benchmarks.base import PUBLIC_KEY
+from benchyard.benchmarks.files import located_values
+from benchyard.benchmarks.files.bounded_folder import BoundedFolder
+from benchyard.benchmarks.files.located_values import FilePart
+from benchyard.models.scenarios import (
+    MAX_TRIES,
+    IsolationChoice,
+    LongText,
+    ScenarioRequest,
+    ValidatedIsolation,
+)
+from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
+
+ATTACHMENT = "task"
+"""The name of that archive."""
+SECTION = "benchyard"
+"""The table in `[metadata]`."""
+RULES = (
+    "validated_isolation",
+    "answer_paths",
+    "answer_excludes",
+    "nop_score",
+    "tries",
+    "retry_prompt",
+    "required_secret_names",
+    "scoring_secrets",
+    "scoring_tracing",
+)
+"""Fields that a scenario and the table have alike."""
+_PARTS = ("environment", "tests", "solution")
+_STEP_PARTS = ("tests", "solution", "workdir")
+_MOST_BYTES = 4 * 1024**2
+"""Of files that nobody needs to run or grade it."""
+
+Path = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+
+
+class ScorerNote(FilePart):
+    """A scorer that the tests were made of; for people."""
+
+    name: str
+    type: str
+    weight: float
+
+
+class BenchyardTable(FilePart):
+    """The table `[metadata.benchyard]`."""
+
+    name: str | None = None
+    """What the scenario was called; for people."""
+    benchmark: str | None = None
+    """The public benchmark that it is of."""
+    isolation: IsolationChoice | None = None
+    validated_isolation: ValidatedIsolation | None = None
+    answer_paths: list[Path] | None = Field(default=None, max_length=100)
+    answer_excludes: list[Path] | None = Field(default=None, max_length=100)
+    nop_score: float | None = Field(default=None, ge=0, le=1)
+    reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """The reward that is the score, where there are several and none is called `reward`."""
+    tries: int | None = Field(default=None, ge=1, le=MAX_TRIES)
+    retry_prompt: LongText | None = None
+    required_secret_names: list[str] | None = None
+    scoring_secrets: dict[str, str] | None = None
+    scoring_tracing: bool | None = None
+    scorer_timeout_sec: int | None = Field(default=None, gt=0)
+    agent_timeout_sec: float | None = Field(default=None, gt=0)
+    network: Literal["server"] | None = None
+    """The scenario said nothing of networks: it has what the server gives to all."""
+    scoring_network: Literal["none"] | None = None
+    """Scorers reach nothing, though their tests fetch what a server of ours brings."""
+    reference: Literal["diff", "script", "expected"] | None = None
+    """What the solution was made of; for people."""
+    scorers: list[ScorerNote] | None = None
+
+
+def table_of(found: located_values.LocatedData, metadata: dict[str, Any]) -> BenchyardTable:
+    """What the metadata of a task say for us; raises UsageError with the line of what is wrong."""
+    if SECTION not in metadata:
+        return BenchyardTable()
+    place = ("metadata", SECTION)
+    try:
+        return BenchyardTable.model_validate(metadata[SECTION])
+    except ValueError as error:
+        first = str(error).splitlines()[1:3]
+        told = f"[metadata.{SECTION}]: {' '.join(' '.join(first).split())[:300]}"
+        raise found.refuse(place, told) from error
+
+
+def apply_table(
+    request: ScenarioRequest, part: BenchyardTable, known: IsolationChoice | None = None
+) -> ScenarioRequest:
+    """A request with what the task keeps for us; how it is graded is `known` better where it is said."""
+    same = [*RULES, "scorer_timeout_sec", "agent_timeout_sec"]
+    changes: dict[str, Any] = {name: value for name in same if (value := getattr(part, name)) is not None}
+    if part.isolation is not None and known is None:
+        changes["scoring_isolation"] = part.isolation
+    if part.required_secret_names is not None:
+        left = [
+            each
+            for each in request.required_environment_variables or []
+            if each not in part.required_secret_names
+        ]
+        changes["required_environment_variables"] = left or None
+    if part.benchmark is not None:
+        changes["metadata"] = {**(request.metadata or {}), PUBLIC_KEY: part.benchmark}
+    return request.model_copy(update=changes)
+
+
+def unmapped_files(folder: BoundedFolder, *, needed: Iterable[str]) -> dict[str, PackedFile]:
+    """What is kept of a task folder; beside `needed` only what is small."""
+    wanted = set(needed)
+    found: dict[str, PackedFile] = {}
+    left = _MOST_BYTES
+    for name in folder.files("."):
+        path = name.removeprefix("./")
+        if path in wanted:
+            found[path] = PackedFile(folder.data(path, MOST_PACKED_BYTES), folder.mode(path))
+        elif not _is_elsewhere(path) and not (folder.path / path).is_symlink():
+            left -= folder.inside(path).stat().st_size
+            if left >= 0:
+                found[path] = PackedFile(folder.data(path, _MOST_BYTES), folder.mode(path))
+    return found
+
+
+def _is_elsewhere(path: str) -> bool:
+    parts = path.split("/")
+    if parts[0] == "steps" and len(parts) > 2:
+        return parts[2] in _STEP_PARTS
+    return parts[0] in _PARTS or parts[0] == ".git"

@@ -1,0 +1,1 @@
+"""`benchyard benchmark` and `benchyard scenario`."""

@@ -1,0 +1,1 @@
+"""`benchyard devbox`: one module per verb that is more than a request."""

@@ -1,0 +1,1 @@
+"""`benchyard image`, `snapshot` and `blueprint`: the origins of devboxes."""

@@ -1,0 +1,1 @@
+"""`benchyard job`: agents on benchmarks, carried to the end by the server."""

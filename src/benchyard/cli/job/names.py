@@ -1,0 +1,31 @@
+"""Lookup of a job by id or name."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from benchyard.cli.notices import tell
+from benchyard.client.client import Client
+from benchyard.client.lookup import PAGE, nearest_hint
+from benchyard.errors import NotFound
+from benchyard.models.jobs import BenchmarkJobView
+
+
+def find_job(client: Client, given: str) -> BenchmarkJobView:
+    """Return the job of that id; else the newest one of that name."""
+    try:
+        return client.jobs.get(given)
+    except NotFound:
+        named = list(islice(client.jobs.list(name=given, limit=2), 2))
+        if named:
+            tell_of_several(given, named)
+            # Jobs of a list have no scenarios.
+            return client.jobs.get(named[0].id)
+    hint = nearest_hint(given, client.jobs.list(limit=PAGE))
+    raise NotFound(f"no job has the id or name {given!r}{hint}; `benchyard job list --all` shows all")
+
+
+def tell_of_several(given: str, named: Sequence[BenchmarkJobView]) -> None:
+    """Tell which job is taken if several have the name."""
+    if len(named) > 1:
+        told = f"several jobs are called {given!r}; the newest is taken, {named[0].id}"
+        tell(f"{told}. `benchyard job list --all --name ...` shows the others")

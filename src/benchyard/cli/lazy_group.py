@@ -1,0 +1,128 @@
+"""A click group that imports its commands only when they are used, so that `--help` answers at once."""
+
+import difflib
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem
+
+from benchyard.cli import aliases
+
+_WHOLE = 1000
+"""A limit longer than any first sentence."""
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """Place of a command (`module:attribute`), and its line in the help."""
+
+    place: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """Command group that lists its commands from a table, and imports one when it is called."""
+
+    def __init__(self, entries: Mapping[str, CommandEntry], **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the table's order."""
+        return list(self._entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of that name or alias."""
+        entry = self._entries.get(cmd_name)
+        if entry is None:
+            return self._other_name(ctx, cmd_name)
+        module, _, attribute = entry.place.partition(":")
+        with _nothing_to_collect():
+            command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{entry.place} is not a click command")
+        return Noun.of(cmd_name, command) if isinstance(command, click.Group) else command
+
+    def _other_name(self, ctx: click.Context, given: str) -> click.Command | None:
+        if given in aliases.ABSENT:
+            raise click.UsageError(aliases.ABSENT[given], ctx)
+        noun = aliases.noun_of(given, self.list_commands(ctx))
+        found = self.get_command(ctx, noun) if noun is not None and noun in self._entries else None
+        return found if isinstance(found, click.Group) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant; the error for an unknown one names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # Click knows only the commands that are added to a group; these are imported on demand.
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not near or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, without importing any."""
+        found = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in self._entries.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help's list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._entries[name].summary) for name in self.list_commands(ctx)])
+
+
+class Noun(click.Group):
+    """A group of verbs that also answers to their aliases."""
+
+    @classmethod
+    def of(cls, name: str, group: click.Group) -> click.Group:
+        """Return the group under a name, with aliases of its verbs."""
+        if type(group) is not click.Group:
+            return group
+        return cls(
+            name,
+            group.commands,
+            callback=group.callback,
+            params=group.params,
+            help=group.help,
+            no_args_is_help=group.no_args_is_help,
+        )
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help's list of verbs, each with the whole first sentence of its own help."""
+        shown = [(name, verb) for name, verb in self.commands.items() if not verb.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(limit=_WHOLE)) for name, verb in sorted(shown)],
+            )
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the verb of that name or alias."""
+        noun = self.name or ""
+        verb = aliases.verb_of(noun, cmd_name) if cmd_name not in self.commands else cmd_name
+        if (noun, cmd_name) in aliases.ELSEWHERE and verb not in self.commands:
+            instead = aliases.ELSEWHERE[noun, cmd_name]
+            raise click.UsageError(f"there is no `{noun} {cmd_name}`: {instead}", ctx)
+        return self.commands.get(verb or cmd_name)
+
+
+@contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    """Pause garbage collection: imports leave no garbage, and looking for it takes a sixth of their time."""
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()

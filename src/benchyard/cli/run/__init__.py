@@ -1,0 +1,1 @@
+"""`benchyard run` and `benchyard trial`: results of single attempts."""

@@ -1,0 +1,1 @@
+"""Benchmarks as files: pushed and pulled as folders, imported, exported as Harbor tasks."""

@@ -1,0 +1,119 @@
+"""Benchmarks: make, look up, list, change, archive, run."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from benchyard.client.listings import ListingSpec, listing
+from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.operations import Request, Steps, at, fetch
+from benchyard.client.request_fields import (
+    BenchmarkChanges,
+    BenchmarkFields,
+    BenchmarkRunFields,
+    NamedPageFields,
+    PageFields,
+    body_of,
+)
+from benchyard.client.resources import runs
+from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
+from benchyard.models.runs import BenchmarkRunView
+from benchyard.models.scenarios import ScenarioView
+
+_PATH = "/v1/benchmarks"
+
+
+class Benchmarks(VerbGroup[S]):
+    """The benchmarks of a server."""
+
+    @call
+    def create(self, **fields: Unpack[BenchmarkFields]) -> Steps[BenchmarkView]:
+        """Make a benchmark of scenarios; raises UsageError if its name is taken."""
+        return (yield from create(fields))
+
+    @call
+    def retrieve(self, id: str) -> Steps[BenchmarkView]:
+        """Look a benchmark up, an archived one too; raises NotFound."""
+        return (yield from retrieve(id))
+
+    get = retrieve
+
+    @call
+    def update(self, id: str, **changes: Unpack[BenchmarkChanges]) -> Steps[BenchmarkView]:
+        """Change a benchmark: None leaves a field as it is, an empty value clears it."""
+        return (yield from update(id, changes))
+
+    @call
+    def update_scenarios(
+        self,
+        id: str,
+        *,
+        scenarios_to_add: Sequence[str] | None = None,
+        scenarios_to_remove: Sequence[str] | None = None,
+    ) -> Steps[BenchmarkView]:
+        """Add scenarios at a benchmark's end, and remove others."""
+        return (yield from update_scenarios(id, scenarios_to_add, scenarios_to_remove))
+
+    @listing
+    def list(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
+        """List the server's own benchmarks, newest first."""
+        return ListingSpec(_PATH, "benchmarks", BenchmarkView, query)
+
+    @listing
+    def list_public(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
+        """List the public benchmarks, newest first."""
+        return ListingSpec(f"{_PATH}/list_public", "benchmarks", BenchmarkView, query)
+
+    @listing
+    def definitions(self, id: str, **query: Unpack[PageFields]) -> ListingSpec[ScenarioView]:
+        """List the scenarios of a benchmark, in its own order."""
+        return ListingSpec(at(_PATH + "/{}/definitions", id), "scenarios", ScenarioView, query)
+
+    @call
+    def start_run(self, **fields: Unpack[BenchmarkRunFields]) -> Steps[BenchmarkRunView]:
+        """Start a run; its scenarios are started one by one with its id."""
+        return (yield from runs.start_benchmark_run(fields))
+
+    @call
+    def archive(self, id: str) -> Steps[BenchmarkView]:
+        """Hide a benchmark from lists; it cannot be run until it is unarchived."""
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/archive", id)), BenchmarkView))
+
+    @call
+    def unarchive(self, id: str) -> Steps[BenchmarkView]:
+        """Show an archived benchmark again."""
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/unarchive", id)), BenchmarkView))
+
+    @call
+    def delete(self, id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
+        """Delete a benchmark; its runs stay readable. Raises Conflict while it is being run."""
+        return (yield from delete(id, with_scenarios=with_scenarios))
+
+
+def delete(id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
+    """Delete a benchmark."""
+    body = BenchmarkDeleteRequest(with_scenarios=with_scenarios)
+    return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id), json=body), DeletedView))
+
+
+def create(fields: BenchmarkFields) -> Steps[BenchmarkView]:
+    """Make a benchmark."""
+    return (yield from fetch(Request("POST", _PATH, json=body_of(fields)), BenchmarkView))
+
+
+def retrieve(id: str) -> Steps[BenchmarkView]:
+    """Look a benchmark up."""
+    return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), BenchmarkView))
+
+
+def update(id: str, changes: BenchmarkChanges) -> Steps[BenchmarkView]:
+    """Change a benchmark."""
+    return (yield from fetch(Request("POST", at(_PATH + "/{}", id), json=body_of(changes)), BenchmarkView))
+
+
+def update_scenarios(
+    id: str, added: Sequence[str] | None, removed: Sequence[str] | None
+) -> Steps[BenchmarkView]:
+    """Add scenarios to a benchmark, and remove others."""
+    body = body_of({"scenarios_to_add": added, "scenarios_to_remove": removed})
+    return (yield from fetch(Request("POST", at(_PATH + "/{}/scenarios", id), json=body), BenchmarkView))

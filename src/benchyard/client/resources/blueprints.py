@@ -1,0 +1,166 @@
+"""Blueprints: images for devboxes, built on the server."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import httpx
+from pydantic import ValidationError
+
+from benchyard.client.listings import items_of_pages
+from benchyard.client.methods import S, VerbGroup, call, items
+from benchyard.client.operations import (
+    RETRIES,
+    Emit,
+    Flow,
+    Request,
+    Steps,
+    at,
+    backoff,
+    error_from,
+    fetch,
+    open_body,
+    pause,
+    read,
+    send,
+)
+from benchyard.errors import BenchyardError, BuildFailed, ServerUnreachable, StillWaiting
+from benchyard.models.blueprints import (
+    UNFINISHED,
+    BlueprintPreviewView,
+    BlueprintRequest,
+    BlueprintStatus,
+    BlueprintView,
+    BuildLogLine,
+    BuildLogUpdate,
+    BuildLogView,
+)
+
+FIRST_LOOK_SECONDS = 0.1
+LATER_LOOKS_SECONDS = 1.0
+SILENCE_SECONDS = 60.0
+
+Lines = list[BuildLogLine]
+
+
+class Blueprints(VerbGroup[S]):
+    """The blueprints of a server."""
+
+    @call
+    def create(self, request: BlueprintRequest) -> Steps[BlueprintView]:
+        """Begin to build a blueprint."""
+        return (yield from create(request))
+
+    @call
+    def get(self, id: str) -> Steps[BlueprintView]:
+        """Look a blueprint up; raises NotFound."""
+        return (yield from get(id))
+
+    @call
+    def wait(self, id: str, timeout: float | None = None) -> Steps[BlueprintView]:
+        """Wait until a blueprint is built; raises BuildFailed, or StillWaiting after the timeout."""
+        return (yield from await_built(id, timeout))
+
+    @items
+    def list(
+        self, name: str | None = None, status: BlueprintStatus | None = None, limit: int | None = None
+    ) -> Flow[BlueprintView]:
+        """Yield blueprints, newest first; all, or those of one name or status."""
+        query = {"name": name, "status": status.value if status else None}
+        yield from items_of_pages(Request("GET", "/v1/blueprints", query), "blueprints", BlueprintView, limit)
+
+    @call
+    def preview(self, request: BlueprintRequest) -> Steps[str]:
+        """Return a Dockerfile that describes the build."""
+        asked = Request("POST", "/v1/blueprints/preview", json=request)
+        return (yield from fetch(asked, BlueprintPreviewView)).dockerfile
+
+    @call
+    def logs(self, id: str) -> Steps[Lines]:
+        """Return the log of a build so far."""
+        return (yield from logs(id)).logs
+
+    @items
+    def follow(self, id: str, offset: int = 0) -> Flow[BuildLogUpdate]:
+        """Yield the log of a build from an offset on, line by line, until the build has ended."""
+        yield from _follow(at("/v1/blueprints/{}/logs/stream", id), offset)
+
+    @call
+    def delete(self, id: str) -> Steps[None]:
+        """Remove a blueprint; devboxes that stand on it go on."""
+        yield from delete(id)
+
+
+def create(request: BlueprintRequest) -> Steps[BlueprintView]:
+    """Begin to build a blueprint."""
+    return (yield from fetch(Request("POST", "/v1/blueprints", json=request), BlueprintView))
+
+
+def await_built(id: str, timeout: float | None) -> Steps[BlueprintView]:
+    """Wait until a blueprint is built; raises BuildFailed, or StillWaiting after the timeout."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    delay = FIRST_LOOK_SECONDS
+    while (view := (yield from get(id))).status in UNFINISHED:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise StillWaiting(f"blueprint {id} is still {view.status}")
+        yield from pause(delay)
+        delay = min(delay * 2, LATER_LOOKS_SECONDS)
+    if view.status is BlueprintStatus.FAILED:
+        message = f"blueprint {id} was not built: {view.error_message or view.failure_reason}"
+        raise BuildFailed(message, view.failure_reason or "build_failed")
+    return view
+
+
+def logs(id: str) -> Steps[BuildLogView]:
+    """Return the log of a build so far."""
+    return (yield from fetch(Request("GET", at("/v1/blueprints/{}/logs", id)), BuildLogView))
+
+
+def delete(id: str) -> Steps[None]:
+    """Remove a blueprint."""
+    yield from send(Request("POST", at("/v1/blueprints/{}/delete", id)))
+
+
+def get(id: str) -> Steps[BlueprintView]:
+    """Look a blueprint up."""
+    return (yield from fetch(Request("GET", at("/v1/blueprints/{}", id)), BlueprintView))
+
+
+def _follow(path: str, offset: int) -> Flow[BuildLogUpdate]:
+    """Yield lines over as many connections as needed; each resumes after the last whole line."""
+    failures = 0
+    while failures <= RETRIES:
+        try:
+            yield from open_body(Request("GET", path, {"offset": offset}, timeout=SILENCE_SECONDS))
+            left = b""
+            while chunk := (yield from read()):
+                *frames, left = (left + chunk).split(b"\n\n")
+                for update in _updates(frames):
+                    offset, failures = update.offset, 0
+                    yield Emit(update)
+        except (httpx.TransportError, StillWaiting):
+            failures += 1
+            yield from pause(backoff(failures))
+            continue
+        return
+    raise ServerUnreachable("the log was cut again and again; is the server running?")
+
+
+def _updates(frames: list[bytes]) -> Iterator[BuildLogUpdate]:
+    for frame in frames:
+        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line)
+        if b"data" not in fields:
+            continue
+        if fields.get(b"event") == b"error":
+            raise _error(fields[b"data"])
+        try:
+            yield BuildLogUpdate.model_validate_json(fields[b"data"])
+        except ValidationError as error:
+            raise BenchyardError("the server's answer is not a line of a build's log") from error
+
+
+def _error(data: bytes) -> BenchyardError:
+    try:
+        return error_from(int(json.loads(data)["code"]), data)
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchyardError("the server ended the log with an error that says nothing") from error

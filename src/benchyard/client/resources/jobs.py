@@ -1,0 +1,342 @@
+"""Jobs: make, look up, list, follow, wait for, cancel, resume, retry, rescore; their trials and events."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import httpx
+from pydantic import ValidationError
+
+from benchyard.client.listings import ListingSpec, items_of_pages, listing
+from benchyard.client.methods import S, VerbGroup, call, items
+from benchyard.client.operations import (
+    Emit,
+    Flow,
+    Request,
+    Steps,
+    at,
+    backoff,
+    error_from,
+    fetch,
+    open_body,
+    pause,
+    read,
+)
+from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
+from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
+from benchyard.models.base import RenameRequest
+from benchyard.models.job_plans import JobPlanView
+from benchyard.models.jobs import (
+    ENDED_JOBS,
+    ArtifactListView,
+    BenchmarkJobView,
+    JobEvent,
+    JobRequest,
+    JobRescoreRequest,
+    JobState,
+    RetryKind,
+    RetryRequest,
+)
+from benchyard.models.removals import RemovalView
+from benchyard.models.trials import SuspectRule, TrialView
+
+SILENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
+LONGEST_PAUSE = 5.0
+LARGEST_FRAME = 4 * 1024**2
+
+OnReconnect = Callable[[bool], None]
+"""Called with False when the server is away, and with True when it is back."""
+
+
+@dataclass
+class _StreamPosition:
+    """Position up to which a stream was followed."""
+
+    seq: int
+    state: JobState | None = None
+    failures: int = 0
+    heard: float = 0.0
+
+
+def follow_events(id: str, after: int, patience: float, told: OnReconnect) -> Flow[JobEvent]:
+    """Yield each event after a number, once, until the job has ended and all its events have come.
+
+    A stopping server ends its streams as if they were complete, so the end of a stream is believed only when
+    the job has ended, and either its final event has come or asking again brings no more.
+    """
+    place = _StreamPosition(after, heard=time.monotonic())
+    while True:
+        begin = place.seq
+        try:
+            yield from _connection(id, place, told)
+            view = yield from fetch(Request("GET", at("/v1/benchmark_jobs/{}", id)), BenchmarkJobView)
+        except (httpx.TransportError, ServerUnreachable, StillWaiting) as error:
+            yield from _away(place, patience, told, error)
+            continue
+        _heard(place, told)
+        if view.state in ENDED_JOBS and (place.state is view.state or place.seq == begin):
+            return
+        # Do not ask in a tight loop for streams that a stopping server cuts at once.
+        yield from pause(backoff(0))
+
+
+def _connection(id: str, place: _StreamPosition, told: OnReconnect) -> Flow[JobEvent]:
+    path = at("/v1/benchmark_jobs/{}/events", id)
+    yield from open_body(Request("GET", path, {"after": place.seq}, timeout=SILENCE_SECONDS))
+    _heard(place, told)
+    left = b""
+    while chunk := (yield from read()):
+        place.heard = time.monotonic()
+        *frames, left = (left + chunk).replace(b"\r\n", b"\n").split(b"\n\n")
+        if len(left) > LARGEST_FRAME:
+            raise BenchyardError("the server's answer is not a stream of events: one is without end")
+        for event in events_in(frames):
+            if event.seq > place.seq:
+                place.seq = event.seq
+                place.state = event.state or place.state
+                yield Emit(event)
+
+
+def _heard(place: _StreamPosition, told: OnReconnect) -> None:
+    if place.failures:
+        told(True)
+    place.failures = 0
+    place.heard = time.monotonic()
+
+
+def _away(place: _StreamPosition, patience: float, told: OnReconnect, error: Exception) -> Steps[None]:
+    if time.monotonic() - place.heard > patience:
+        raise ServerUnreachable(
+            f"the server was away for more than {patience:g} seconds; the job goes on when it is back"
+        ) from error
+    if not place.failures:
+        told(False)
+    place.failures += 1
+    yield from pause(min(backoff(place.failures), LONGEST_PAUSE))
+
+
+def events_in(frames: list[bytes]) -> Iterator[JobEvent]:
+    """Yield the events of whole frames of a stream; comments only keep the connection alive."""
+    for frame in frames:
+        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line[1:])
+        if b"data" not in fields:
+            continue
+        if fields.get(b"event") == b"error":
+            raise _error(fields[b"data"])
+        try:
+            yield JobEvent.model_validate_json(fields[b"data"])
+        except ValidationError as error:
+            raise BenchyardError("the server's answer is not an event of a job") from error
+
+
+def _error(data: bytes) -> BenchyardError:
+    try:
+        return error_from(int(json.loads(data)["code"]), data)
+    except (ValueError, KeyError, TypeError):
+        return error_from(500, data)
+
+
+FIRST_LOOK_SECONDS = 0.1
+LATER_LOOKS_SECONDS = 2.0
+_PATH = "/v1/benchmark_jobs"
+_PAUSE_FOR_EACH_LOOK = 10.0
+"""Pause between looks, in durations of one look: polling for a large job must not keep the server busy."""
+
+
+def no_notice(_: bool) -> None:  # noqa: FBT001 (what it is told is in the name of its type)
+    """Ignore whether the server is away."""
+
+
+class Jobs(VerbGroup[S]):
+    """The jobs of a server."""
+
+    @call
+    def create(self, request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
+        """Create a job; it is planned and run whether or not a client waits."""
+        return (yield from create(request))
+
+    @call
+    def plan(
+        self, request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()
+    ) -> Steps[JobPlanView]:
+        """Return the plan of a job, its missing prerequisites and the cost of similar jobs; starts nothing.
+
+        Pending secrets are those that will be made before the job is created.
+        """
+        return (yield from plan(request, pending_secrets))
+
+    @call
+    def get(self, id: str, *, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
+        """Look a job up, with the results of its agents; raises NotFound.
+
+        `suspect` counts suspect scores by another rule than the job's own.
+        """
+        return (yield from retrieve(id, suspect))
+
+    retrieve = get
+
+    @listing
+    def list(self, **query: Unpack[JobPageFields]) -> ListingSpec[BenchmarkJobView]:
+        """List jobs, newest first; all, or those of a name or of some states; without their scenarios."""
+        return jobs_of(query)
+
+    @call
+    def cancel(self, id: str) -> Steps[BenchmarkJobView]:
+        """End a job early; ended trials keep their score."""
+        return (yield from _post(id, "cancel"))
+
+    @call
+    def resume(self, id: str) -> Steps[BenchmarkJobView]:
+        """Go on with the unfinished trials of a cancelled job."""
+        return (yield from _post(id, "resume"))
+
+    @call
+    def retry(
+        self, id: str, only: RetryKind = "unscored", scenarios: Sequence[str] | None = None
+    ) -> Steps[BenchmarkJobView]:
+        """Retry trials that did not pass, crashed, or have no score; only of named scenarios, if any."""
+        return (yield from retry(id, only, scenarios))
+
+    @call
+    def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
+        """Score the final states of trials again; all trials that count, unless some are named."""
+        return (yield from rescore(id, trial_ids))
+
+    @call
+    def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
+        """Give a job another name."""
+        return (yield from _post(id, "rename", RenameRequest(name=name)))
+
+    @call
+    def pin(self, id: str, *, pinned: bool = True) -> Steps[BenchmarkJobView]:
+        """Keep a job however old its results are, or no longer."""
+        return (yield from _post(id, "pin" if pinned else "unpin"))
+
+    @call
+    def delete(self, id: str) -> Steps[RemovalView]:
+        """Delete a job that has ended, with its trials, runs and files; raises Conflict while it runs."""
+        return (yield from delete(id))
+
+    @items
+    def trials(self, id: str, **query: Unpack[TrialFields]) -> Flow[TrialView]:
+        """Yield all trials of a job, also those that were superseded."""
+        listed = trials_of(id, query)
+        yield from items_of_pages(
+            Request("GET", listed.path, listed.query), "trials", TrialView, query.get("limit")
+        )
+
+    @call
+    def trial(self, id: str) -> Steps[TrialView]:
+        """Look a trial up by its own id; raises NotFound."""
+        return (yield from fetch(Request("GET", at("/v1/trials/{}", id)), TrialView))
+
+    @items
+    def events(
+        self, id: str, after: int = 0, patience: float = PATIENCE_SECONDS, told: OnReconnect = no_notice
+    ) -> Flow[JobEvent]:
+        """Yield the events of a job after the one with a number, until it has ended.
+
+        Goes on after a restart of the server; raises ServerUnreachable when the server is away for longer
+        than the patience. `told` is called with False when it is away and with True when it is back.
+        """
+        yield from follow_events(id, after, patience, told)
+
+    @call
+    def wait(self, id: str, timeout: float | None = None) -> Steps[BenchmarkJobView]:
+        """Wait until a job has ended in any state; raises StillWaiting after the timeout."""
+        return (yield from wait(id, timeout))
+
+    @call
+    def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:
+        """Return the files that are kept with a page of its trials."""
+        return (
+            yield from fetch(
+                Request("GET", at(_PATH + "/{}/artifacts", id), {"starting_after": starting_after}),
+                ArtifactListView,
+            )
+        )
+
+
+def create(request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
+    """Create a job."""
+    body = request if isinstance(request, JobRequest) else body_of(request)
+    return (yield from fetch(Request("POST", _PATH, json=body), BenchmarkJobView))
+
+
+def plan(request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()) -> Steps[JobPlanView]:
+    """Return the plan of a job."""
+    wanted = (
+        request.model_dump(mode="json", exclude_none=True) if isinstance(request, JobRequest) else request
+    )
+    body = body_of({**wanted, "pending_secrets": list(pending_secrets)})
+    return (yield from fetch(Request("POST", f"{_PATH}/plan", json=body), JobPlanView))
+
+
+def retrieve(id: str, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
+    """Look a job up."""
+    query = {"suspect": suspect} if suspect else {}
+    return (yield from fetch(Request("GET", at(_PATH + "/{}", id), query), BenchmarkJobView))
+
+
+def jobs_of(query: JobPageFields) -> ListingSpec[BenchmarkJobView]:
+    """List the jobs of a server."""
+    return ListingSpec(_PATH, "jobs", BenchmarkJobView, query)
+
+
+def cancel(id: str) -> Steps[BenchmarkJobView]:
+    """End a job early."""
+    return (yield from _post(id, "cancel"))
+
+
+def resume(id: str) -> Steps[BenchmarkJobView]:
+    """Go on with a job that was cancelled."""
+    return (yield from _post(id, "resume"))
+
+
+def retry(id: str, only: RetryKind, scenarios: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
+    """Retry the trials of a job that did not pass, crashed, or have no score."""
+    named = None if scenarios is None else list(scenarios)
+    return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
+
+
+def rescore(id: str, trial_ids: Sequence[str] | None) -> Steps[BenchmarkJobView]:
+    """Score the trials of a job again."""
+    wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
+    return (yield from _post(id, "rescore", wanted))
+
+
+def delete(id: str) -> Steps[RemovalView]:
+    """Delete a job that has ended."""
+    return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), RemovalView))
+
+
+def trials_of(id: str, query: TrialFields) -> ListingSpec[TrialView]:
+    """List the trials of a job."""
+    return ListingSpec(at(_PATH + "/{}/trials", id), "trials", TrialView, query)
+
+
+def wait(id: str, timeout: float | None) -> Steps[BenchmarkJobView]:
+    """Poll until a job has ended."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    delay = FIRST_LOOK_SECONDS
+    while True:
+        begin = time.monotonic()
+        view = yield from retrieve(id)
+        if view.state in ENDED_JOBS:
+            return view
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            raise StillWaiting(f"job {id} is still {view.state.value}")
+        next_look = max(delay, (now - begin) * _PAUSE_FOR_EACH_LOOK)
+        yield from pause(next_look if deadline is None else min(next_look, max(0.0, deadline - now)))
+        delay = min(delay * 2, LATER_LOOKS_SECONDS)
+
+
+def _post(
+    id: str, verb: str, body: RetryRequest | JobRescoreRequest | RenameRequest | None = None
+) -> Steps[BenchmarkJobView]:
+    path = at(_PATH + "/{}/{}", id, verb)
+    return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))

@@ -1,0 +1,264 @@
+"""A container engine of this machine, Docker or Podman, spoken to over HTTP on its unix socket."""
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from benchyard.errors import DevboxError, NotFound, StartFailed, UsageError
+
+_PIECE = 1024 * 1024
+
+
+async def read_chunks(path: Path) -> AsyncIterator[bytes]:
+    """The content of a file."""
+    file = await asyncio.to_thread(path.open, "rb")
+    try:
+        while piece := await asyncio.to_thread(file.read, _PIECE):
+            yield piece
+    finally:
+        file.close()
+
+
+_NEWEST = (1, 47)
+"""The newest version of the interface that this module was written for; older ones are spoken as well."""
+_SECONDS = 120.0
+_REMEDY = (
+    "start one (`systemctl start docker`, `systemctl start podman.socket`, or "
+    "`podman system service --time=0 unix:///run/podman/podman.sock &`), or name its socket: "
+    "`--driver-option socket=/path`"
+)
+
+
+def usual_sockets(environment: Mapping[str, str]) -> list[Path]:
+    """Where engines listen unless they are told otherwise."""
+    own = environment.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    return [
+        Path("/var/run/docker.sock"),
+        Path("/run/podman/podman.sock"),
+        Path(own) / "docker.sock",
+        Path(own) / "podman" / "podman.sock",
+    ]
+
+
+def find_socket(option: str | None, environment: Mapping[str, str]) -> Path:
+    """The socket that was asked for, else the first that is there; raises StartFailed with what to do."""
+    given = option or environment.get("DOCKER_HOST")
+    if given:
+        scheme, separator, rest = given.rpartition("://")
+        if separator and scheme != "unix":
+            raise UsageError(
+                f"the engine at {given} is not on this machine; the container driver needs a unix socket, "
+                "because devboxes and their server share files: run a server beside that engine"
+            )
+        return Path(rest)
+    usual = usual_sockets(environment)
+    for path in usual:
+        if path.is_socket():
+            return path
+    tried = ", ".join(map(str, usual))
+    raise StartFailed(
+        f"no container engine listens on this machine (tried {tried}): {_REMEDY}",
+        step="engine",
+        remedy=_REMEDY,
+    )
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What an engine says about itself."""
+
+    name: str
+    version: str
+    storage: str
+    shifts_ids: bool
+    """Whether users in a container are others outside."""
+    runtimes: tuple[str, ...]
+    default_runtime: str
+    can_limit: Mapping[str, bool]
+    has_plain_layers: bool
+    """Whether what a container changed is one folder of overlayfs, with nothing left out."""
+
+
+class ContainerEngine:
+    """One engine. Everything raises DevboxError when it refuses, NotFound when it has no such thing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        transport = httpx.AsyncHTTPTransport(uds=str(path))
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=_SECONDS)
+        self._prefix = ""
+
+    async def open(self) -> EngineInfo:
+        """Agree on a version; raises StartFailed if nobody answers."""
+        try:
+            greeting = await self._client.get("/_ping")
+        except httpx.HTTPError as error:
+            message = f"no container engine answers at {self.path} ({error}): {_REMEDY}"
+            raise StartFailed(message, step="engine", remedy=_REMEDY) from error
+        if greeting.is_error or "api-version" not in greeting.headers:
+            message = (
+                f"what answers at {self.path} is no container engine: name another with the option socket"
+            )
+            raise StartFailed(message, step="engine")
+        major, minor = min(_NEWEST, _version(greeting.headers["api-version"]))
+        self._prefix = f"/v{major}.{minor}"
+        name = "podman" if "libpod-api-version" in greeting.headers else "docker"
+        return _about(name, await self.ask("GET", "/info"))
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._client.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        timeout: float | None = _SECONDS,
+    ) -> Any:
+        """One request; the answer's JSON, if it has any."""
+        try:
+            answer = await self._client.request(
+                method, self._prefix + path, json=body, params=query, timeout=timeout
+            )
+        except httpx.HTTPError as error:
+            raise self._lost(error) from error
+        if answer.is_error:
+            raise _refusal(answer.status_code, answer.text)
+        is_json = "json" in answer.headers.get("content-type", "")
+        return json.loads(answer.content) if is_json and answer.content else answer.content
+
+    def _lost(self, error: httpx.HTTPError) -> DevboxError:
+        return DevboxError(f"the container engine at {self.path} does not answer: {error!r}")
+
+    async def inspect(self, name: str) -> dict[str, Any] | None:
+        """What there is to know of a container; None if there is none of that name."""
+        try:
+            found: dict[str, Any] = await self.ask("GET", f"/containers/{quote(name)}/json")
+        except NotFound:
+            return None
+        return found
+
+    async def containers(self, label: str) -> list[dict[str, Any]]:
+        """All containers, running or not, that have a label."""
+        query = {"all": "true", "filters": json.dumps({"label": [label]})}
+        found: list[dict[str, Any]] = await self.ask("GET", "/containers/json", query=query)
+        return found
+
+    async def remove(self, name: str) -> None:
+        """Remove a container and its disk, if it is there."""
+        try:
+            await self.ask("DELETE", f"/containers/{quote(name)}", query={"force": "true", "v": "true"})
+        except NotFound:
+            return
+
+    async def wait(self, name: str) -> None:
+        """Return when a container does not run, or is not there."""
+        try:
+            await self.ask("POST", f"/containers/{quote(name)}/wait", timeout=None)
+        except NotFound:
+            return
+
+    async def said(self, name: str) -> str:
+        """The end of what a container printed."""
+        query = {"stdout": "true", "stderr": "true", "tail": "20"}
+        raw: bytes = await self.ask("GET", f"/containers/{quote(name)}/logs", query=query)
+        return _plain(raw).decode(errors="replace").strip()[-2000:]
+
+    async def images(self, label: str) -> list[dict[str, Any]]:
+        """All images that have a label."""
+        query = {"filters": json.dumps({"label": [label]})}
+        found: list[dict[str, Any]] = await self.ask("GET", "/images/json", query=query)
+        return found
+
+    async def has_image(self, reference: str) -> bool:
+        """Whether there is an image of that name."""
+        try:
+            await self.ask("GET", f"/images/{quote(reference)}/json")
+        except NotFound:
+            return False
+        return True
+
+    async def load(self, archive: Path) -> None:
+        """Load an image archive."""
+        try:
+            answer = await self._client.post(
+                f"{self._prefix}/images/load",
+                content=read_chunks(archive),
+                headers={"content-type": "application/x-tar"},
+                timeout=None,
+            )
+        except httpx.HTTPError as error:
+            raise self._lost(error) from error
+        if answer.is_error or b'"error"' in answer.content:
+            raise _refusal(answer.status_code, answer.text)
+
+    async def save(self, reference: str) -> AsyncIterator[bytes]:
+        """An image as an archive, piece by piece."""
+        try:
+            async with self._client.stream(
+                "GET", f"{self._prefix}/images/{quote(reference)}/get", timeout=None
+            ) as answer:
+                if answer.is_error:
+                    await answer.aread()
+                    raise _refusal(answer.status_code, answer.text)
+                async for piece in answer.aiter_raw():
+                    yield piece
+        except httpx.HTTPError as error:
+            raise self._lost(error) from error
+
+
+def _refusal(status: int, text: str) -> DevboxError | NotFound:
+    try:
+        told = json.loads(text)
+        text = told.get("message") or told.get("cause") or text
+    except (ValueError, AttributeError):
+        pass
+    message = f"the container engine refused: {text.strip()[:1000]}"
+    return NotFound(message) if status == 404 else DevboxError(message, status=status)
+
+
+def _version(text: str) -> tuple[int, int]:
+    found = re.match(r"(\d{1,3})\.(\d{1,3})", text)
+    return (int(found[1]), int(found[2])) if found else _NEWEST
+
+
+def _about(name: str, info: dict[str, Any]) -> EngineInfo:
+    storage = str(info.get("Driver", ""))
+    status = {str(key): str(value) for key, value in info.get("DriverStatus") or ()}
+    options = [str(each) for each in info.get("SecurityOptions") or ()]
+    return EngineInfo(
+        name=name,
+        version=str(info.get("ServerVersion", "")),
+        storage=storage,
+        shifts_ids=bool(info.get("Rootless"))
+        or any("rootless" in each or "userns" in each for each in options),
+        runtimes=tuple(info.get("Runtimes") or ()),
+        default_runtime=str(info.get("DefaultRuntime", "")),
+        can_limit={
+            "limit_cpu": bool(info.get("CpuCfsQuota")),
+            "limit_memory": bool(info.get("MemoryLimit")),
+            "limit_pids": bool(info.get("PidsLimit")),
+        },
+        has_plain_layers=storage.startswith("overlay")
+        and status.get("Native Overlay Diff", "true") == "true"
+        and status.get("Using metacopy", "false") == "false",
+    )
+
+
+def _plain(raw: bytes) -> bytes:
+    """What was printed, without the headers that tell the two streams apart."""
+    text, rest = b"", raw
+    while len(rest) >= 8 and rest[0] in (0, 1, 2) and rest[1:4] == b"\0\0\0":
+        size = int.from_bytes(rest[4:8], "big")
+        text, rest = text + rest[8 : 8 + size], rest[8 + size :]
+    return text + rest

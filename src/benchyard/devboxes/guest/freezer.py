@@ -1,0 +1,182 @@
+"""Everything in a devbox made to stand still for a moment, so that nothing forks while it is seen or killed.
+
+A chain of processes, each of which forks the next and ends, passes between the scans of /proc, and between a
+scan and the signals that follow it. The devbox's first process therefore freezes all others before it looks:
+by a control group, which it leaves for that moment, or by signals where there is no group.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from benchyard.devboxes.guest import processes
+
+INNER = "inside"
+"""The group in a devbox's own in which everything of it normally is."""
+_FREEZE_SECONDS = 5.0
+"""Thousands of processes have to be given the processor once each to stand still."""
+_KILL_SECONDS = 20.0
+_LOOK_SECONDS = 0.001
+
+
+class Freezer(ABC):
+    """Stops all processes of a devbox but this one."""
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[bool]:
+        """Keep everything still for the block; who stood still before stays so after it.
+
+        Yields whether all of it did in time: else something may have forked meanwhile.
+        """
+        is_still = self._stop()
+        try:
+            yield is_still
+        finally:
+            self._release()
+
+    def close(self) -> None:
+        """Let go of what it works with, in a forked child that has no business with it."""
+        return
+
+    @abstractmethod
+    def _stop(self) -> bool: ...
+
+    @abstractmethod
+    def _release(self) -> None: ...
+
+    def kill(self, find: Callable[[], list[int]]) -> bool:
+        """Kill what `find` returns until it is nothing while all stand still; False if it takes too long."""
+        deadline = time.monotonic() + _KILL_SECONDS
+        while True:
+            with self.held() as is_still:
+                found = find()
+                # Parents last: the kernel lets the stopped children of one that ends go on.
+                processes.signal_each(found[::-1], signal.SIGKILL)
+            if not found and is_still:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            while any((seen := processes.read_process(pid)) and seen.is_alive for pid in found):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_LOOK_SECONDS)
+
+
+def open_group(outer: str) -> list[int]:
+    """Descriptors by which a first process in the inner group of `outer` freezes it; the caller closes them.
+
+    Opened where the rights for it are: the kernel asks for them now, not when they are used.
+    """
+    inner = f"{outer}/{INNER}"
+    is_old = os.path.exists(f"{inner}/freezer.state")
+    switch, told = ("freezer.state",) * 2 if is_old else ("cgroup.freeze", "cgroup.events")
+    wanted = [(f"{outer}/cgroup.procs", os.O_WRONLY), (f"{inner}/cgroup.procs", os.O_WRONLY)]
+    wanted += [(f"{inner}/{switch}", os.O_WRONLY), (f"{inner}/{told}", os.O_RDONLY)]
+    opened: list[int] = []
+    try:
+        for path, how in wanted:
+            opened.append(os.open(path, how | os.O_CLOEXEC))
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened
+
+
+def join(descriptors: list[int]) -> None:
+    """Put this process into the inner group."""
+    os.pwrite(descriptors[1], b"0", 0)
+
+
+class SignalFreezer(Freezer):
+    """Stops by signal, again until two looks agree that all stand still; who was stopped before stays so.
+
+    `everybody` says that signals to all processes (-1) reach those of this devbox and no others. Who does
+    nothing but send signals to go on may delay it, and is killed like others by whoever looks again.
+    """
+
+    def __init__(self, *, everybody: bool) -> None:
+        self._everybody = everybody
+        self._resting: set[int] = set()
+
+    def _stop(self) -> bool:
+        self._resting = {pid for pid, seen in _others().items() if seen.state in processes.STOPPED}
+        deadline = time.monotonic() + _FREEZE_SECONDS
+        before: set[int] | None = None
+        while True:
+            if self._everybody:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(-1, signal.SIGSTOP)
+            else:
+                processes.signal_each(list(_others()), signal.SIGSTOP)
+            others = _others()
+            is_still = all(seen.is_still for seen in others.values())
+            if is_still and before == set(others):
+                return True
+            before = set(others) if is_still else None
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+
+    def _release(self) -> None:
+        processes.signal_each([pid for pid in _others() if pid not in self._resting], signal.SIGCONT)
+
+
+def _others() -> dict[int, processes.ProcessStat]:
+    seen = processes.living()
+    return {pid: seen[pid] for pid in processes.below(os.getpid(), seen)}
+
+
+class GroupFreezer(Freezer):
+    """Freezes the inner group, of version 1 or 2; nothing inside can undo that, not even with a signal.
+
+    Where the kernel does not let this process out of the group and in again, it goes on by signals.
+    """
+
+    def __init__(self, descriptors: list[int], instead: SignalFreezer) -> None:
+        self._leave, self._join, self._switch, self._told = descriptors
+        self._instead: SignalFreezer = instead
+        self._is_usable = True
+        is_new = b"frozen" in os.pread(self._told, 256, 0)
+        self._on, self._off = (b"1", b"0") if is_new else (b"FROZEN", b"THAWED")
+        self._sign = b"frozen 1" if is_new else b"FROZEN"
+
+    def close(self) -> None:
+        for descriptor in (self._leave, self._join, self._switch, self._told):
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[bool]:
+        if self._is_usable:
+            try:
+                os.pwrite(self._leave, b"0", 0)
+            except OSError:
+                self._is_usable = False
+        with super().held() if self._is_usable else self._instead.held() as is_still:
+            yield is_still
+
+    def _stop(self) -> bool:
+        deadline = time.monotonic() + _FREEZE_SECONDS
+        while time.monotonic() < deadline:
+            os.pwrite(self._switch, self._on, 0)
+            if self._sign in os.pread(self._told, 256, 0).splitlines():
+                return True
+            time.sleep(_LOOK_SECONDS)
+        return False
+
+    def _release(self) -> None:
+        os.pwrite(self._switch, self._off, 0)
+        try:
+            os.pwrite(self._join, b"0", 0)
+        except OSError:
+            # What is started from now on is not in the group.
+            self._is_usable = False
+
+
+def make_freezer(descriptors: list[int], *, everybody: bool) -> Freezer:
+    """The best freezer there is: by the group whose descriptors are given, if any."""
+    by_signal = SignalFreezer(everybody=everybody)
+    return GroupFreezer(descriptors, by_signal) if descriptors else by_signal

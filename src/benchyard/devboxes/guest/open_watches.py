@@ -1,0 +1,244 @@
+"""Watching files of a devbox for being opened: watches of inotify, added where the files may be read.
+
+The devbox's root comes as a descriptor, and every path is resolved inside it. Each watch tells once, so that
+nobody inside can drown the others out. The kernel does not tell who follows a link, so what it leads to is
+watched: a file, or a folder with all folders in it, each of which tells of what is opened there.
+"""
+
+import ctypes
+import errno
+import itertools
+import json
+import os
+import re
+import stat
+import struct
+from typing import Self
+
+from benchyard.devboxes.layers.path_weight import is_program
+
+_IN_OPEN = 0x20
+_IN_DONT_FOLLOW = 0x02000000
+_IN_ONESHOT = 0x80000000
+_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_IN_ROOT = 0x10
+_SHOWN_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
+_MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+_NO_ROOM = {errno.ENOSPC, errno.ENOMEM}
+
+NOTHING = -1
+"""In the place of a watch: there is nothing to be opened, or only a folder."""
+UNWATCHED = -2
+"""In the place of a watch: there is something, and it cannot be watched."""
+MOST_FOLDERS = 2000
+"""Folders that are watched because links lead to them."""
+_FOLDER = -3
+"""In the place of a watch, as long as others are added: a link leads to a folder."""
+
+Watches = int | list[int]
+"""The watch of a path, or those of a link that leads to a folder; see `NOTHING` and `UNWATCHED`."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def open_watcher() -> int:
+    """A descriptor that tells of watched files."""
+    descriptor = int(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "inotify_init1")
+    return descriptor
+
+
+def remove_watch(watcher: int, watch: int) -> None:
+    """Take a watch away, if it is still there."""
+    _libc.inotify_rm_watch(watcher, watch)
+
+
+def add_watches(root: int, watcher: int, sheet: int) -> None:
+    """Watch the files whose paths are listed in the file `sheet`; the list of their watches replaces it.
+
+    A link stands for the file or the folder that it leads to. Where the kernel has no room for more, those
+    that come first are watched, and the rest is `UNWATCHED`.
+    """
+    paths = json.loads(os.pread(sheet, os.fstat(sheet).st_size, 0))
+    watches: list[Watches] = []
+    with _Neighbours(root, watcher) as neighbours:
+        for path in paths:
+            try:
+                watches.append(neighbours.add(path))
+            except OSError as error:
+                watches.append(UNWATCHED)
+                if error.errno in _NO_ROOM:
+                    break
+    links = {index: os.fsencode(paths[index]) for index, each in enumerate(watches) if each == _FOLDER}
+    watches += [UNWATCHED] * (len(paths) - len(watches))
+    for index in links:
+        watches[index] = UNWATCHED
+    _add_folders(root, watcher, links, watches)
+    os.ftruncate(sheet, 0)
+    text = json.dumps(watches).encode()
+    os.pwrite(sheet, text, 0)
+
+
+class _Neighbours:
+    """Files that come one after another and lie in one folder: the way to it is gone once for all of them."""
+
+    def __init__(self, root: int, watcher: int) -> None:
+        self._root = root
+        self._watcher = watcher
+        self._folder = b""
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._close()
+
+    def add(self, path: str) -> int:
+        """Watch one file; what is none by that name, or leads elsewhere, is looked at by its whole path."""
+        folder, _, name = os.fsencode(path).rpartition(b"/")
+        if self._is_in(folder) and name not in (b"", b".", b"..") and b"\0" not in name:
+            try:
+                mode = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                mode = stat.S_IFLNK
+            if stat.S_ISDIR(mode):
+                return NOTHING
+            if not stat.S_ISLNK(mode):
+                return _watch(self._watcher, self._descriptor, name)
+        return _add(self._root, self._watcher, path)
+
+    def _is_in(self, folder: bytes) -> bool:
+        if folder != self._folder or self._descriptor < 0:
+            self._close()
+            self._folder, self._descriptor = folder, _open(self._root, folder or b"/", follow=True)
+        return self._descriptor >= 0
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _add(root: int, watcher: int, path: str) -> int:
+    name = os.fsencode(path)
+    file = _open(root, name)
+    if file < 0 and b"\\x" in name:
+        # As a byte is shown that is no text.
+        name = _SHOWN_BYTE.sub(lambda found: bytes([int(found[1], 16)]), name)
+        file = _open(root, name)
+    if file < 0:
+        return NOTHING
+    try:
+        mode = os.fstat(file).st_mode
+        if stat.S_ISLNK(mode):
+            return _add_target(root, watcher, name)
+        return NOTHING if stat.S_ISDIR(mode) else _watch(watcher, file)
+    finally:
+        os.close(file)
+
+
+def _add_target(root: int, watcher: int, link: bytes) -> int:
+    """Watch what a link leads to; raises OSError where that cannot be found out."""
+    file = _open(root, link, follow=True)
+    if file < 0:
+        # One that leads in a circle, or to what each process has of its own, leads somewhere all the same. A
+        # program that leads nowhere is one that cannot be run any more.
+        is_circle = ctypes.get_errno() == errno.ELOOP
+        return UNWATCHED if is_circle or is_program(link.decode(errors="replace")) else NOTHING
+    try:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            return _FOLDER
+        return _watch(watcher, file)
+    finally:
+        os.close(file)
+
+
+def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list[Watches]) -> None:
+    """Watch the folders that links lead to, and all folders in them: programs are run without a look there.
+
+    Where they are too many, a link is `UNWATCHED`. All are looked through before any is watched, since that
+    opens them.
+    """
+    found = {}
+    left = MOST_FOLDERS
+    for index, link in links.items():
+        folders = _folders(root, link, left)
+        if folders is not None:
+            left -= len(folders)
+            found[index] = folders
+    for index, folders in found.items():
+        try:
+            watches[index] = [_watch_at(root, watcher, each) for each in folders]
+        except OSError:
+            # Those of its watches that are there tell of nobody.
+            watches[index] = UNWATCHED
+
+
+def _folders(root: int, link: bytes, most: int) -> list[bytes] | None:
+    """The folder that a link leads to, those in it, and what links in those lead to.
+
+    None where it cannot be found out, or there are more than these.
+    """
+    found, seen = [link], set()
+    for place in found:
+        try:
+            folder = _open(root, place, follow=True, reads=True)
+        except OSError:
+            return None
+        if folder < 0:
+            # A file, or a link to nothing. What is too deep for its path may have anything in it.
+            if place == link or ctypes.get_errno() == errno.ENAMETOOLONG:
+                return None
+            continue
+        try:
+            status = os.fstat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                wanted = (each.name for each in entries if each.is_symlink() or each.is_dir())
+                inner = list(itertools.islice(wanted, most + 1))
+        finally:
+            os.close(folder)
+        found += [place + b"/" + os.fsencode(name) for name in inner]
+        if len(found) > most:
+            return None
+    return found
+
+
+def _watch_at(root: int, watcher: int, place: bytes) -> int:
+    file = _open(root, place, follow=True)
+    if file < 0:
+        return NOTHING
+    try:
+        return _watch(watcher, file)
+    finally:
+        os.close(file)
+
+
+def _watch(watcher: int, file: int, name: bytes | None = None) -> int:
+    """Watch a file, or what has a name in a folder and is not followed if it has become a link meanwhile."""
+    place, how = f"/proc/self/fd/{file}".encode(), _IN_OPEN | _IN_ONESHOT
+    if name is not None:
+        place, how = place + b"/" + name, how | _IN_DONT_FOLLOW
+    watch = int(_libc.inotify_add_watch(watcher, place, ctypes.c_uint32(how)))
+    if watch < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return watch
+
+
+def _open(root: int, name: bytes, *, follow: bool = False, reads: bool = False) -> int:
+    """A descriptor of the file, -1 if there is none; only one with `reads`, of a folder, can be read by."""
+    if b"\0" in name:
+        return -1
+    kind = os.O_RDONLY | os.O_DIRECTORY if reads else os.O_PATH
+    flags = kind | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    how = struct.pack("=QQQ", flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
+    opened = int(_libc.syscall(_OPENAT2, root, name, how, ctypes.c_size_t(len(how))))
+    if opened < 0 and ctypes.get_errno() not in _MISSING:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), name)
+    return opened

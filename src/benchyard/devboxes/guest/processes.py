@@ -1,0 +1,187 @@
+"""Finding and ending everything that descends from a process, wherever it forked to."""
+
+import ctypes
+import functools
+import os
+import signal
+from typing import NamedTuple
+
+_DEAD = (b"Z", b"X")
+STOPPED = (b"T", b"t")
+_STILL = (*STOPPED, b"D", *_DEAD)
+"""States in which a program does nothing; one that waits for the kernel stops before it goes on."""
+WALL = 0x40000000
+"""Wait for children whatever signal their end sends."""
+
+
+def set_title(title: str) -> None:
+    """Show `title` as this process's command line instead of the paths it was started with."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    text = title.encode()[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, text, len(text))
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which boot of the machine this is."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When a process began, in ticks since boot; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read(4096).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    # One that nobody has reaped yet is as good as gone.
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else None
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether somebody stopped a process, so that it does nothing until it is told to go on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read(4096).rpartition(b")")[2].split()[:1] == [b"T"]
+    except OSError:
+        return False
+
+
+def open_same(pid: int, started: int, boot: str) -> int | None:
+    """A descriptor of a process, if it is still the one that began then; the caller closes it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if boot_id() == boot and start_time(pid) == started:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def wake_on_child() -> int:
+    """A descriptor that becomes readable whenever a child of this process ends."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return reader
+
+
+class ProcessStat(NamedTuple):
+    """A process as the kernel shows it."""
+
+    pid: int
+    parent: int
+    state: bytes
+    threads: int
+    name: bytes
+    started: int
+    """In ticks since boot."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any thread of it goes on: the first one may have ended before the others."""
+        return self.state not in _DEAD or self.threads > 1
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no thread of it does anything at the moment."""
+        if self.state in _DEAD:
+            return all(state in _STILL for state in thread_states(self.pid))
+        return self.state in _STILL
+
+
+def read_process(pid: int) -> ProcessStat | None:
+    """Look at a process; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # A name may hold anything; what follows its last parenthesis is safe to split.
+            before, _separator, rest = file.read(4096).rpartition(b")")
+    except OSError:
+        return None
+    fields = rest.split()
+    if len(fields) < 20:
+        return None
+    name = before.partition(b"(")[2]
+    return ProcessStat(pid, int(fields[1]), fields[0], int(fields[17]), name, int(fields[19]))
+
+
+def thread_states(pid: int) -> list[bytes]:
+    """The state of each thread of a process that can be seen."""
+    found = []
+    try:
+        names = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    for name in names:
+        try:
+            with open(f"/proc/{pid}/task/{name}/stat", "rb") as file:
+                found += file.read(4096).rpartition(b")")[2].split()[:1]
+        except OSError:
+            continue
+    return found
+
+
+def living() -> dict[int, ProcessStat]:
+    """Every process that can be seen and has not ended, by pid."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (seen := read_process(int(name))) and seen.is_alive:
+            found[seen.pid] = seen
+    return found
+
+
+def parents() -> dict[int, int]:
+    """pid -> parent's pid of every process that can be seen."""
+    return {pid: seen.parent for pid, seen in living().items()}
+
+
+def descendants(root: int, spared: frozenset[int] = frozenset()) -> list[int]:
+    """Every live process below `root`, which must be a child subreaper for this to be complete.
+
+    Those that are `spared` are left out, with everything below them. What forks meanwhile may be missed.
+    """
+    return below(root, living(), spared)
+
+
+def below(root: int, seen: dict[int, ProcessStat], spared: frozenset[int] = frozenset()) -> list[int]:
+    """Those of the seen processes that descend from `root`, parents before their children.
+
+    Without who is spared, and what is below them.
+    """
+    children: dict[int, list[int]] = {}
+    for pid, each in seen.items():
+        if pid not in spared:
+            children.setdefault(each.parent, []).append(pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        for pid in children.get(queue.pop(), ()):
+            found.append(pid)
+            queue.append(pid)
+    return found
+
+
+def signal_each(pids: list[int], number: int) -> None:
+    """Send a signal to each process that is still there and may be sent one."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_round(root: int) -> bool:
+    """Kill everything below `root` that a scan finds, and say whether that was anything.
+
+    Stopping it first keeps it from forking meanwhile.
+    """
+    found = descendants(root)
+    signal_each(found, signal.SIGSTOP)
+    # Parents last: the kernel lets the stopped children of one that ends go on.
+    signal_each(found[::-1], signal.SIGKILL)
+    return bool(found)

@@ -1,0 +1,350 @@
+"""What has changed on a disk since it was marked, told by what nobody inside can forge: inodes and ctimes.
+
+A mark lists every entry of the changed layer, one line each. To compare, the layer is walked again beside the
+layers below it. Names are hostile; paths that are too long to be used are not gone into.
+"""
+
+import json
+import os
+import stat
+import time
+from collections.abc import Sequence
+from typing import IO, Any, NamedTuple
+
+from benchyard.devboxes.layers import report_lines, trees
+from benchyard.devboxes.layers.path_weight import LIGHTEST, PLAIN, weight
+from benchyard.devboxes.layers.stack import LayerStack, status_of
+from benchyard.devboxes.layers.trees import TreeCursor, create_file, is_opaque, is_whiteout, walk_tree
+
+CHANGES = "changes"
+"""The list of a report."""
+MOST_MARKED = 200_000
+MOST_LISTED = 10_000
+MOST_OF_WORK = 2_000
+"""Of the plain files and folders in new folders that are counted: the work, which scorers open anyway."""
+_MOST_MARK_BYTES = 64 * 1024 * 1024
+_MOST_LISTED_CHARACTERS = 4 * 1024 * 1024
+_MOST_PATH = 4096
+_TICK_SECONDS = 0.01
+"""Longer than the kernel's clock for ctimes stands still."""
+
+
+Listed = tuple[str, str, str, int, int]
+"""A path that is not as it was: how it is shown, its kind, type, permission bits and size."""
+
+
+class MarkedEntry(NamedTuple):
+    """What is noted of one entry."""
+
+    inode: int
+    ctime_ns: int
+    mode: int
+    uid: int
+    gid: int
+    is_opaque: bool = False
+    is_whiteout: bool = False
+
+
+def _entry(name: str, parent: int, status: os.stat_result) -> MarkedEntry:
+    is_folder = stat.S_ISDIR(status.st_mode)
+    return MarkedEntry(
+        status.st_ino,
+        status.st_ctime_ns,
+        status.st_mode,
+        status.st_uid,
+        status.st_gid,
+        is_folder and _is_opaque(name, parent),
+        is_whiteout(status),
+    )
+
+
+def _is_opaque(name: str, parent: int) -> bool:
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        return is_opaque(directory)
+    finally:
+        os.close(directory)
+
+
+def note_tree(path: str, manifest: str) -> bool:
+    """Write a mark of the tree to a new file, which takes the place of an older one; whether it is whole."""
+    began = time.time_ns()
+    partial = f"{manifest}.partial"
+    if os.path.lexists(partial):
+        os.unlink(partial)
+    with TreeCursor(path) as place, os.fdopen(create_file(partial, None), "w") as file:
+        mark = _Mark(place, file)
+        walk_tree(mark.visit, place.down, lambda _name: place.up())
+        file.write(json.dumps({"whole": mark.whole, "began_ns": began}))
+    os.rename(partial, manifest)
+    # What is changed after this has another ctime than what was changed just before it.
+    time.sleep(_TICK_SECONDS)
+    return mark.whole
+
+
+class _Mark:
+    """The walk that writes a mark."""
+
+    def __init__(self, place: TreeCursor, file: IO[str]) -> None:
+        self.whole = True
+        self._place = place
+        self._file = file
+        self._entries = self._bytes = 0
+
+    def visit(self) -> list[str]:
+        prefix = _prefix(self._place)
+        if len(prefix) > _MOST_PATH:
+            self.whole = False
+            return []
+        directories = []
+        for name in os.listdir(self._place.fd):
+            status = status_of(name, self._place.fd)
+            if status is None:
+                continue
+            line = json.dumps([prefix + name, *_entry(name, self._place.fd, status)]) + "\n"
+            self._entries += 1
+            self._bytes += len(line)
+            if self._entries > MOST_MARKED or self._bytes > _MOST_MARK_BYTES:
+                self.whole = False
+                return []
+            self._file.write(line)
+            if stat.S_ISDIR(status.st_mode):
+                directories.append(name)
+        return directories
+
+
+def _prefix(place: TreeCursor) -> str:
+    """The path of a place, ready for a name."""
+    return "/" + "".join(f"{name}/" for name in place.names)
+
+
+def _read_mark(manifest: str) -> tuple[dict[str, MarkedEntry], bool, int]:
+    noted: dict[str, MarkedEntry] = {}
+    facts: dict[str, Any] = {"whole": False, "began_ns": 0}
+    with open(manifest, encoding="ascii") as file:
+        for line in file:
+            found = json.loads(line)
+            if isinstance(found, dict):
+                facts = found
+            else:
+                noted[found[0]] = MarkedEntry(*found[1:])
+    return noted, facts["whole"], facts["began_ns"]
+
+
+def compare_tree(
+    path: str,
+    manifest: str,
+    below: tuple[Sequence[str], Sequence[str]],
+    report: str,
+    aside: Sequence[str],
+    counted: Sequence[str] = (),
+) -> None:
+    """Write what is different since the mark to a new file, as JSON.
+
+    `below` are the layers under the tree and the top-level directories of this machine under those; what lies
+    in the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
+    plain files are listed, and not every file is looked at where there are many; the number of all is told.
+    """
+    with TreeCursor(path) as place, LayerStack(*below) as stack:
+        comparison = _Comparison(place, stack, manifest, aside, counted)
+        walk_tree(comparison.visit, comparison.enter, comparison.leave)
+        comparison.add_vanished()
+    with os.fdopen(create_file(report, None), "w") as file:
+        report_lines.write(file, comparison.facts(), CHANGES, comparison.changes())
+
+
+class _Comparison:
+    """A walk through the changed layer, and through what lies below it as far as that goes."""
+
+    def __init__(
+        self,
+        place: TreeCursor,
+        stack: LayerStack,
+        manifest: str,
+        aside: Sequence[str],
+        counted: Sequence[str],
+    ) -> None:
+        self._place = place
+        self._stack = stack
+        self._counted = tuple(f"{path.rstrip('/')}/" for path in counted)
+        self._aside = frozenset(path.rstrip("/") for path in aside)
+        self._noted, self._whole, self._began = _read_mark(manifest)
+        self._adrift = 0
+        """How far this place is from where anything lies below it."""
+        self._unnoted: set[str] = set()
+        """Folders of this place's that are not in the mark."""
+        self._fresh = 0
+        """How far this place is from where anything was noted."""
+        self._listed: list[list[Listed]] = [[] for _ in range(LIGHTEST + 1)]
+        """By weight: where there are too many, the lightest are left out."""
+        self._characters = self._total = self._count = 0
+        self._looked = self._of_work = 0
+        """How many entries of new folders that are counted were looked at, and how many plain ones listed."""
+        self._truncated = False
+
+    def visit(self) -> list[str]:
+        prefix = _prefix(self._place)
+        if len(prefix) > _MOST_PATH:
+            self._truncated = True
+            return []
+        if self._is_new() and prefix.startswith(self._counted):
+            return self._visit_counted(prefix)
+        directories = []
+        for name in sorted(os.listdir(self._place.fd)):
+            trees.check_stop()
+            status = status_of(name, self._place.fd)
+            if status is None:
+                continue
+            path = prefix + name
+            before = self._noted.pop(path, None)
+            if path in self._aside:
+                self._forget_below(path)
+                continue
+            now = _entry(name, self._place.fd, status)
+            self._judge(path, before, now, status)
+            if stat.S_ISDIR(status.st_mode):
+                directories.append(name)
+                if before is None:
+                    self._unnoted.add(path)
+        return directories
+
+    def _is_new(self) -> bool:
+        """Whether nothing that is here was here when the mark was made, or lies in the layers below."""
+        return bool(self._fresh and self._adrift and self._whole)
+
+    def _visit_counted(self, prefix: str) -> list[str]:
+        """Look at the entries of a new folder as long as there is room, and count the others."""
+        with os.scandir(self._place.fd) as found:
+            entries = list(found)
+        if self._looked < MOST_LISTED:
+            entries.sort(key=lambda each: each.name)
+        directories = []
+        unseen = 0
+        for each in entries:
+            is_folder = each.is_dir(follow_symlinks=False)
+            if is_folder:
+                directories.append(each.name)
+            is_plain = is_folder or each.is_file(follow_symlinks=False)
+            has_room = self._count < MOST_LISTED and not (is_plain and self._looked >= MOST_LISTED)
+            if not (has_room and self._look_at_new(prefix, each.name)):
+                unseen += 1
+        self._total += unseen
+        self._truncated = self._truncated or unseen > 0
+        return directories
+
+    def _look_at_new(self, prefix: str, name: str) -> bool:
+        """List an entry of a new folder; False if it is of those of which there is no room for more."""
+        trees.check_stop()
+        self._looked += 1
+        status = status_of(name, self._place.fd)
+        if status is None:
+            return True
+        kind = _type(status.st_mode)
+        if weight(prefix + name, "added", kind, stat.S_IMODE(status.st_mode)) >= PLAIN:
+            if self._of_work >= MOST_OF_WORK:
+                return False
+            self._of_work += 1
+        self._judge(prefix + name, None, _entry(name, self._place.fd, status), status)
+        return True
+
+    def _forget_below(self, folder: str) -> None:
+        for path in [path for path in self._noted if path.startswith(f"{folder}/")]:
+            del self._noted[path]
+
+    def enter(self, name: str) -> bool:
+        path = _prefix(self._place) + name
+        if not self._place.down(name):
+            return False
+        if self._adrift or not self._stack.down(name):
+            self._adrift += 1
+        if self._fresh or path in self._unnoted:
+            self._fresh += 1
+        self._unnoted.discard(path)
+        return True
+
+    def leave(self, _name: str) -> None:
+        self._place.up()
+        self._fresh = max(0, self._fresh - 1)
+        if self._adrift:
+            self._adrift -= 1
+        else:
+            self._stack.up()
+
+    def _below(self, name: str) -> os.stat_result | None:
+        found = None if self._adrift else self._stack.look(name)
+        return found.status if found else None
+
+    def _judge(self, path: str, before: MarkedEntry | None, now: MarkedEntry, status: os.stat_result) -> None:
+        if before is None and not self._whole and now.ctime_ns < self._began:
+            # It was there, only not noted.
+            return
+        name = path.rpartition("/")[2]
+        if now.is_whiteout:
+            if before is None or not before.is_whiteout:
+                lower = self._below(name)
+                self._add(path, "deleted", lower.st_mode if lower else before.mode if before else 0, lower)
+            return
+        is_folder = stat.S_ISDIR(now.mode)
+        kind = (_folder_kind if is_folder else _kind)(before, now, self._below(name))
+        if kind:
+            self._add(path, kind, now.mode, status)
+
+    def add_vanished(self) -> None:
+        """What was noted and is not there any more, without those whose folder is not there either."""
+        for path, entry in self._noted.items():
+            is_aside = any(path.startswith(f"{folder}/") for folder in self._aside)
+            if path.rpartition("/")[0] not in self._noted and not entry.is_whiteout and not is_aside:
+                self._add(path, "deleted", entry.mode, None)
+
+    def _add(self, path: str, kind: str, mode: int, status: os.stat_result | None) -> None:
+        self._total += 1
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        size = status.st_size if status and not stat.S_ISDIR(mode) else 0
+        found = (shown, kind, _type(mode), stat.S_IMODE(mode), size)
+        self._listed[weight(*found[:4])].append(found)
+        self._count += 1
+        self._characters += len(shown)
+        while self._count > MOST_LISTED or self._characters > _MOST_LISTED_CHARACTERS:
+            self._truncated = True
+            left_out = next(each for each in reversed(self._listed) if each).pop()
+            self._count -= 1
+            self._characters -= len(left_out[0])
+
+    def changes(self) -> list[Any]:
+        """What is different, in order."""
+        return sorted(each for listed in self._listed for each in listed)
+
+    def facts(self) -> dict[str, Any]:
+        """What else goes into the report."""
+        return {"total": self._total, "truncated": self._truncated, "exact": self._whole}
+
+
+def _kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | None) -> str | None:
+    if before is None:
+        return "modified" if lower else "added"
+    if before.is_whiteout:
+        return "added"
+    is_same = before[:2] == now[:2] and stat.S_IFMT(before.mode) == stat.S_IFMT(now.mode)
+    return None if is_same else "modified"
+
+
+def _folder_kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | None) -> str | None:
+    """A folder is not changed by what is changed in it, nor by being copied into the layer for that."""
+    if before is None:
+        if lower is None:
+            return "added"
+        is_same = (lower.st_mode, lower.st_uid, lower.st_gid) == (now.mode, now.uid, now.gid)
+        return None if is_same and not now.is_opaque else "modified"
+    if before.is_whiteout:
+        return "added"
+    is_same = before.inode == now.inode and before[2:] == now[2:]
+    return None if is_same else "modified"
+
+
+_TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+_DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
+
+
+def _type(mode: int) -> str:
+    kind = stat.S_IFMT(mode)
+    return _TYPES.get(kind) or ("device" if kind in _DEVICES else "other")

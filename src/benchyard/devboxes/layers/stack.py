@@ -1,0 +1,189 @@
+"""What a stack of layers shows together, read as overlayfs would, without mounting anything.
+
+Every layer may hold anything at all: links, marks of deletion, trees of any depth. Nothing is followed.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from benchyard.devboxes.layers.trees import TreeCursor, is_opaque, is_whiteout
+
+_HELD_DESCRIPTORS = 4
+"""Per layer: there may be hundreds."""
+_MOST_LINKS = 40
+
+
+class StackEntry(NamedTuple):
+    """One entry, and the directory of the topmost layer that has it."""
+
+    parent: int
+    status: os.stat_result
+    is_layers: bool
+    """Whether it is a layer's, and never changes; else it is this machine's own."""
+
+
+class LayerStack:
+    """A directory in the view of several layers, topmost first, and the way back up.
+
+    `beside` are top-level directories of this machine that lie below the layers' own of the same names.
+    """
+
+    def __init__(self, layers: Sequence[str], beside: Sequence[str] = ()) -> None:
+        self._places: list[TreeCursor] = []
+        self._beside = {name: _place(f"/{name}") for name in beside}
+        try:
+            self._places += [TreeCursor(layer, held=_HELD_DESCRIPTORS) for layer in layers]
+        except BaseException:
+            self._close()
+            raise
+        self._levels: list[list[TreeCursor]] = [self._uncovered(self._places)]
+        self._begun: list[TreeCursor | None] = [None]
+        """Of each level, the machine's own directory that begins there."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for place in (*self._places, *self._beside.values()):
+            if place is not None:
+                place.__exit__(None, None, None)
+
+    @staticmethod
+    def _uncovered(places: Sequence[TreeCursor]) -> list[TreeCursor]:
+        """Those that show anything: below one that is opaque, nobody does."""
+        shown = []
+        for place in places:
+            shown.append(place)
+            if is_opaque(place.fd):
+                break
+        return shown
+
+    def look(self, name: str) -> StackEntry | None:
+        """What has this name here; None if nothing has, or it was deleted."""
+        for place in self._levels[-1]:
+            status = status_of(name, place.fd)
+            if status is not None:
+                is_layers = all(place is not own for own in self._beside.values())
+                return None if is_whiteout(status) else StackEntry(place.fd, status, is_layers)
+        own = self._beside.get(name) if len(self._levels) == 1 else None
+        return StackEntry(own.fd, os.fstat(own.fd), is_layers=False) if own else None
+
+    def names(self) -> list[str]:
+        """The names of everything here."""
+        found: dict[str, None] = {}
+        for place in self._levels[-1]:
+            found.update(dict.fromkeys(os.listdir(place.fd)))
+        if len(self._levels) == 1:
+            found.update(dict.fromkeys(name for name, place in self._beside.items() if place))
+        return [name for name in found if self.look(name) is not None]
+
+    def down(self, name: str) -> bool:
+        """Enter a directory of this view; False (and no move) if there is none of that name."""
+        found: list[TreeCursor] = []
+        covered = False
+        for place in self._levels[-1]:
+            status = status_of(name, place.fd)
+            if status is None:
+                continue
+            if not stat.S_ISDIR(status.st_mode) or not _enter(place, name):
+                covered = True
+                break
+            found.append(place)
+            if is_opaque(place.fd):
+                covered = True
+                break
+        own = self._beside.get(name) if len(self._levels) == 1 and not covered else None
+        if own:
+            found.append(own)
+        if not found:
+            return False
+        self._levels.append(found)
+        self._begun.append(own)
+        return True
+
+    def up(self) -> None:
+        """Go back to where `down` was called."""
+        begun = self._begun.pop()
+        for place in self._levels.pop():
+            if place is not begun:
+                place.up()
+
+    @property
+    def fd(self) -> int:
+        """The topmost layer's directory of this place, whose attributes it has."""
+        return self._levels[-1][0].fd
+
+    def descend(self, names: Sequence[str]) -> int:
+        """Go down as far as there are directories of these names; how far that is."""
+        for depth, name in enumerate(names):
+            found = self.look(name)
+            if found is None or not stat.S_ISDIR(found.status.st_mode) or not self.down(name):
+                return depth
+        return len(names)
+
+    @property
+    def depth(self) -> int:
+        """How far below the top this is."""
+        return len(self._levels) - 1
+
+
+def status_of(name: str, parent: int) -> os.stat_result | None:
+    """What has this name in a directory; None if nothing has."""
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _place(path: str) -> TreeCursor | None:
+    try:
+        return TreeCursor(path, held=_HELD_DESCRIPTORS)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+
+
+def _enter(place: TreeCursor, name: str) -> bool:
+    try:
+        return place.down(name)
+    except PermissionError:
+        # Of the machine's own: what this user cannot look into, no devbox of its could change.
+        return False
+
+
+def real_path(stack: LayerStack, path: str) -> str:
+    """Where a path leads in a system, as far as its own links tell."""
+    left = [part for part in path.split("/") if part not in ("", ".")]
+    here: list[str] = []
+    links = 0
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            here = here[:-1]
+            continue
+        target = _link(stack, here, name) if links < _MOST_LINKS else None
+        if target is None:
+            here.append(name)
+            continue
+        links += 1
+        here = [] if target.startswith("/") else here
+        left = [*(part for part in target.split("/") if part not in ("", ".")), *left]
+    return "/" + "/".join(here)
+
+
+def _link(stack: LayerStack, folder: Sequence[str], name: str) -> str | None:
+    """Where the link of this name leads; None if it is none."""
+    try:
+        found = stack.look(name) if stack.descend(folder) == len(folder) else None
+        is_link = found is not None and stat.S_ISLNK(found.status.st_mode)
+        return os.readlink(name, dir_fd=found.parent) if found is not None and is_link else None
+    finally:
+        while stack.depth:
+            stack.up()

@@ -1,0 +1,185 @@
+"""File trees of the native driver, handled in threads and by children of the zygote."""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchyard.devboxes.base import Rootfs, Trees
+from benchyard.devboxes.guest import ids
+from benchyard.devboxes.layers.carry import REPORT
+from benchyard.devboxes.layers.changes import compare_tree
+from benchyard.devboxes.layers.trees import WorkStopped, remove_tree, tree_usage
+from benchyard.devboxes.local_trees import LocalTrees, run_within
+from benchyard.devboxes.native.zygote import ZygoteProcess
+from benchyard.devboxes.shared.watches import add_here
+from benchyard.errors import DevboxError, ImageError
+
+_DONE = frozenset({"result"})
+_CAN_BE_REFUSED = ("unpack", "merge", "pack")
+_CAN_BE_STOPPED = ("unpack", "copy", "remove", "remove_slowly")
+
+
+class MappedTrees(Trees):
+    """Every verb is one forked child that enters the mode's user namespace first."""
+
+    def __init__(self, zygote: ZygoteProcess, mode: str) -> None:
+        self._zygote = zygote
+        self._mode = mode
+        self._has_ids = mode != ids.ROOTLESS_SINGLE
+
+    async def watch(self, root: int, watcher: int, sheet: int) -> None:
+        """Add watches to files, by the rights of the mode's root."""
+        await self._call("watch", descriptors=[root, watcher, sheet])
+
+    async def _call(self, name: str, *arguments: Any, descriptors: Sequence[int] = (), **options: Any) -> Any:
+        request = {
+            "op": "call",
+            "call": name,
+            "arguments": arguments,
+            "options": options,
+            "mode": self._mode,
+            "slot": 0,
+            "can_change_user": self._has_ids,
+            "can_be_stopped": name in _CAN_BE_STOPPED,
+        }
+        answer = await self._zygote.ask(request, [*descriptors], _DONE)
+        text = answer.find("error")
+        what = f"{name} of {arguments[0]}" if arguments else name
+        if text is not None:
+            kind = ImageError if name in _CAN_BE_REFUSED else DevboxError
+            raise kind(f"{what} failed: {text}")
+        if not answer.messages:
+            raise DevboxError(f"{what} was interrupted")
+        return answer.find("result")
+
+    async def copy(self, source: Path, target: Path, *, link: bool = False) -> None:
+        await self._call("copy", str(source), str(target), keep_owner=self._has_ids, link=link)
+
+    async def remove(self, path: Path) -> None:
+        await self._call("remove", str(path))
+
+    async def remove_slowly(self, path: Path) -> None:
+        """Remove a tree whenever nobody else needs the processor."""
+        await self._call("remove_slowly", str(path))
+
+    async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
+        size, entries = await self._call("usage", str(path), most)
+        return size, entries
+
+    async def unpack(self, archive: Path, target: Path) -> None:
+        await self._call("unpack", str(archive), str(target), keep_owner=self._has_ids)
+
+    async def pack(
+        self, source: Path, archive: Path, names: tuple[str, ...] = (), *, plain: bool = False
+    ) -> tuple[str, int]:
+        packed = await self._call("pack", str(source), str(archive), names, keep_owner=True, plain=plain)
+        digest, size = packed
+        return digest, size
+
+    async def merge(self, stack: Rootfs, count: int, target: Path) -> None:
+        layers = [str(layer) for layer in stack.layers]
+        above, below = layers[:count], layers[count:]
+        await self._call("merge", above, below, stack.host_dirs, str(target), keep_owner=self._has_ids)
+
+    async def carry(self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], target: Path) -> Path:
+        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        await self._call("carry", *stacks, paths, str(target), keep_owner=self._has_ids)
+        return target.with_name(target.name + REPORT)
+
+    async def carry_work(
+        self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], home: str | None, target: Path
+    ) -> Path:
+        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        await self._call("carry_work", *stacks, paths, home, str(target), keep_owner=self._has_ids)
+        return target.with_name(target.name + REPORT)
+
+    async def note(self, tree: Path, manifest: Path) -> bool:
+        return bool(await self._call("note", str(tree), str(manifest)))
+
+    async def compare(
+        self,
+        noted: tuple[Path, Path],
+        below: Rootfs,
+        report: Path,
+        aside: tuple[str, ...],
+        counted: tuple[str, ...] = (),
+    ) -> None:
+        tree, manifest = map(str, noted)
+        layers = [str(layer) for layer in below.layers]
+        await self._call("compare", tree, manifest, (layers, below.host_dirs), str(report), aside, counted)
+
+    async def sync(self, path: Path) -> None:
+        await self._call("sync", str(path))
+
+
+T = TypeVar("T")
+
+_MOMENT_SECONDS = 0.02
+_MOST_REMEMBERED = 1000
+"""Large trees; they are forgotten when they are removed, or when as many others have come."""
+_LONG_SHEET_BYTES = 32 * 1024
+"""Of a list of paths: some hundreds of them."""
+
+
+class RootTrees(LocalTrees):
+    """Walks that read or remove can be begun anew at any time; all else is done in threads."""
+
+    def __init__(self, zygote: ZygoteProcess, moment: float = _MOMENT_SECONDS) -> None:
+        super().__init__()
+        # In this mode a child stays who it is.
+        self._apart = MappedTrees(zygote, ids.ROOT)
+        self._moment = moment
+        self._large: dict[tuple[int, int], None] = {}
+        """Trees that took longer than a moment, by what stays when a tree is moved: its inode."""
+
+    async def _walk(
+        self, tree: Path, here: Callable[..., T], apart: Callable[[], Awaitable[T]], *args: object
+    ) -> T:
+        """Walk through a tree in a thread for a moment, or else apart."""
+        known = _identity(tree)
+        if known is None or known not in self._large:
+            try:
+                return await run_within(self._moment, here, str(tree), *args)
+            except WorkStopped:
+                if known is not None:
+                    self._large[known] = None
+                    while len(self._large) > _MOST_REMEMBERED:
+                        del self._large[next(iter(self._large))]
+        return await apart()
+
+    async def remove(self, path: Path) -> None:
+        known = _identity(path)
+        await self._walk(path, remove_tree, partial(self._apart.remove_slowly, path))
+        if known is not None:
+            self._large.pop(known, None)
+
+    async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
+        return await self._walk(path, tree_usage, partial(self._apart.usage, path, most), most)
+
+    async def compare(
+        self,
+        noted: tuple[Path, Path],
+        below: Rootfs,
+        report: Path,
+        aside: tuple[str, ...],
+        counted: tuple[str, ...] = (),
+    ) -> None:
+        tree, manifest = noted
+        layers = ([str(layer) for layer in below.layers], below.host_dirs)
+        apart = partial(self._apart.compare, noted, below, report, aside, counted)
+        await self._walk(tree, compare_tree, apart, str(manifest), layers, str(report), aside, counted)
+
+    async def watch(self, root: int, watcher: int, sheet: int) -> None:
+        """Add watches to the files that are listed in `sheet`."""
+        is_long = os.fstat(sheet).st_size > _LONG_SHEET_BYTES
+        await (self._apart.watch if is_long else add_here)(root, watcher, sheet)
+
+
+def _identity(tree: Path) -> tuple[int, int] | None:
+    try:
+        status = tree.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,1 +1,0 @@
-"""What the native driver is put together from, on the server's side."""

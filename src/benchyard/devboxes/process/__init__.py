@@ -1,0 +1,1 @@
+"""Devboxes without walls: the driver `process`, and what is only its own."""

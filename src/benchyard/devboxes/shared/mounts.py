@@ -1,0 +1,74 @@
+"""Folders of the host that devboxes see: what is checked before one starts."""
+
+import os
+import stat
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from benchyard.devboxes.base import HostFolder
+from benchyard.devboxes.layers.stack import LayerStack
+from benchyard.errors import StartFailed, UsageError
+
+_MOST = 64
+_MAX_PATH = 1024
+_NEVER = ("/proc", "/sys")
+_OURS = "/dev/.benchyard"
+_WHOLE = ("/", "/dev", "/dev/pts", "/dev/shm", "/etc", "/usr")  # noqa: S108 - none to write to
+"""What a devbox cannot do without: a folder may be shown in it, not in its place."""
+
+
+def check_mounts(mounts: Sequence[HostFolder]) -> None:
+    """Raise UsageError for targets that cannot be, StartFailed for sources that are not there."""
+    if len(mounts) > _MOST:
+        raise UsageError(f"{len(mounts)} folders to show are too many: {_MOST} are allowed")
+    for each in mounts:
+        _check_target(each.target)
+        if not each.source.is_absolute() or not each.source.is_dir():
+            raise StartFailed(
+                f"the folder {each.source}, to be shown in a devbox, is not there", step="mounts"
+            )
+    targets = sorted(f"{each.target}/" for each in mounts)
+    if any(after.startswith(one) for one, after in pairwise(targets)):
+        raise UsageError("of the folders to show, one lies in the place of another, or in it")
+
+
+def _check_target(target: str) -> None:
+    parts = target.split("/")[1:]
+    is_plain = target.startswith("/") and all(part not in ("", ".", "..") for part in parts)
+    if not is_plain or "\0" in target or len(os.fsencode(target)) > _MAX_PATH:
+        raise UsageError(f"{target[:200]!r} is not a place to show a folder: give a plain absolute path")
+    if target in _WHOLE or any(f"{target}/".startswith(f"{place}/") for place in (*_NEVER, _OURS)):
+        raise UsageError(f"{target[:200]!r} is not a place to show a folder: choose one that is nobody's")
+
+
+def mount_places(mounts: Sequence[HostFolder]) -> list[tuple[str, str]]:
+    """Sources and targets, as the zygote takes them."""
+    return [(str(each.source), each.target) for each in mounts]
+
+
+def check_mount_points(layers: Sequence[Path], mounts: Sequence[HostFolder]) -> None:
+    """Raise StartFailed where layers, topmost first, have no directory on the way to a target (blocks)."""
+    with LayerStack([str(layer) for layer in layers]) as stack:
+        for each in mounts:
+            _check_point(stack, each.target.split("/")[1:])
+
+
+def _check_point(stack: LayerStack, parts: list[str]) -> None:
+    if parts[0] == "dev":
+        # Made anew by the engine at each start.
+        return
+    depth = 0
+    try:
+        for part in parts:
+            found = stack.look(part)
+            if found is None:
+                return
+            if not stat.S_ISDIR(found.status.st_mode) or not stack.down(part):
+                where = "/".join(parts[: depth + 1])
+                message = f"/{where} is not a directory in this image, so nothing can be shown there"
+                raise StartFailed(f"{message}; choose a place below /dev", step="mounts")
+            depth += 1
+    finally:
+        for _ in range(depth):
+            stack.up()

@@ -1,1 +1,0 @@
-"""What is run: scenarios, the benchmarks they make up, and custom scorers."""

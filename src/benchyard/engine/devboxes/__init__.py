@@ -1,0 +1,1 @@
+"""Devboxes for the API: create, fill, use, watch and end."""

@@ -1,0 +1,1 @@
+"""Bases of devboxes: images, blueprints and their builds."""

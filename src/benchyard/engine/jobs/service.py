@@ -1,0 +1,493 @@
+"""Jobs for the API: create, follow, cancel, resume, retry, score again."""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from weakref import WeakValueDictionary
+
+from benchyard.agents import catalog
+from benchyard.engine.background import retry_store
+from benchyard.engine.clock import now_ms
+from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.jobs import teardown
+from benchyard.engine.jobs.failures import TrialFailed
+from benchyard.engine.jobs.model_access import budget_spent
+from benchyard.engine.jobs.plan import first_trials, is_planned, retry_of
+from benchyard.engine.jobs.request import JobRequestResolver
+from benchyard.engine.jobs.rescoring import JobRescorings
+from benchyard.engine.jobs.scheduler import Scheduler, job_at_end
+from benchyard.engine.jobs.store import JobStore
+from benchyard.engine.jobs.teardown import Teardown
+from benchyard.engine.jobs.trial_context import JobInputs, canceled_trial
+from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX, BenchmarkRuns
+from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, from_os
+from benchyard.hosts.cancellation import run_to_end
+from benchyard.models.agents import AgentChoice
+from benchyard.models.job_plans import (
+    JobPlanRequest,
+    JobPlanView,
+    PlannedAgent,
+    PlannedImage,
+    PlannedScenario,
+)
+from benchyard.models.jobs import (
+    ENDED_JOBS,
+    JOB_KEY,
+    AgentConfig,
+    Job,
+    JobEvent,
+    JobRequest,
+    JobRescoreRequest,
+    JobState,
+    Pause,
+    Preparation,
+    RetryRequest,
+)
+from benchyard.models.pages import Page, Query
+from benchyard.models.runs import BenchmarkRun
+from benchyard.models.scenarios import Scenario
+from benchyard.models.trials import Trial, TrialState
+from benchyard.store.collection import MOST_NAME_BYTES
+
+JOB_PREFIX = "bmj_"
+_KEEP_ALIVE_SECONDS = 15.0
+_MOST_FAILURE = 2000
+_UNFINISHED = [each.value for each in JobState if each not in ENDED_JOBS]
+
+_NEVER = TrialFailed("cancelled", "NeverBegun", "the job ended before this trial began")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Selection of a job's trials that are begun again."""
+
+    is_chosen: Callable[[Trial], bool]
+    otherwise: str
+    """Message if there are no such trials."""
+    waiting: bool = True
+    """True if trials that were still waiting at the job's end are begun too."""
+
+
+@dataclass(frozen=True)
+class JobParts:
+    """Collaborators that make and run jobs."""
+
+    resolver: JobRequestResolver
+    job_inputs: JobInputs
+    scheduler: Scheduler
+    teardown: Teardown
+    rescorings: JobRescorings
+
+
+class Jobs:
+    """All jobs of this server."""
+
+    def __init__(
+        self,
+        tools: EngineContext,
+        job_store: JobStore,
+        parts: JobParts,
+        benchmark_runs: BenchmarkRuns,
+        unbuilt: Callable[[Scenario], Awaitable[list[str]]],
+    ) -> None:
+        self.records = job_store.jobs
+        self._tools = tools
+        self._job_store = job_store
+        self._parts = parts
+        self._benchmark_runs = benchmark_runs
+        self._unbuilt = unbuilt
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def open(self) -> None:
+        """Resume every job that an earlier server did not finish."""
+        for job in reversed(await self.records.all({"status": _UNFINISHED})):
+            if job.state is JobState.INITIALIZING:
+                self._plan(job)
+            else:
+                trials = await self._job_store.trials.all({"parent": job.id})
+                await self._parts.teardown.sweep(job, trials)
+                self._parts.scheduler.add(job, trials)
+        await teardown.clear_ended_jobs(self._job_store, self._parts.teardown, self._benchmark_runs)
+        await self._parts.rescorings.open()
+        await self._parts.teardown.access.clear(self._parts.scheduler.trials(), self._tools.host.running())
+        self._parts.scheduler.open()
+
+    async def create(self, asked: Caller, request: JobRequest) -> Job:
+        """Store a job and begin it; the same request again returns the same job."""
+        existing = await self.records.find(asked.id)
+        if existing is not None:
+            if existing.request_hash != asked.request_hash:
+                raise UsageError("this x-request-id was used with another body; send a new one")
+            return existing
+        job = await self._parts.resolver.job(asked, request)
+        seed = self._tools.vault.derive
+        runs = [
+            id_from_bytes(BENCHMARK_RUN_PREFIX, seed("job-runs", f"{job.id}/{agent}"))
+            for agent in range(len(job.spec.agent_configs))
+        ]
+        job, is_new = await self._job_store.add_job(job.model_copy(update={"benchmark_run_ids": runs}))
+        if is_new:
+            self._plan(job)
+        return job
+
+    async def plan(self, request: JobPlanRequest) -> JobPlanView:
+        """Return a job's plan and its missing parts without creating it; raises as `create` does."""
+        asked = Caller(f"{JOB_PREFIX}plan", "")
+        job = await self._parts.resolver.job(asked, request, frozenset(request.pending_secrets or ()))
+        scenarios = await self._parts.resolver.scenarios_of(job.spec.scenario_ids)
+        unbuilt = await self._missing_images(scenarios)
+        orchestrator = job.orchestrator
+        chosen = zip(job.spec.agent_configs, job.choices, strict=True)
+        return JobPlanView(
+            name=job.name,
+            benchmark_id=job.source.benchmark_id,
+            benchmark_name=job.source.benchmark_name,
+            n_scenarios=len(scenarios),
+            n_agents=len(job.choices),
+            n_attempts=orchestrator.attempts,
+            n_trials=job.n_trials,
+            n_concurrent_trials=orchestrator.concurrency,
+            scenarios=[PlannedScenario(id=each.id, name=each.name) for each in scenarios],
+            agents=[await self._plan_agent(job, *each) for each in chosen],
+            missing_images=[PlannedImage(what=what, n_scenarios=count) for what, count in unbuilt.items()],
+            trial_budget=orchestrator.trial_budget,
+            job_budget=orchestrator.job_budget,
+            deadline_seconds=orchestrator.deadline_seconds,
+            max_retries=orchestrator.retries,
+        )
+
+    async def _missing_images(self, scenarios: list[Scenario]) -> Counter[str]:
+        """Return descriptions of missing images, with the number of scenarios that need each."""
+        known: dict[tuple[str | None, str | None], list[str]] = {}
+        found: Counter[str] = Counter()
+        for each in scenarios:
+            key = each.environment.blueprint_id if each.environment else None, each.scoring_blueprint_id
+            if key not in known:
+                known[key] = await self._unbuilt(each)
+            found.update(known[key])
+        return found
+
+    async def _plan_agent(self, job: Job, config: AgentConfig, choice: AgentChoice) -> PlannedAgent:
+        problem = None
+        missing = None
+        try:
+            missing = await self._parts.job_inputs.missing(choice)
+        except BenchyardError as error:
+            problem = error.message
+        seconds = config.timeout_seconds
+        return PlannedAgent(
+            name=choice.name,
+            version=choice.version,
+            model_name=config.model_name,
+            timeout_seconds=None if seconds is None else seconds * job.orchestrator.multiplier,
+            source=missing.source.type if missing and missing.source else None,
+            is_installed=missing is None and problem is None,
+            problem=problem,
+            asks_models=choice.agent_id is None and bool(catalog.keys_of(choice.name)),
+        )
+
+    async def get(self, id: str) -> Job:
+        """Return the job with this id, as it is now; raises NotFound."""
+        active = self._parts.scheduler.active(id)
+        return active.job if active else await self.records.get(id)
+
+    def unfinished(self) -> list[Job]:
+        """Return the running and waiting jobs, without those that are still being planned."""
+        return self._parts.scheduler.jobs()
+
+    async def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the numbers of jobs in each state, and of trials of unfinished jobs."""
+        jobs, trials = await self._job_store.counts(), self._parts.scheduler.counts()
+        in_states = {each.value: trials[each] for each in TrialState}
+        return {each.value: jobs.get(each.value, 0) for each in JobState}, in_states
+
+    async def trials(self, job: Job) -> list[Trial]:
+        """Return all trials of a job; those still waiting at its end are shown as canceled."""
+        trials = await self._job_store.trials.all({"parent": job.id})
+        if job.state not in ENDED_JOBS:
+            return trials
+        return [each if each.has_ended else canceled_trial(each, _NEVER) for each in trials]
+
+    async def trial(self, id: str) -> Trial:
+        """Return a trial of any job by its id; raises NotFound."""
+        return await self._job_store.trials.get(id)
+
+    async def page(self, id: str, query: Query) -> Page[Trial]:
+        """Return a page of the trials of a job, newest first."""
+        await self.records.get(id)
+        return await self._job_store.trials.page(query)
+
+    async def cancel(self, id: str, request_id: str | None = None) -> Job:
+        """End a job: running trials are stopped, waiting ones can be resumed; an ended job stays as it is."""
+        self._tools.make_room_to_end()
+        async with self._lock(id):
+            job = await self.get(id)
+            if request_id in job.requests:
+                return job
+            await self._tools.work.cancel(_plan_key(id))
+            if active := self._parts.scheduler.active(id):
+                active.job = active.job.asked(request_id)
+            if stopped := await self._parts.scheduler.stop(id, JobState.CANCELLED):
+                return stopped
+            # Its time may have run out at the same moment.
+            await self._parts.scheduler.settle(id)
+            # By now neither the planning nor the scheduler has the job.
+            job = await self.records.get(id)
+            if job.state in ENDED_JOBS:
+                return job
+            job = await self._job_store.job(job_at_end(job.asked(request_id), JobState.CANCELLED))
+            await self._parts.teardown.drop(job)
+            return job
+
+    async def resume(self, id: str, request_id: str | None = None) -> Job:
+        """Resume the unfinished trials of a job that was cancelled or ran out of time."""
+
+        def is_unfinished(trial: Trial) -> bool:
+            return trial.state is TrialState.CANCELED
+
+        wanted = _Again(is_unfinished, "was not cancelled; nothing to resume")
+        return await self._reopen(id, wanted, request_id)
+
+    async def retry(self, id: str, request: RetryRequest, request_id: str | None = None) -> Job:
+        """Retry trials that did not pass, crashed or have no score; the old trials are kept."""
+        kinds = {"not-passed": {"not_passed", "crashed"}, "unscored": {"unscored"}}
+        chosen = kinds.get(request.only, {"crashed"})
+        names = None if request.scenarios is None else set(request.scenarios)
+
+        def is_chosen(trial: Trial) -> bool:
+            is_named = names is None or not names.isdisjoint({trial.scenario_id, trial.scenario_name})
+            return is_named and trial.has_ended and trial.outcome() in chosen
+
+        of = "" if names is None else " of these scenarios"
+        word = {"not-passed": "trials that did not pass", "unscored": "unscored trials"}.get(
+            request.only, "crashed trials"
+        )
+        is_whole = request.only == "unscored" and names is None
+        wanted = _Again(is_chosen, f"has no {word}{of}; nothing to retry", waiting=is_whole)
+        return await self._reopen(id, wanted, request_id)
+
+    async def rescore(self, id: str, request: JobRescoreRequest, request_id: str | None = None) -> Job:
+        """Score trials again from their final states."""
+        async with self._lock(id):
+            job = await self.records.get(id)
+            if request_id in job.requests:
+                return job
+            _require_rest(job)
+            trials = await self._job_store.trials.all({"parent": id})
+            return await self._parts.rescorings.begin(job, trials, request, request_id)
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self, id: str) -> AsyncIterator[Job]:
+        """Hold an ended job so that no other request changes it within this context; raises Conflict."""
+        async with self._lock(id):
+            job = await self.get(id)
+            if job.state not in ENDED_JOBS:
+                raise Conflict(
+                    f"job {id} is {job.state}; end it first: `benchyard job cancel {id}`", state=job.state
+                )
+            _require_rest(job)
+            yield job
+
+    async def rename(self, id: str, name: str) -> Job:
+        """Rename a job and its benchmark runs."""
+        job = await self._change(id, {"name": name})
+        for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
+            change = partial(BenchmarkRun.model_copy, update={"name": _short_name(f"{name} {config.label}")})
+            with contextlib.suppress(NotFound):
+                await self._benchmark_runs.records.change(run_id, change)
+        return job
+
+    async def pin(self, id: str, *, pinned: bool) -> Job:
+        """Keep a job's results regardless of their age, or no longer."""
+        return await self._change(id, {"is_pinned": pinned})
+
+    async def _change(self, id: str, changes: dict[str, object]) -> Job:
+        async with self._lock(id):
+            active = self._parts.scheduler.active(id)
+            job = active.job if active else await self.records.get(id)
+            if job.state is JobState.INITIALIZING:
+                raise StillWaiting(f"job {id} is being planned; try again when it is queued")
+            job = job.model_copy(update=changes)
+            if active:
+                active.job = job
+            return await self._job_store.job(job)
+
+    async def follow(self, id: str, after: int) -> AsyncIterator[JobEvent]:
+        """Yield the events of a job until it has ended."""
+        await self.records.get(id)
+        async with contextlib.aclosing(self._job_store.follow(id, after, _KEEP_ALIVE_SECONDS)) as pieces:
+            async for found in pieces:
+                for event in found:
+                    yield event
+                if not found and self._parts.scheduler.active(id) is None:
+                    job = await self.records.get(id)
+                    if job.state in ENDED_JOBS and not await self._job_store.events(id, after):
+                        return
+                after = found[-1].seq if found else after
+
+    async def _reopen(self, id: str, wanted: _Again, request_id: str | None) -> Job:
+        async with self._lock(id):
+            job = await self.get(id)
+            if request_id in job.requests:
+                return job
+            _require_rest(job)
+            trials = await self._job_store.trials.all({"parent": id})
+            if wanted.waiting and job.state is JobState.CANCELLED and not is_planned(job, trials):
+                return await self._plan_again(job, request_id)
+            counting = [each for each in trials if not each.is_superseded]
+            chosen = [each for each in counting if wanted.is_chosen(each)]
+            waiting = [each for each in counting if not each.has_ended]
+            never = [] if wanted.waiting else [each for each in waiting if not _is_retry(each)]
+            if not chosen and len(never) == len(waiting):
+                raise Conflict(f"job {id} {wanted.otherwise}")
+            await asyncio.gather(*(self._job_store.trial(canceled_trial(each, _NEVER)) for each in never))
+            # Together, so that thousands are stored in a few transactions.
+            await asyncio.gather(*(self._replace(job, each) for each in chosen))
+            job = job.model_copy(update={"spent": budget_spent(trials)})
+            job = await self._under_way(job, JobState.QUEUED, request_id)
+            self._parts.scheduler.add(job, await self._job_store.trials.all({"parent": id}))
+            return job
+
+    async def _replace(self, job: Job, trial: Trial) -> None:
+        fresh = retry_of(job, trial, now_ms()).model_copy(update={"n_lost": 0})
+        await self._job_store.trial(trial.model_copy(update={"is_superseded": True}), fresh)
+
+    async def _plan_again(self, job: Job, request_id: str | None) -> Job:
+        """Resume a job that was cancelled during planning."""
+        job = await self._under_way(job, JobState.INITIALIZING, request_id)
+        self._plan(job)
+        return job
+
+    async def _under_way(self, job: Job, state: JobState, request_id: str | None) -> Job:
+        """Return an ended job, reopened."""
+        for run_id in job.benchmark_run_ids:
+            # An interrupted planning may not have made the benchmark runs.
+            with contextlib.suppress(NotFound):
+                await self._benchmark_runs.reopen(run_id)
+        seconds = job.orchestrator.deadline_seconds
+        # The whole time again: there may be none left of the first.
+        deadline = None if seconds is None else now_ms() + int(seconds * 1000)
+        changes = {
+            "state": state,
+            "end_time_ms": None,
+            "failure_reason": None,
+            "deadline_ms": deadline,
+            "pauses": [*job.pauses, *_pause_until_now(job)],
+        }
+        return await self._job_store.job(job.asked(request_id).model_copy(update=changes))
+
+    def _plan(self, job: Job) -> None:
+        self._tools.work.start(_plan_key(job.id), partial(self._begin, job))
+
+    async def _begin(self, job: Job) -> None:
+        """Make a job's plan and hand it to the scheduler; a job that cannot be planned fails."""
+        # An interrupted server may have left some preparations open.
+        job = job.model_copy(update={"preparations": job.ended_preparations(now_ms())})
+        try:
+            await retry_store(partial(self._make_runs, job))
+            for choice in job.choices:
+                job = await self._install(job, choice)
+            trials = first_trials(job, await self._names(job), now_ms())
+        except (BenchyardError, OSError) as error:
+            await self._fail(job, from_os(error).message if isinstance(error, OSError) else error.message)
+            return
+        except Exception:  # noqa: BLE001
+            # A bug must not leave a job beginning for ever.
+            _log.exception("the plan of job %s failed", job.id)
+            await self._fail(job, "the server made a mistake; its log tells which")
+            return
+        # Not cancellable: a job stored as planned but not handed over would never run.
+        await run_to_end(self._hand_over(job, trials))
+
+    async def _install(self, job: Job, choice: AgentChoice) -> Job:
+        """Install an agent of a job if necessary; returns the job with the installation noted."""
+        job_inputs = self._parts.job_inputs
+        missing = await job_inputs.missing(choice)
+        if missing is None:
+            await job_inputs.ready(choice)
+            return job
+        begun = Preparation(
+            name=f"{missing.name}@{missing.version}" if missing.version else missing.name,
+            source=missing.source.type if missing.source else None,
+            start_time_ms=now_ms(),
+        )
+        job = await self._job_store.prepare(job, begun)
+        try:
+            await job_inputs.ready(choice)
+        except (BenchyardError, OSError) as error:
+            over = {"end_time_ms": now_ms(), "failure": str(error)[:_MOST_FAILURE]}
+            await self._job_store.prepare(job, begun.model_copy(update=over))
+            raise
+        return await self._job_store.prepare(job, begun.model_copy(update={"end_time_ms": now_ms()}))
+
+    async def _hand_over(self, job: Job, trials: list[Trial]) -> None:
+        job = job.model_copy(update={"state": JobState.QUEUED})
+        await self._job_store.plan(job, trials)
+        self._parts.scheduler.add(job, trials)
+
+    async def _fail(self, job: Job, reason: str) -> None:
+        await self._parts.teardown.drop(job, "failed")
+        # The stored record has the installations made so far.
+        kept = job_at_end(await retry_store(partial(self.records.get, job.id)), JobState.FAILED)
+        await retry_store(partial(self._job_store.job, kept.model_copy(update={"failure_reason": reason})))
+
+    async def _names(self, job: Job) -> list[str]:
+        pairs = zip(job.spec.scenario_ids, job.scenario_revisions, strict=True)
+        return [(await self._parts.job_inputs.scenario(*pair)).name for pair in pairs]
+
+    async def _make_runs(self, job: Job) -> None:
+        """Make a benchmark run for each agent, as the parent of its scenario runs."""
+        for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
+            run = BenchmarkRun(
+                id=run_id,
+                create_time_ms=now_ms(),
+                benchmark_id=job.source.benchmark_id or "",
+                scenario_ids=job.spec.scenario_ids,
+                name=_short_name(f"{job.name} {config.label}"),
+                metadata={JOB_KEY: job.id},
+            )
+            await self._benchmark_runs.records.insert_once(run)
+
+    @contextlib.asynccontextmanager
+    async def _lock(self, id: str) -> AsyncIterator[None]:
+        """Let one request at a time change a job; the lock is dropped with its last user."""
+        lock = self._locks.setdefault(id, asyncio.Lock())
+        async with lock:
+            # The scheduler ends jobs that are out of time without this lock.
+            await self._parts.scheduler.settle(id)
+            yield
+
+
+def _short_name(name: str) -> str:
+    """Return a name cut to the length that is stored."""
+    return name[:1024].encode()[:MOST_NAME_BYTES].decode(errors="ignore")
+
+
+def _is_retry(trial: Trial) -> bool:
+    """Tell whether a user's retry made this trial; if interrupted, it is continued, not canceled."""
+    return trial.retry > 0 and trial.n_lost == 0
+
+
+def _require_rest(job: Job) -> None:
+    """Raise Conflict while a job runs or is being rescored."""
+    if job.state not in ENDED_JOBS:
+        raise Conflict(f"job {job.id} is {job.state}; wait until it has ended, or cancel it")
+    if job.rescoring_state == "running":
+        raise Conflict(f"job {job.id} is being scored again; wait until that is over")
+
+
+def _plan_key(job_id: str) -> str:
+    return f"job/{job_id}/plan"
+
+
+def _pause_until_now(job: Job) -> list[Pause]:
+    """Return the pause between the end of a job and its reopening."""
+    end = job.end_time_ms
+    return [Pause(start_time_ms=end, end_time_ms=max(end, now_ms()))] if end else []

@@ -1,0 +1,1 @@
+"""Network of devboxes: policies, allow-lists, and doors to models and HTTP APIs."""

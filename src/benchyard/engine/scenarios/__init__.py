@@ -1,0 +1,1 @@
+"""Definitions of runs: scenarios, benchmarks made of them, and custom scorers."""

@@ -1,0 +1,1 @@
+"""Records of calls: one database file per grant, written, read and priced."""

@@ -1,0 +1,226 @@
+"""The common part of all engines' builders: bases, sharing of equal builds, scratch folders, cleaning up."""
+
+import asyncio
+import hashlib
+import re
+import secrets
+from abc import abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from benchyard.devboxes.base import Trees
+from benchyard.errors import BuildFailed
+from benchyard.images.aliases import Aliases
+from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage, Log
+from benchyard.images.builders.engine_images import EngineBases, EngineImages
+from benchyard.images.builders.output import BuildOutput
+from benchyard.images.builders.plan import BuildPlan, check_context
+from benchyard.images.builders.processes import BuildGroups
+from benchyard.images.dockerfile.bases import Bases
+from benchyard.images.dockerfile.parser import Instruction, parse_dockerfile, without_frontend
+from benchyard.images.imports import LayerSource
+from benchyard.images.references import normal_reference
+from benchyard.images.store import Image, ImageStore, Label
+
+T = TypeVar("T")
+_REPLAYED_LINES = 10_000
+
+
+class _Job(Generic[T]):
+    """A piece of work under way, and the listeners that wait for it."""
+
+    def __init__(self, work: Callable[[Log], Awaitable[T]]) -> None:
+        self.listeners: list[Log] = []
+        self.lines: deque[str] = deque(maxlen=_REPLAYED_LINES)
+        self.task = asyncio.ensure_future(work(self.tell))
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
+        for listener in self.listeners:
+            listener(line)
+
+
+class SharedWork(Generic[T]):
+    """Jobs by key. The work is cancelled when its last waiter leaves."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _Job[T]] = {}
+
+    async def run(self, key: str, work: Callable[[Log], Awaitable[T]], log: Log) -> T:
+        """Do the work, or wait for an equal job under way; all waiters get the same lines."""
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._jobs[key] = _Job(work)
+            job.task.add_done_callback(lambda _done: self._jobs.pop(key, None))
+        for line in job.lines:
+            log(line)
+        job.listeners.append(log)
+        try:
+            return await asyncio.shield(job.task)
+        finally:
+            job.listeners.remove(log)
+            if not job.listeners and not job.task.done():
+                # Later requests start a new job rather than join the one that is being cancelled.
+                if self._jobs.get(key) is job:
+                    del self._jobs[key]
+                job.task.cancel()
+                await asyncio.gather(job.task, return_exceptions=True)
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+HIDDEN = "BENCHYARD_SECRET_"
+"""Prefix of the variables that hand secrets to an engine's program."""
+
+
+@dataclass(frozen=True)
+class BuilderParts:
+    """The parts that a builder works with."""
+
+    store: ImageStore
+    folder: Path
+    """Folder for the engine's storage, and for temporary files of builds."""
+    trees: Trees
+    aliases: Aliases
+    groups: BuildGroups | None = None
+
+    @property
+    def owner(self) -> str:
+        """Return an id that tells our images from another server's, if an engine serves both."""
+        return hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class BuildAttempt:
+    """A build under way."""
+
+    plan: BuildPlan
+    changes: Mapping[Instruction, Sequence[str]]
+    scratch: Path
+    """Contains the `Dockerfile` for the engine; the engine writes the id of the image to `image-id` in it."""
+    output: BuildOutput
+    files_name: str
+
+    @property
+    def context(self) -> Path:
+        """Return the folder that COPY reads from."""
+        return self.plan.recipe.context or self.scratch / "context"
+
+    @property
+    def heredocs(self) -> Path:
+        """Return the folder of the copied here-documents."""
+        return self.scratch / "heredocs"
+
+
+class EngineBuilder(Builder):
+    """Lets an engine build, and takes the result into the store layer by layer."""
+
+    def __init__(self, parts: BuilderParts, images: EngineImages) -> None:
+        self._parts = parts
+        self._work = parts.folder / "work"
+        self._bases = EngineBases(
+            parts.store, parts.aliases, images, f"localhost/benchyard/base-{parts.owner}"
+        )
+        self._sharing: SharedWork[str] = SharedWork()
+        self._users = 0
+        self._idle = asyncio.Lock()
+
+    @abstractmethod
+    def _new_files_name(self) -> str:
+        """Return the engine's name for the folder of a build's here-documents, in COPY --from."""
+
+    @abstractmethod
+    async def _knows_heredocs(self) -> bool:
+        """Tell whether the engine reads here-documents itself."""
+
+    @abstractmethod
+    async def _run(self, attempt: BuildAttempt) -> None:
+        """Let the engine build; raises BuildFailed."""
+
+    @abstractmethod
+    async def _source(self, image_id: str, scratch: Path) -> LayerSource:
+        """Return an image of the engine as a source for the store."""
+
+    @abstractmethod
+    async def _clear(self) -> None:
+        """Remove the engine's remains of interrupted builds; called when no build is under way."""
+
+    async def open(self) -> None:
+        """Make the folders, and clear the remains of a crash."""
+        for folder in (self._parts.folder, self._work):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in self._work.iterdir():
+            await self._parts.trees.remove(left)
+        await self._tidy()
+
+    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+        _check_recipe(recipe)
+        found = Bases(parse_dockerfile(recipe.dockerfile), recipe.args)
+        async with self._using(), self._scratch() as scratch:
+            bases = await self._bases.resolve(found.references(), recipe, scratch, log)
+            names = {reference: base.name for reference, base in bases.items()}
+            plan = BuildPlan(recipe, found.renamed(names), bases)
+            key = await asyncio.to_thread(plan.key)
+            image_id = await self._sharing.run(key, lambda tell: self._build(plan, tell), log)
+            made = await self._take(image_id, label, scratch)
+        return BuiltImage(made, {each: base.alias for each, base in bases.items() if base.alias})
+
+    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+        full = normal_reference(reference)
+        async with self._using(), self._scratch() as scratch:
+            return await self._take(await self._bases.pull(full, scratch, log), label, scratch)
+
+    async def _take(self, image_id: str, label: Label, scratch: Path) -> Image:
+        return await self._parts.store.import_archive(await self._source(image_id, scratch), label)
+
+    async def _build(self, plan: BuildPlan, log: Log) -> str:
+        """Let the engine build. Secrets are masked here, since all who share the build read its log."""
+        names = {base.name: reference for reference, base in plan.bases.items()}
+        output = BuildOutput(log, plan.recipe.secrets.values(), names)
+        knows_heredocs = await self._knows_heredocs()
+        async with self._scratch() as scratch:
+            for name in ("heredocs", "context"):
+                (scratch / name).mkdir()
+            files = self._new_files_name()
+            changes = plan.changes(scratch / "heredocs", files, knows_heredocs=knows_heredocs)
+            (scratch / "Dockerfile").write_text(without_frontend(plan.dockerfile.replaced(changes)))
+            await self._run(BuildAttempt(plan, changes, scratch, output, files))
+            return (scratch / "image-id").read_text().strip().removeprefix("sha256:")
+
+    @asynccontextmanager
+    async def _using(self) -> AsyncIterator[None]:
+        """Keep the engine's storage from being cleared meanwhile; the last user cleans up."""
+        async with self._idle:
+            self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await asyncio.shield(self._tidy())
+
+    async def _tidy(self) -> None:
+        async with self._idle:
+            if not self._users:
+                await self._clear()
+
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[Path]:
+        folder = self._work / secrets.token_hex(8)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            await asyncio.shield(self._parts.trees.remove(folder))
+
+
+def _check_recipe(recipe: BuildRecipe) -> None:
+    check_context(recipe.context)
+    for name in (*recipe.secrets, *recipe.args):
+        if not _NAME.fullmatch(name):
+            raise BuildFailed(f"{name[:100]!r} cannot name an argument or secret: use letters, digits and _")
+    if any("\0" in value for value in (*recipe.secrets.values(), *recipe.args.values())):
+        raise BuildFailed("the value of an argument or secret has a null byte")

@@ -1,0 +1,1 @@
+"""Dockerfiles: parsing, the images they name, and rewriting for old engines."""

@@ -1,0 +1,363 @@
+"""A Dockerfile as a list of instructions, each with its line numbers, words and variables."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchyard.errors import BuildFailed
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]")
+
+
+def split_words(text: str, escape: str = "\\") -> list[str]:
+    """Return the words between white space, with their quotes and escapes unchanged."""
+    words: list[str] = []
+    word, quote, at = "", "", 0
+    while at < len(text):
+        each = text[at]
+        if each == escape and quote != "'" and at + 1 < len(text):
+            word += text[at : at + 2]
+            at += 2
+            continue
+        if quote:
+            quote = "" if each == quote else quote
+        elif each in "'\"":
+            quote = each
+        elif each.isspace():
+            if word:
+                words.append(word)
+            word, at = "", at + 1
+            continue
+        word += each
+        at += 1
+    return [*words, word] if word else words
+
+
+def expand_variables(
+    text: str, values: Mapping[str, str], *, escape: str = "\\", keep_quotes: bool = False
+) -> str:
+    """Fill in `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`, but not between single quotes.
+
+    With `keep_quotes`, quotes stay in place, as in the text of a here-document. Raises ValueError for any
+    other form.
+    """
+    return _Expansion(text, values, escape, keep_quotes=keep_quotes).run()
+
+
+class _Expansion:
+    """A single pass over a text."""
+
+    def __init__(self, text: str, values: Mapping[str, str], escape: str, *, keep_quotes: bool) -> None:
+        self._text = text
+        self._values = values
+        self._escape = escape
+        self._keep_quotes = keep_quotes
+        self._at = 0
+
+    def run(self, stop: str = "") -> str:
+        """Return the expanded text up to `stop`, or to the end."""
+        done, quote = "", ""
+        while self._at < len(self._text):
+            each = self._text[self._at]
+            if each == stop and not quote:
+                break
+            if each == "$" and quote != "'":
+                done += self._variable()
+                continue
+            self._at += 1
+            if each == self._escape and quote != "'":
+                done += self._escaped(quote)
+            elif each in "'\"" and quote in ("", each):
+                quote = "" if quote else each
+                done += each if self._keep_quotes else ""
+            else:
+                done += each
+        return done
+
+    def _escaped(self, quote: str) -> str:
+        following = self._text[self._at : self._at + 1]
+        self._at += len(following)
+        if not following or (quote and following not in ('"', "$", self._escape)):
+            return self._escape + following
+        return following
+
+    def _variable(self) -> str:
+        self._at += 1
+        if self._text[self._at : self._at + 1] == "{":
+            return self._braced()
+        found = _NAME.match(self._text, self._at)
+        if not found:
+            return "$"
+        self._at = found.end()
+        return self._values.get(found[0], "")
+
+    def _braced(self) -> str:
+        found = _NAME.match(self._text, self._at + 1)
+        if not found:
+            raise ValueError("a variable in braces has no name")
+        name, self._at = found[0], found.end()
+        operator = re.compile(r":?[-+?]|").match(self._text, self._at)
+        sign = operator[0] if operator else ""
+        self._at += len(sign)
+        word = self.run("}") if sign else ""
+        if self._text[self._at : self._at + 1] != "}":
+            raise ValueError(f"${{{name}... is not of a form that is understood")
+        self._at += 1
+        return self._chosen(name, sign, word)
+
+    def _chosen(self, name: str, sign: str, word: str) -> str:
+        value = self._values.get(name)
+        is_there = bool(value) if sign.startswith(":") else value is not None
+        if sign.endswith("?") and not is_there:
+            raise ValueError(f"{name}: {word or 'is not set'}")
+        if sign.endswith("+"):
+            return word if is_there else ""
+        return (value or "") if is_there or not sign else word
+
+
+KNOWN = frozenset(
+    (
+        *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
+        *("MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
+    )
+)
+_LARGEST = 1024 * 1024
+_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
+_FRONTEND = re.compile(r"#\s*syntax\s*=", re.I)
+_HEREDOC = re.compile(r"(\d*)<<(-?)([^<]+)")
+_WITH_HEREDOCS = ("RUN", "COPY", "ADD")
+
+
+@dataclass(frozen=True)
+class Heredoc:
+    """A here-document: its delimiter, and the lines between."""
+
+    name: str
+    content: str
+    is_chomped: bool
+    """`<<-`: tabs at the beginning of lines are removed."""
+    is_expanded: bool
+    """Variables are filled in, because the delimiter has no quotes."""
+
+    @property
+    def text(self) -> str:
+        """Return the content in the form of a file."""
+        return re.sub(r"^\t+", "", self.content, flags=re.M) if self.is_chomped else self.content
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction with its continuation lines joined."""
+
+    first: int
+    """Number of its first line, from 1."""
+    last: int
+    name: str
+    """In capitals."""
+    flags: tuple[str, ...]
+    rest: str
+    heredocs: tuple[Heredoc, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the instruction on one line, without its here-documents."""
+        return " ".join((self.name, *self.flags, self.rest)).strip()
+
+    def flag(self, name: str) -> str | None:
+        """Return the value of `--name=value`."""
+        for flag in self.flags:
+            if flag.startswith(f"--{name}="):
+                return flag.partition("=")[2]
+        return None
+
+
+@dataclass(frozen=True)
+class Dockerfile:
+    """All instructions, and the text they were parsed from."""
+
+    lines: tuple[str, ...]
+    instructions: tuple[Instruction, ...]
+    escape: str = "\\"
+
+    def replaced(self, changes: Mapping[Instruction, Sequence[str]]) -> str:
+        """Return the text with other lines for some instructions; every other line keeps its number."""
+        lines = list(self.lines)
+        for instruction, new in changes.items():
+            span = instruction.last - instruction.first + 1
+            assert len(new) <= span
+            lines[instruction.first - 1 : instruction.last] = [*new, *["#"] * (span - len(new))]
+        return "\n".join(lines) + "\n"
+
+    def global_values(self, args: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the values that ARG before the first FROM gives to all FROMs."""
+        values: dict[str, str] = {}
+        for instruction in self.instructions:
+            if instruction.name == "FROM":
+                break
+            values |= arg_values(instruction, args, values, self.escape)
+        return values
+
+
+def arg_values(
+    instruction: Instruction, args: Mapping[str, str], known: Mapping[str, str], escape: str
+) -> Mapping[str, str]:
+    """Return the values that an ARG instruction sets: those given, else the defaults."""
+    values: dict[str, str] = {}
+    for word in split_words(instruction.rest, escape):
+        name, is_set, default = word.partition("=")
+        if name in args:
+            values[name] = args[name]
+        elif is_set:
+            values[name] = expand_variables(default, {**known, **values}, escape=escape)
+    return values
+
+
+def parse_dockerfile(text: str) -> Dockerfile:
+    """Parse a Dockerfile; raises BuildFailed with the line that is wrong."""
+    if len(text) > _LARGEST:
+        raise BuildFailed(
+            f"the Dockerfile is larger than {_LARGEST} bytes: put what it holds into the context"
+        )
+    if "\0" in text:
+        raise BuildFailed("the Dockerfile has a null byte: is it a text file?")
+    lines = tuple(line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
+    reader = _Reader(lines, _escape(lines))
+    instructions = tuple(reader.instructions())
+    if not any(each.name == "FROM" for each in instructions):
+        raise BuildFailed("the Dockerfile has no FROM: begin it with `FROM image`, or `FROM scratch`")
+    first = next(each for each in instructions if each.name != "ARG")
+    if first.name != "FROM":
+        raise instruction_error(first, f"{first.name} before FROM: only ARG may stand there")
+    return Dockerfile(lines, instructions, reader.escape)
+
+
+def instruction_error(instruction: Instruction, problem: str) -> BuildFailed:
+    """Return the error for an instruction."""
+    message = f"Dockerfile line {instruction.first}: {problem}\n  {instruction.text[:200]}"
+    return BuildFailed(message, line=instruction.first)
+
+
+def is_heredoc(word: str) -> bool:
+    """Tell whether a word of RUN or COPY opens a here-document."""
+    return _HEREDOC.fullmatch(word) is not None
+
+
+def without_frontend(text: str) -> str:
+    """Return a Dockerfile without the line that names another frontend.
+
+    Engines would pull it from a registry or, if they do not know the line, ignore the directives after it.
+    Every line keeps its number.
+    """
+    lines = text.split("\n")
+    count = next((at for at, line in enumerate(lines) if not _DIRECTIVE.fullmatch(line.strip())), 0)
+    kept = [line for line in lines[:count] if not _FRONTEND.match(line.strip())]
+    # The empty comments come last, since the first plain comment ends the directives.
+    return "\n".join([*kept, *["#"] * (count - len(kept)), *lines[count:]])
+
+
+def _escape(lines: Sequence[str]) -> str:
+    """Return the escape character, which a directive on the first lines may change."""
+    for line in lines:
+        found = _DIRECTIVE.fullmatch(line.strip())
+        if not found:
+            break
+        if found[1].lower() == "escape":
+            if found[2] not in ("\\", "`"):
+                raise BuildFailed(
+                    f"the Dockerfile's escape directive is {found[2][:20]!r}: it may be \\ or `"
+                )
+            return found[2]
+    return "\\"
+
+
+class _Reader:
+    """Reader of the lines, in one pass."""
+
+    def __init__(self, lines: Sequence[str], escape: str) -> None:
+        self._lines = lines
+        self._at = 0
+        self.escape = escape
+        self._continued = re.compile(rf"^(.*){re.escape(escape)}[ \t]*$", re.S)
+
+    def instructions(self) -> list[Instruction]:
+        """Return all instructions, in order."""
+        found = []
+        while self._at < len(self._lines):
+            first = self._at + 1
+            joined = self._logical_line()
+            if joined:
+                found.append(self._instruction(first, joined))
+        return found
+
+    def _logical_line(self) -> str:
+        """Return the next line with its continuation lines; empty for a comment or an empty line."""
+        line = self._take()
+        if _is_nothing(line):
+            return ""
+        joined = line.lstrip()
+        while found := self._continued.match(joined):
+            joined = found[1]
+            while self._at < len(self._lines) and _is_nothing(self._lines[self._at]):
+                self._at += 1
+            if self._at >= len(self._lines):
+                break
+            joined += self._take()
+        return joined.strip()
+
+    def _take(self) -> str:
+        self._at += 1
+        return self._lines[self._at - 1]
+
+    def _instruction(self, first: int, joined: str) -> Instruction:
+        name, flags, rest = _parts(joined)
+        instruction = Instruction(first, self._at, name, flags, rest)
+        if name not in KNOWN:
+            raise instruction_error(instruction, f"unknown instruction {name[:50]}")
+        if not rest and name not in ("CMD", "ENTRYPOINT"):
+            raise instruction_error(instruction, f"{name} needs an argument")
+        if name not in _WITH_HEREDOCS or rest.startswith("["):
+            return instruction
+        found = tuple(self._heredoc(instruction, *opened) for opened in _opened(rest, self.escape))
+        return Instruction(first, self._at, name, flags, rest, found)
+
+    def _heredoc(self, instruction: Instruction, name: str, chomped: bool, expanded: bool) -> Heredoc:  # noqa: FBT001
+        content: list[str] = []
+        while self._at < len(self._lines):
+            line = self._take()
+            if (line.lstrip("\t") if chomped else line) == name:
+                text = "".join(f"{each}\n" for each in content)
+                return Heredoc(name, text, chomped, expanded)
+            content.append(line)
+        raise instruction_error(
+            instruction, f"the here-document {name!r} has no end: put {name} on a line of its own"
+        )
+
+
+def _is_nothing(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _parts(joined: str) -> tuple[str, tuple[str, ...], str]:
+    """Return an instruction's name, its flags, and the unparsed rest."""
+    name, _, rest = joined.partition(" ") if " " in joined else joined.partition("\t")
+    if "\t" in name:
+        name, _, more = name.partition("\t")
+        rest = f"{more} {rest}"
+    rest = rest.strip()
+    flags = []
+    while rest.startswith("--") and len(rest) > 2 and not rest[2].isspace():
+        flag = rest.split(None, 1)
+        flags.append(flag[0])
+        rest = flag[1] if len(flag) > 1 else ""
+    return name.upper(), tuple(flags), rest
+
+
+def _opened(rest: str, escape: str) -> list[tuple[str, bool, bool]]:
+    """Return a line's here-documents: delimiter, whether tabs are cut, whether variables are filled in."""
+    found = []
+    for word in split_words(rest, escape):
+        match = _HEREDOC.fullmatch(word)
+        if match:
+            name = expand_variables(match[3].replace("$", f"{escape}$"), {}, escape=escape)
+            found.append((name, bool(match[2]), not set(match[3]) & {"'", '"', escape}))
+    return found

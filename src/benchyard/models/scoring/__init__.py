@@ -1,0 +1,1 @@
+"""Files of scenarios' scorers and solutions: attachments, exports and reference outputs."""

@@ -1,0 +1,144 @@
+"""Packages of the index as a kit: an environment over a Python's kit, fetched by `uv`, once.
+
+    <target>/pyvenv.cfg                     makes it an environment of its own
+    <target>/bin/python3                    a link to the Python below; beside it what packages brought
+    <target>/lib/pythonX.Y/site-packages/   the packages
+    <target>/resolved                       which they are
+
+Only wheels are installed, so that nothing of a package is run on the server.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchyard.devboxes import elf
+from benchyard.errors import ScorerFailed
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.scorers.kits import programs, python_kit
+from benchyard.scorers.kits.pythons import Python
+
+MOST_BYTES = 8 * 1024**3
+"""Of one environment."""
+FETCH_SECONDS = 600.0
+
+_RESOLVED = "resolved"
+_LAYOUT = 1
+_MOST_SAID = 4000
+_LONGEST_FIRST_LINE = 4096
+_UV_OPTIONS = (
+    *("--only-binary", ":all:", "--link-mode", "copy", "--no-progress", "--color", "never"),
+    *("--no-python-downloads", "--no-sources"),
+)
+
+
+async def make(python: Python, base: Kit, wanted: tuple[str, ...], kits: Kits) -> Kit:
+    """The kit of these requirements over the kit of this Python."""
+    key = f"packages {_LAYOUT} {base.target} {base.source.name} {sorted(set(wanted))!r}"
+    target = programs.target(key)
+
+    async def fill(folder: Path) -> None:
+        packages = _site_packages(folder, python)
+        await _install(python, wanted, packages, kits.downloads("uv"))
+        await asyncio.to_thread(_finish, folder, (target, base.target), python)
+
+    return Kit(await kits.folder(key, fill), target)
+
+
+def resolved_versions(kit: Kit) -> str:
+    """Which packages an environment has: `name==version`, by name."""
+    return (kit.source / _RESOLVED).read_text()
+
+
+def _site_packages(folder: Path, python: Python) -> Path:
+    # In environments `lib` is used whatever the Python itself has in its place, but for compiled packages.
+    return folder / "lib" / python.modules.name / "site-packages"
+
+
+async def _install(python: Python, wanted: tuple[str, ...], packages: Path, cache: Path) -> None:
+    uv = await asyncio.to_thread(programs.find, "uv")
+    packages.mkdir(parents=True)
+    listed = packages.with_name("requirements.txt")
+    listed.write_text("".join(f"{one}\n" for one in sorted(set(wanted))))
+    places = ("--target", packages, "--cache-dir", cache, "--requirements", listed)
+    command = (uv, "pip", "install", "--python", python.program, *_UV_OPTIONS, *places)
+    status, said = await run(command, listed.parent)
+    listed.unlink()
+    if status is None:
+        raise ScorerFailed(f"fetching requirements took longer than {FETCH_SECONDS:.0f} s: {_few(wanted)}")
+    if status != 0:
+        raise ScorerFailed(f"the requirements cannot be had ({_few(wanted)}): uv says: {said.strip()}")
+
+
+def _few(wanted: tuple[str, ...]) -> str:
+    text = ", ".join(wanted)
+    return text if len(text) <= 500 else f"{text[:500]}..."
+
+
+async def run(command: Sequence[str | Path], folder: Path) -> tuple[int | None, str]:
+    """Run a program of ours: its status, None when its time was over; and the end of what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    said = b""
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):
+            while piece := await process.stdout.read(65536):
+                said = (said + piece)[-_MOST_SAID:]
+            await process.wait()
+    except TimeoutError:
+        return None, ""
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return process.returncode, said.decode(errors="replace")
+
+
+def _finish(folder: Path, targets: tuple[str, str], python: Python) -> None:
+    """Make an environment of the packages (blocks); `targets` are its own and that of the Python below."""
+    packages = _site_packages(folder, python)
+    names = sorted(entry.name.removesuffix(".dist-info") for entry in packages.glob("*.dist-info"))
+    (folder / _RESOLVED).write_text(" ".join(name.replace("-", "==", 1) for name in names))
+    version = python.version.rpartition(".")[0]
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {targets[1]}/bin\ninclude-system-site-packages = false\nversion = {version}\n"
+    )
+    if (packages / "bin").is_dir():
+        (packages / "bin").rename(folder / "bin")
+    (folder / "bin").mkdir(exist_ok=True)
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    total = sum(path.stat().st_size for path in files)
+    if total > MOST_BYTES:
+        raise ScorerFailed(f"the requirements take {total} bytes; an environment may have {MOST_BYTES}")
+    for path in files:
+        _fit(path, targets, is_beside_python=path.parent == folder / "bin")
+    for name in ("python", "python3"):
+        (folder / "bin" / name).unlink(missing_ok=True)
+        (folder / "bin" / name).symlink_to(python_kit.program(targets[1]))
+    python_kit.compile_modules(python, packages)
+
+
+def _fit(path: Path, targets: tuple[str, str], *, is_beside_python: bool) -> None:
+    """Change a file of a package as its place asks for: programs, libraries, and scripts beside Python."""
+    own, base = targets
+    with path.open("rb") as file:
+        first = file.readline(_LONGEST_FIRST_LINE)
+    if is_beside_python and first.startswith(b"#!") and b"python" in first:
+        programs.put(path, f"#!{own}/bin/python3\n".encode() + path.read_bytes()[len(first) :])
+    elif first.startswith(elf.MAGIC):
+        path.chmod(0o755)
+        # A file that is no program although it begins like one is nobody's to load.
+        with contextlib.suppress(ValueError, struct.error):
+            elf.fit_file(path, f"{base}/{programs.LOADER}")

@@ -1,0 +1,117 @@
+"""What a Python script asks for: its requirements and version of Python, checked before anything is fetched.
+
+Requirements name packages of the index that the server is configured with, and nothing else: what could make
+the server read its own files, or fetch from elsewhere, is refused by name.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+
+from benchyard.scorers.kits import pythons
+
+MOST_REQUIREMENTS = 200
+MOST_BYTES = 64 * 1024
+
+_HEADER = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+"""As PEP 723 has it."""
+_COMMENT = re.compile(r"(^|(?<!\s)\s+)#.*$")
+_HASH = re.compile(r"\s--hash[= ](\S+)")
+_HASH_VALUE = re.compile(r"[a-z0-9]+:[0-9a-f]+")
+_ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class ScriptHeader:
+    """What the head of a script asks for."""
+
+    requirements: tuple[str, ...] = ()
+    python: SpecifierSet | None = None
+
+
+def lines(text: str) -> tuple[str, ...]:
+    """The requirements of a requirements file, checked; raises ValueError with the line that is wrong."""
+    if len(text.encode()) > MOST_BYTES:
+        raise ValueError("must be at most 64 KiB")
+    found = tuple(_checked(line, f"line {number}") for number, line in _joined(text))
+    return _few(found)
+
+
+def header(script: str) -> ScriptHeader:
+    """What a script's `# /// script` head says; raises ValueError for one that makes no sense."""
+    found = [match for match in _HEADER.finditer(script) if match["type"] == "script"]
+    if not found:
+        return ScriptHeader()
+    if len(found) > 1:
+        raise ValueError("has more than one `# /// script` head")
+    rows = found[0]["content"].splitlines()
+    try:
+        head = tomllib.loads("\n".join(row[2:] if row.startswith("# ") else row[1:] for row in rows))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"has a `# /// script` head that is not TOML: {error}") from error
+    return _read(head)
+
+
+def _read(head: dict[str, object]) -> ScriptHeader:
+    wanted, python, tool = head.get("dependencies", []), head.get("requires-python"), head.get("tool", {})
+    if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
+        raise ValueError("`dependencies` in its head must be a list of texts")
+    if not isinstance(python, str | None):
+        raise ValueError("`requires-python` in its head must be a text")
+    if isinstance(tool, dict) and tool.get("uv"):
+        raise ValueError("`[tool.uv]` in its head is not supported: name packages in `dependencies`")
+    checked = tuple(_checked(str(one), f"dependency {number}") for number, one in enumerate(wanted, 1))
+    return ScriptHeader(_few(checked), pythons.constraint(python) if python is not None else None)
+
+
+def _few(found: tuple[str, ...]) -> tuple[str, ...]:
+    if len(found) > MOST_REQUIREMENTS:
+        raise ValueError(f"must be at most {MOST_REQUIREMENTS} requirements")
+    return found
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that say something, with their number; one that ends in a backslash goes on in the next."""
+    start, kept = 1, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not kept:
+            start = number
+        if line.endswith("\\"):
+            kept += line[:-1] + " "
+            continue
+        if stripped := _COMMENT.sub("", kept + line).strip():
+            yield start, stripped
+        kept = ""
+    if stripped := _COMMENT.sub("", kept).strip():
+        yield start, stripped
+
+
+def _checked(line: str, where: str) -> str:
+    """A requirement as it is handed on: written anew from what was understood of it."""
+    shown = repr(line[:_SHOWN])
+    if line.startswith("-"):
+        option = re.split(r"[\s=]", line)[0]
+        raise ValueError(
+            f"{where}: the option {option[:_SHOWN]!r} is not allowed; packages come from the server's index"
+        )
+    if "$" in line or not line.isprintable():
+        raise ValueError(f"{where}: {shown} has characters that are not allowed")
+    hashes = _HASH.findall(line)
+    try:
+        wanted = Requirement(_HASH.sub("", line).strip())
+    except InvalidRequirement as error:
+        raise ValueError(
+            f"{where}: {shown} is no requirement such as `numpy>=2`; files and folders are not allowed"
+        ) from error
+    if wanted.url is not None:
+        raise ValueError(f"{where}: {shown} is an address; packages come from the server's index only")
+    if wanted.name.lower().endswith(_ARCHIVES):
+        raise ValueError(f"{where}: {shown} is a file; packages come from the server's index only")
+    if not all(_HASH_VALUE.fullmatch(value) for value in hashes):
+        raise ValueError(f"{where}: {shown} has a hash that is none")
+    return " ".join([str(wanted), *(f"--hash={value}" for value in sorted(hashes))])

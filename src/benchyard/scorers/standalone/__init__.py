@@ -1,0 +1,1 @@
+"""Programs for rooms and functions for workers, of the standard library alone."""

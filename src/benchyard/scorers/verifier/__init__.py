@@ -1,0 +1,1 @@
+"""The verifier kit: what test scripts of tasks fetch from the internet."""

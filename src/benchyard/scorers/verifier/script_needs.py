@@ -1,0 +1,306 @@
+"""What the test script of a task asks for, read from its text; nothing of it is run here.
+
+Scripts of this kind install packages by apt, fetch `uv`, and run pytest in an environment that `uv` makes, or
+that the image's own `pip` adds to. Only commands that are written out are understood: what a script computes
+is left to the script, which then has to do without.
+"""
+
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from benchyard.errors import ScorerFailed
+from benchyard.scorers.kits import requirements
+
+MOST_SCRIPT_BYTES = 1024**2
+MOST_LINE = 32 * 1024
+MOST_PACKAGES = 200
+
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
+_PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]{1,99})(:[a-z0-9]+)?([=/].*)?")
+_VERSION = re.compile(r"(?:cpython)?-?(3\.\d{1,2})(?:\.\d{1,3})?")
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_PIP = re.compile(r"pip(3(\.\d+)?)?")
+_PUNCTUATION = "();<>|&"
+_WRAPPERS = frozenset(
+    (
+        *("if", "then", "else", "elif", "do", "while", "until", "{", "!"),
+        *("time", "sudo", "exec", "command", "nohup", "env", "eval"),
+    )
+)
+_SHELLS = frozenset(("bash", "sh", "dash"))
+_DEEPEST = 3
+
+_PYTHON_OPTIONS = ("-p", "--python")
+_WITH = ("-w", "--with")
+_FROM = "--from"
+_TAKING_VALUES = frozenset(
+    (
+        *_PYTHON_OPTIONS,
+        *_WITH,
+        _FROM,
+        *("-i", "--index", "--index-url", "--default-index", "--extra-index-url", "-f", "--find-links"),
+        *(
+            "-c",
+            "--constraint",
+            "--constraints",
+            "-r",
+            "--requirement",
+            "--requirements",
+            "--with-requirements",
+        ),
+        *("-t", "--target", "--prefix", "--root", "-e", "--editable", "--with-editable", "--trusted-host"),
+        *("--cache-dir", "--directory", "--project", "--config-file", "--index-strategy", "--resolution"),
+        *("--prerelease", "-P", "--upgrade-package", "--link-mode", "--exclude-newer", "--env-file"),
+        *(
+            "--extra",
+            "--group",
+            "-g",
+            "--platform",
+            "--python-version",
+            "--abi",
+            "--implementation",
+            "--timeout",
+        ),
+        *(
+            "--retries",
+            "--proxy",
+            "--cert",
+            "--src",
+            "--log",
+            "--no-binary",
+            "--only-binary",
+            "--torch-backend",
+        ),
+        *("--name", "--prompt", "--optional", "--color", "--overrides", "--override", "--python-platform"),
+    )
+)
+_APT_TAKING_VALUES = frozenset(("-o", "--option", "-c", "--config-file", "-t", "--target-release", "-a"))
+_TIMEOUT_TAKING_VALUES = frozenset(("-s", "--signal", "-k", "--kill-after"))
+
+
+@dataclass(frozen=True)
+class ScriptNeeds:
+    """What a test script asks for."""
+
+    python: str | None = None
+    """The first version that it names, such as 3.13."""
+    requirements: tuple[str, ...] = ()
+    """Of all environments together."""
+    packages: tuple[str, ...] = ()
+    """Names that apt is asked for."""
+    pip_requirements: tuple[str, ...] = ()
+    """Of the requirements, those that go into an environment whose Python the script does not name."""
+    has_project: bool = False
+    """Whether it lets `uv` make a project, which is resolved for every system there is."""
+
+
+@dataclass
+class _Found:
+    """What was come across so far."""
+
+    pythons: list[str] = field(default_factory=list)
+    for_uv: list[str] = field(default_factory=list)
+    for_pip: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
+    has_project: bool = False
+
+
+def needs_of(script: str) -> ScriptNeeds:
+    """What a test script asks for; raises ScorerFailed for one that is too large."""
+    if len(script.encode(errors="replace")) > MOST_SCRIPT_BYTES:
+        raise ScorerFailed("the test script is larger than 1 MiB: move data out of tests/test.sh")
+    found = _Found()
+    _read(script, found, 0)
+    own = [] if found.pythons else found.for_uv
+    wanted = tuple(dict.fromkeys((*found.for_uv, *found.for_pip)))
+    packages = tuple(dict.fromkeys(found.packages))
+    if len(wanted) > requirements.MOST_REQUIREMENTS or len(packages) > MOST_PACKAGES:
+        raise ScorerFailed(
+            f"the test script installs {len(wanted)} requirements and {len(packages)} packages; the verifier "
+            f"kit brings {requirements.MOST_REQUIREMENTS} and {MOST_PACKAGES}: put the others into the image"
+        )
+    return ScriptNeeds(
+        found.pythons[0] if found.pythons else None,
+        wanted,
+        packages,
+        tuple(dict.fromkeys((*found.for_pip, *own))),
+        found.has_project,
+    )
+
+
+def _read(script: str, found: _Found, depth: int) -> None:
+    for line in _lines(script):
+        for words in _commands(line):
+            _command(words, found, depth)
+
+
+def _lines(script: str) -> Iterator[str]:
+    """Lines as a shell reads them, without here-documents."""
+    end = None
+    for line in script.replace("\r\n", "\n").replace("\\\n", " ").split("\n"):
+        if end is not None:
+            end = None if line.strip() == end else end
+            continue
+        if len(line) > MOST_LINE:
+            continue
+        if opened := _HEREDOC.search(line):
+            end = opened[2]
+        yield line
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    """The commands of a line, each as its words; nothing of a line that makes no sense by itself."""
+    reader = shlex.shlex(line, posix=True, punctuation_chars=_PUNCTUATION)
+    reader.whitespace_split = True
+    words: list[str] = []
+    is_target = False
+    try:
+        for word in reader:
+            if word and not set(word) - set(_PUNCTUATION):
+                is_target = "<" in word or ">" in word
+                if not is_target:
+                    yield words
+                    words = []
+                elif words and words[-1].isdigit():
+                    words.pop()
+            elif is_target:
+                is_target = False
+            else:
+                words.append(word)
+    except ValueError:
+        return
+    yield words
+
+
+def _command(words: list[str], found: _Found, depth: int) -> None:
+    words = _bare(words)
+    if not words:
+        return
+    name, rest = posixpath.basename(words[0]), words[1:]
+    if name in _SHELLS and "-c" in rest[:-1] and depth < _DEEPEST:
+        _read(rest[rest.index("-c") + 1], found, depth + 1)
+    elif _PYTHON.fullmatch(name) and rest[:1] == ["-m"]:
+        _command(rest[1:], found, depth)
+    elif _PIP.fullmatch(name):
+        _install(rest, found.for_pip)
+    elif name in _READERS:
+        _READERS[name](rest, found)
+
+
+def _bare(words: list[str]) -> list[str]:
+    """A command without what only says how it is run."""
+    while words and (words[0] in _WRAPPERS or _ASSIGNMENT.fullmatch(words[0])):
+        words = words[1:]
+    if words and words[0] == "timeout":
+        words = _options(words[1:], _TIMEOUT_TAKING_VALUES, stops=True)[1][1:]
+    return words
+
+
+def _options(
+    words: Sequence[str], taking: frozenset[str], *, stops: bool = False
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Options with their values, and what else there is; `stops` at the first that is no option."""
+    options: list[tuple[str, str]] = []
+    others: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--" or not word.startswith("-") or word == "-":
+            others += [] if word == "--" else [word]
+            if stops or word == "--":
+                return options, others + left
+        elif word in taking:
+            options.append((word, left.pop(0) if left else ""))
+        elif word.startswith("--"):
+            name, _, value = word.partition("=")
+            options.append((name, value))
+        else:
+            options.append((word[:2], word[2:]))
+    return options, others
+
+
+def _uv(words: list[str], found: _Found) -> None:
+    options, others = _options(words, _TAKING_VALUES, stops=True)
+    verb, rest = (others[0], others[1:]) if others else ("", [])
+    if verb == "tool" and rest[:1] in (["run"], ["install"]):
+        _tool(rest[1:], found)
+    elif verb == "pip" and rest[:1] == ["install"]:
+        options += _install(rest, found.for_uv)
+    elif verb == "add":
+        found.has_project = True
+        options += _install(["install", *rest], found.for_uv)
+    elif verb == "run":
+        found.has_project = True
+        options += _with(_options(rest, _TAKING_VALUES, stops=True)[0], found)
+    elif verb in ("venv", "init"):
+        options += _options(rest, _TAKING_VALUES)[0]
+    elif verb == "python" and rest[:1] == ["install"]:
+        options += [("-p", word) for word in rest[1:]]
+    _pythons(options, found)
+
+
+def _tool(words: list[str], found: _Found) -> None:
+    """`uvx`: the requirements beside the tool, and the tool itself."""
+    options, others = _options(words, _TAKING_VALUES, stops=True)
+    _with(options, found)
+    _pythons(options, found)
+    beside = [requirement for name, value in options if name == _FROM for requirement in _checked(value)]
+    if others and not beside:
+        name, _, version = others[0].partition("@")
+        beside = _checked(f"{name}=={version}" if version and version != "latest" else name)
+    known = {_name(requirement) for requirement in found.for_uv}
+    found.for_uv += [
+        requirement for requirement in beside if requirement != _name(requirement) or requirement not in known
+    ]
+
+
+def _with(options: list[tuple[str, str]], found: _Found) -> list[tuple[str, str]]:
+    for name, value in options:
+        if name in _WITH:
+            for each in value.split(","):
+                found.for_uv += _checked(each)
+    return options
+
+
+def _pythons(options: list[tuple[str, str]], found: _Found) -> None:
+    for name, value in options:
+        if name in _PYTHON_OPTIONS and (version := _VERSION.fullmatch(value)):
+            found.pythons.append(version[1])
+
+
+def _install(words: list[str], into: list[str]) -> list[tuple[str, str]]:
+    options, others = _options(words, _TAKING_VALUES)
+    if others[:1] == ["install"]:
+        for other in others[1:]:
+            into += _checked(other)
+    return options
+
+
+def _checked(text: str) -> list[str]:
+    """The requirement that a text is, written anew; none for a path, an address or a variable."""
+    try:
+        return list(requirements.lines(text)) if not text.startswith((".", "/")) else []
+    except ValueError:
+        return []
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement)[0]
+
+
+def _apt(words: list[str], found: _Found) -> None:
+    _, others = _options(words, _APT_TAKING_VALUES)
+    if others[:1] == ["install"]:
+        named = [_PACKAGE.fullmatch(other) for other in others[1:]]
+        found.packages += [match[1] for match in named if match is not None]
+
+
+_READERS: dict[str, Callable[[list[str], _Found], None]] = {
+    **dict.fromkeys(("apt-get", "apt", "aptitude"), _apt),
+    "uvx": _tool,
+    "uv": _uv,
+}

@@ -1,0 +1,363 @@
+"""Wheels for what a test script installs, as a kit: resolved by `uv`, fetched once, checked by digest."""
+
+import asyncio
+import hashlib
+import html
+import os
+import platform
+import re
+import shutil
+import tarfile
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+
+from benchyard.errors import ScorerFailed
+from benchyard.hosts.kits import Kit, Kits
+from benchyard.scorers.kits import packages, programs
+from benchyard.scorers.verifier.script_needs import ScriptNeeds
+
+USUAL_INDEX = "https://pypi.org/simple"
+MOST_PAGE_BYTES = 64 * 1024**2
+MOST_FILE_BYTES = 4 * 1024**2
+_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
+_BUILD = ("setuptools", "wheel")
+"""What builds a source that does not say."""
+_LINK = re.compile(r"<a\s[^<>]*?href=\"([^\"]{1,2000})\"")
+_DIGEST = re.compile(r"sha256=([0-9a-f]{64})")
+_MEMBER = re.compile(r"[^/]+/(PKG-INFO|pyproject\.toml)")
+
+
+@dataclass(frozen=True)
+class SourceArchive:
+    """The archive of a package's source."""
+
+    name: str
+    source: str
+    digest: str | None
+
+
+async def find_source(wanted: str, client: httpx.AsyncClient) -> SourceArchive | None:
+    """The source of a requirement such as `chess==1.11.2`; None if there is none, or no version is named."""
+    requirement = Requirement(wanted)
+    pinned = [each.version for each in requirement.specifier if each.operator == "=="]
+    if not pinned:
+        return None
+    index = next((os.environ[name] for name in _INDEXES if os.environ.get(name)), USUAL_INDEX)
+    address = f"{index.rstrip('/')}/{canonicalize_name(requirement.name)}/"
+    answer = await client.get(address, headers={"Accept": "text/html"})
+    if answer.status_code != httpx.codes.OK or len(answer.content) > MOST_PAGE_BYTES:
+        return None
+    for link in _LINK.findall(answer.text):
+        url, _, fragment = html.unescape(link).partition("#")
+        name = unquote(url.rpartition("/")[2])
+        if _is_version(name, pinned[0]):
+            digest = _DIGEST.fullmatch(fragment)
+            return SourceArchive(name, str(answer.url.join(url)), digest[1] if digest else None)
+    return None
+
+
+def _is_version(name: str, version: str) -> bool:
+    try:
+        return name.endswith(".tar.gz") and str(parse_sdist_filename(name)[1]) == version
+    except InvalidSdistFilename:
+        return False
+
+
+async def needs_of_source(archive: Path) -> tuple[str, ...]:
+    """What a source needs to be built, and to run, as far as it says so."""
+    texts = await asyncio.to_thread(_texts, archive)
+    told = HeaderParser().parsestr(texts.get("PKG-INFO", "")).get_all("Requires-Dist") or []
+    try:
+        build = tomllib.loads(texts.get("pyproject.toml", "")).get("build-system", {}).get("requires", _BUILD)
+    except (tomllib.TOMLDecodeError, AttributeError):
+        build = _BUILD
+    return tuple(_plain(each) for each in (*told, *build) if _plain(each))
+
+
+def _plain(text: object) -> str:
+    """A requirement that holds without extras; nothing for others."""
+    try:
+        found = Requirement(str(text))
+    except InvalidRequirement:
+        return ""
+    return "" if found.url or "extra" in str(found.marker or "") else str(found)
+
+
+def _texts(archive: Path) -> dict[str, str]:
+    """The files of a source that say what it needs (blocks)."""
+    found: dict[str, str] = {}
+    try:
+        with tarfile.open(archive, "r|gz") as tar:
+            for member in tar:
+                named = _MEMBER.fullmatch(member.name)
+                if named and member.isfile() and member.size <= MOST_FILE_BYTES:
+                    file = tar.extractfile(member)
+                    found[named[1]] = file.read().decode(errors="replace") if file else ""
+    except (tarfile.TarError, OSError, EOFError):
+        return found
+    return found
+
+
+FOLDER = "wheels"
+INDEX = "simple"
+MOST_BYTES = 8 * 1024**3
+"""Of all wheels of one kit."""
+FETCH_SECONDS = 1800.0
+PIP_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+"""Those that an image's own may be."""
+
+_RESOLVED = "resolved"
+_LAYOUT = 3
+_AT_ONCE = 4
+_PIECE = 1024**2
+_ELSEWHERE = f"{platform.machine()}-manylinux_2_28"
+"""The systems that an image's own Python runs on."""
+_UV_OPTIONS = (
+    *("--only-binary", ":all:", "--format", "pylock.toml", "--quiet", "--color", "never"),
+    *("--no-python-downloads", "--no-sources", "--no-header"),
+)
+_UNREACHED = re.compile(r"(?i)failed to fetch|error sending request|dns error|timed out|connection")
+_NAME = re.compile(r"[A-Za-z0-9._+!-]{1,200}\.(?:whl|tar\.gz)")
+_SOURCE = ".tar.gz"
+
+
+@dataclass(frozen=True)
+class _Wheel:
+    """One wheel, and where it is to be had."""
+
+    name: str
+    source: str
+    """An address, or a path of this machine that the server's own settings lead to."""
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What `uv` is asked: for which Python, and for which systems."""
+
+    python: str
+    options: tuple[str, ...] = ()
+
+
+async def make(needs: ScriptNeeds, python: str, kits: Kits) -> Kit:
+    """The kit of these needs, for this version of the kit's own Python; raises ScorerFailed."""
+    own, pip = sorted({*needs.requirements}), sorted({*needs.pip_requirements})
+    key = f"wheels {_LAYOUT} {platform.machine()} {python} {own!r} {pip!r} {needs.has_project}"
+
+    async def fill(folder: Path) -> None:
+        found = await _resolved(needs, python, kits)
+        (folder / FOLDER).mkdir()
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                await _fetch(found, kits.downloads("wheels"), folder / FOLDER)
+        except TimeoutError as error:
+            raise _unfetched(f"it took longer than {FETCH_SECONDS:.0f} s") from error
+        _write_index(folder / INDEX, found)
+        (folder / _RESOLVED).write_text(" ".join(sorted(_version(wheel) for wheel in found)))
+
+    return Kit(await kits.folder(key, fill), programs.target(key))
+
+
+def _write_index(folder: Path, wheels: Iterable[_Wheel]) -> None:
+    """Write the pages that pip reads."""
+    folder.mkdir()
+    for wheel in wheels:
+        page = folder / canonicalize_name(_version(wheel).partition("==")[0]) / "index.html"
+        page.parent.mkdir(exist_ok=True)
+        with page.open("a") as file:
+            file.write(f'<a href="../../{FOLDER}/{quote(wheel.name)}">{wheel.name}</a><br>\n')
+
+
+def resolved_versions(kit: Kit) -> str:
+    """Which packages a kit has: `name==version`, by name."""
+    return " ".join(dict.fromkeys((kit.source / _RESOLVED).read_text().split()))
+
+
+def _version(wheel: _Wheel) -> str:
+    if wheel.name.endswith(_SOURCE):
+        name, _, version = wheel.name.removesuffix(_SOURCE).rpartition("-")
+    else:
+        name, version, *_ = wheel.name.split("-")
+    return f"{name}=={version}"
+
+
+async def _resolved(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]:
+    """The wheels that are needed, each once."""
+    own = tuple(each for each in needs.requirements if each not in needs.pip_requirements)
+    found: dict[str, _Wheel] = {}
+    if own:
+        found |= await _asked(own, _Question(python), kits)
+    if needs.has_project and needs.requirements:
+        found |= await _asked(needs.requirements, _Question(python, ("--universal",)), kits)
+    if needs.pip_requirements:
+        found |= await _of_any(needs.pip_requirements, python, kits)
+    return list(found.values())
+
+
+async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str, _Wheel]:
+    """For every Python that an image may have, and for the kit's own: for those that they are made for."""
+    questions = [_Question(each, ("--python-platform", _ELSEWHERE)) for each in PIP_PYTHONS]
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(question: _Question) -> dict[str, _Wheel] | ScorerFailed:
+        async with turns:
+            try:
+                return await _compiled(wanted, question, kits)
+            except ScorerFailed as error:
+                return error
+
+    answers = await asyncio.gather(*(one(each) for each in (_Question(python), *questions)))
+    good = [answer for answer in answers if not isinstance(answer, ScorerFailed)]
+    if not good:
+        return await _asked(wanted, _Question(python), kits)
+    return {name: wheel for answer in good for name, wheel in answer.items()}
+
+
+async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
+    """Resolve requirements: together, or one by one where they contradict each other, or come as source."""
+    try:
+        return await _compiled(wanted, question, kits)
+    except ScorerFailed as error:
+        if len(wanted) < 2:
+            return await _as_source(wanted[0], question, kits, error)
+    found: dict[str, _Wheel] = {}
+    for each in wanted:
+        found |= await _asked((each,), question, kits)
+    return found
+
+
+async def _as_source(wanted: str, question: _Question, kits: Kits, reason: ScorerFailed) -> dict[str, _Wheel]:
+    """The source of a requirement that has no wheel, and the wheels that it needs."""
+    async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
+        try:
+            found = await find_source(wanted, client)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            found = None
+        if found is None:
+            raise reason
+        source = _Wheel(_file_name(found.name), found.source, found.digest)
+        needs = await needs_of_source(await _kept(source, client, kits.downloads("wheels")))
+    return {source.name: source, **(await _compiled(needs, question, kits) if needs else {})}
+
+
+async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
+    """What `uv` says is needed: by the names of the wheels. What it fetched before does without a network."""
+    uv = await asyncio.to_thread(programs.find, "uv")
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "requirements.in").write_text("".join(f"{each}\n" for each in wanted))
+        command: list[str | Path] = [uv, "pip", "compile", *_UV_OPTIONS, "--cache-dir", kits.downloads("uv")]
+        command += ["--python-version", question.python, *question.options]
+        command += ["--output-file", place / "pylock.toml", place / "requirements.in"]
+        status, said = await packages.run(command, place)
+        if status != 0 and _UNREACHED.search(said):
+            status, _ = await packages.run((*command, "--offline"), place)
+        if status != 0:
+            raise _unfetched(
+                f"{', '.join(wanted)[:500]} for Python {question.python}: uv says: {said.strip()}"
+            )
+        listed = tomllib.loads((place / "pylock.toml").read_text())
+        return {wheel.name: wheel for each in listed.get("packages", []) for wheel in _wheels(each, place)}
+
+
+def _wheels(package: Mapping[str, Any], folder: Path) -> list[_Wheel]:
+    """The wheels of a package that may be of use here; where none is, the first, which says what it needs."""
+    found = []
+    for wheel in package.get("wheels", []):
+        source = wheel.get("url") or str((folder / wheel.get("path", "")).resolve())
+        name = wheel.get("name") or unquote(PurePosixPath(urlsplit(source).path).name)
+        found.append(_Wheel(_file_name(name), source, wheel.get("hashes", {}).get("sha256")))
+    if not found:
+        raise _unfetched(f"{package.get('name')} has no wheel")
+    return [wheel for wheel in found if _is_of_use(wheel.name)] or found[:1]
+
+
+def _file_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise _unfetched(f"the index names a wheel {name[:100]!r}")
+    return name
+
+
+def _is_of_use(name: str) -> bool:
+    systems = name.removesuffix(".whl").rpartition("-")[2]
+    return systems == "any" or ("linux" in systems and platform.machine() in systems)
+
+
+async def _fetch(wheels: Iterable[_Wheel], kept: Path, into: Path) -> None:
+    """Put wheels into a folder: from those kept, else from where they come from."""
+    left = MOST_BYTES
+    async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
+        for wheel in wheels:
+            source = await _kept(wheel, client, kept)
+            left -= source.stat().st_size
+            if left < 0:
+                raise _unfetched(f"the wheels take more than {MOST_BYTES} bytes")
+            await asyncio.to_thread(shutil.copyfile, source, into / wheel.name)
+
+
+async def _kept(wheel: _Wheel, client: httpx.AsyncClient, folder: Path) -> Path:
+    """Where a wheel is kept; fetched if it is not there yet."""
+    place = folder / f"{wheel.digest}-{wheel.name}"
+    if wheel.digest is None or not place.exists():
+        partial = folder / f"{wheel.name}.{os.getpid()}.partial"
+        try:
+            await _get(wheel, client, partial)
+            partial.rename(place)
+        finally:
+            partial.unlink(missing_ok=True)
+    return place
+
+
+async def _get(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
+    """Get one wheel, whole and with the content that the index promised."""
+    try:
+        if wheel.source.startswith(("http://", "https://")):
+            await _download(wheel, client, place)
+        else:
+            path = wheel.source.removeprefix("file://")
+            await asyncio.to_thread(shutil.copyfile, unquote(path) if path != wheel.source else path, place)
+        digest = await asyncio.to_thread(_digest, place)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise _unfetched(f"{wheel.name}: {str(error) or type(error).__name__}") from error
+    if wheel.digest is not None and digest != wheel.digest:
+        raise _unfetched(f"{wheel.name} is not what the index promised: its digest is another")
+
+
+async def _download(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
+    size = 0
+    place.write_bytes(b"")
+    async with client.stream("GET", wheel.source) as answer:
+        answer.raise_for_status()
+        async for piece in answer.aiter_bytes(_PIECE):
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise _unfetched(f"{wheel.name} takes more than {MOST_BYTES} bytes")
+            await asyncio.to_thread(_append, place, piece)
+
+
+def _append(place: Path, piece: bytes) -> None:
+    with place.open("ab") as file:
+        file.write(piece)
+
+
+def _digest(place: Path) -> str:
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unfetched(reason: str) -> ScorerFailed:
+    return ScorerFailed(
+        f"the packages that the test script installs cannot be had: {reason}. The server fetches them once "
+        "from the index that uv is set up with: give it a network, or name an index (UV_DEFAULT_INDEX) or a "
+        "folder of wheels (UV_FIND_LINKS) before the server starts"
+    )

@@ -1,0 +1,229 @@
+"""Which step of which script answers a request, and its calls with the tools that the request offers."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchyard.scripted_model.answers import AnswerParts, ScriptedAnswer, ScriptedToolCall, make_answer
+from benchyard.scripted_model.requests import ModelRequest, OfferedTool, fields, word
+from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
+
+SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+"""In mini-swe-agent's prompt: it goes on until a command prints this, and takes no answer without calls."""
+
+_SHELLS = ("bash", "exec_command", "shell", "shell_command", "run_shell_command", "run_command")
+_COMMANDS = ("command", "cmd", "commands", "script")
+_CODE = "exec"
+_DEEPEST = 20
+_DESCRIPTION = "Run the next command"
+
+
+def tool_calls(
+    step: ScriptStep, offered: Sequence[OfferedTool], new_id: Callable[[], str]
+) -> tuple[ScriptedToolCall, ...]:
+    """The calls of a step, as the client wants them."""
+    made = [_shell_call(command, offered) for command in step.commands]
+    if step.tool is not None:
+        made.append(_tool_call(step.tool, step.arguments, offered))
+    return tuple(ScriptedToolCall(new_id(), *each) for each in made)
+
+
+def wants_submit_command(prompt: str) -> bool:
+    """Whether this client wants its end as a command."""
+    return SUBMIT in prompt
+
+
+def example_value(schema: Any, depth: int = 0) -> Any:
+    """Something that a JSON schema allows, as far as simple ones go."""
+    wanted = fields(schema)
+    for key in ("enum", "examples"):
+        if isinstance(choices := wanted.get(key), list) and choices:
+            return choices[0]
+    if "const" in wanted:
+        return wanted["const"]
+    kind = wanted.get("type")
+    kind = kind[0] if isinstance(kind, list) and kind else kind
+    if str(kind).lower() == "object" and depth < _DEEPEST:
+        inner = fields(wanted.get("properties"))
+        return {name: example_value(inner.get(name), depth + 1) for name in _required(wanted, inner)}
+    return {"array": [], "boolean": False, "integer": 0, "number": 0}.get(str(kind).lower(), "none")
+
+
+def _required(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:
+    given = schema.get("required")
+    yield from (name for name in (given if isinstance(given, list) else properties) if isinstance(name, str))
+
+
+_Made = tuple[str, Mapping[str, Any], str | None]
+
+
+def _shell_call(command: str, offered: Sequence[OfferedTool]) -> _Made:
+    tool = _shell(offered)
+    if tool is None:
+        return _shell_call(command, [*offered, OfferedTool("bash", {})])
+    if tool.takes_code:
+        return tool.name, {}, _javascript("exec_command", {"cmd": command})
+    return tool.name, _arguments(command, tool), None
+
+
+def _shell(offered: Sequence[OfferedTool]) -> OfferedTool | None:
+    """The tool that runs commands: by its name, which may have the name of an extension before it."""
+    for name in _SHELLS:
+        for tool in offered:
+            if _bare(tool.name).lower() == name and not tool.takes_code:
+                return tool
+    return next((tool for tool in offered if tool.takes_code and tool.name == _CODE), None)
+
+
+def _bare(name: str) -> str:
+    return name.rpartition("__")[2].rpartition(".")[2]
+
+
+def _arguments(command: str, tool: OfferedTool) -> dict[str, Any]:
+    properties = fields(tool.schema.get("properties"))
+    default = "cmd" if _bare(tool.name) == "exec_command" else "command"
+    key = next((name for name in _COMMANDS if name in properties), default)
+    is_list = str(fields(properties.get(key)).get("type")).lower() == "array"
+    made: dict[str, Any] = {key: ["bash", "-lc", command] if is_list else command}
+    required = tool.schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if name == "description":
+            made[name] = _DESCRIPTION
+        elif isinstance(name, str):
+            made.setdefault(name, example_value(properties.get(name)))
+    return made
+
+
+def _tool_call(name: str, arguments: Mapping[str, Any], offered: Sequence[OfferedTool]) -> _Made:
+    functions = [tool for tool in offered if not tool.takes_code]
+    found = [tool for tool in functions if tool.name == name] or [
+        tool for tool in functions if _bare(tool.name) == name
+    ]
+    if found:
+        return found[0].name, arguments, None
+    customs = {tool.name for tool in offered if tool.takes_code}
+    if name in customs:
+        return name, {}, word(arguments.get("input"))
+    if _CODE in customs:
+        return _CODE, {}, _javascript(name, arguments)
+    return name, arguments, None
+
+
+def _javascript(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call as code: for clients whose only tool runs code that calls the others."""
+    call = f"const r = await tools[{json.dumps(name)}]({json.dumps(arguments)})"
+    if name == "exec_command":
+        call = f"const r = await tools.exec_command({json.dumps(arguments)})"
+        return f"{call}; text(r.output)"
+    return f'{call}; text(typeof r === "string" ? r : JSON.stringify(r))'
+
+
+TITLE = "A short title"
+"""The answer to a request that offers no tools: agents ask so for titles, and for which model to take."""
+
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Cue:
+    """What is to be done about a request."""
+
+    step: ScriptStep
+    """A fault, or what the answer was made of."""
+    answer: ScriptedAnswer
+    """Of a fault: the answer it spoils."""
+    script: str = ""
+    is_title: bool = False
+
+
+class Player:
+    """Plays scripts. All it remembers is how many answers it gave, and which faults have happened to them."""
+
+    def __init__(self, given: Scripts) -> None:
+        found = sorted(as_scripts(given), key=lambda script: script.is_default)
+        self._scripts = [(script, squeeze(script.match or "")) for script in found]
+        self._answers = 0
+        self._calls = 0
+        self._happened: Counter[tuple[_Key, int, int]] = Counter()
+        self._spoiled: set[str] = set()
+        """Calls in answers that broke off: some agents keep them, with a result that says so."""
+
+    def reset(self) -> None:
+        """Forget what has happened."""
+        self._happened.clear()
+        self._spoiled.clear()
+        self._answers = self._calls = 0
+
+    def cue(self, asked: ModelRequest, dialect: str) -> Cue:
+        """What comes next in the conversation that a request carries."""
+        script = self._script(asked)
+        if not asked.tools and not (script is not None and script.without_tools):
+            return self._title(asked)
+        script = script or Script()
+        results = asked.results(without=self._spoiled)
+        step, faults = _place(script, asked, results)
+        fault = self._fault((dialect, asked.session, asked.first_call, asked.prompt), results, faults)
+        answer = self._answer(asked, step)
+        if fault is not None:
+            self._spoiled.update(call.id for call in answer.calls)
+        return Cue(fault or step, answer, script.name)
+
+    def _fault(self, key: _Key, results: int, faults: list[tuple[int, ScriptStep]]) -> ScriptStep | None:
+        """The fault that a conversation has not had yet, of those that stand where it is."""
+        for index, each in faults:
+            if self._happened[key, results, index] < each.times:
+                self._happened[key, results, index] += 1
+                return each
+        # Whoever comes here again is another conversation with the same words.
+        for index, _ in faults:
+            del self._happened[key, results, index]
+        return None
+
+    def _script(self, asked: ModelRequest) -> Script | None:
+        prompt = asked.prompt
+        short = squeeze(prompt)
+        for script, piece in self._scripts:
+            if re.search(script.regex, prompt) if script.regex is not None else piece in short:
+                return script
+        return None
+
+    def _title(self, asked: ModelRequest) -> Cue:
+        text = TITLE if asked.schema is None else json.dumps(example_value(asked.schema))
+        step = ScriptStep(text=text)
+        return Cue(step, self._answer(asked, step), is_title=True)
+
+    def _answer(self, asked: ModelRequest, step: ScriptStep) -> ScriptedAnswer:
+        self._answers += 1
+        made = step
+        if not step.results and asked.tools and wants_submit_command(asked.prompt):
+            made = step.model_copy(update={"shell": f"echo {SUBMIT}"})
+        calls = tool_calls(made, asked.tools, self._new_call)
+        said = AnswerParts(step.text or "", step.reasoning or "", calls)
+        return make_answer(self._answers, said, step.usage, asked.input_tokens)
+
+    def _new_call(self) -> str:
+        self._calls += 1
+        return f"call_{self._calls:08d}"
+
+
+def _place(
+    script: Script, asked: ModelRequest, results: int
+) -> tuple[ScriptStep, list[tuple[int, ScriptStep]]]:
+    """The step that a conversation has come to, and the faults that stand before it, with their places."""
+    texts = asked.texts
+    faults: list[tuple[int, ScriptStep]] = []
+    for index, step in enumerate(script.steps):
+        if step.is_fault:
+            faults.append((index, step))
+        elif step.results and results >= step.results:
+            results -= step.results
+            faults.clear()
+        elif not step.results and texts:
+            texts -= 1
+            faults.clear()
+        else:
+            return step, faults
+    return ScriptStep(text=script.final), faults

@@ -1,0 +1,165 @@
+"""Anthropic Messages: `/v1/messages`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchyard.gateway.calls import TokenUsage
+from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
+from benchyard.scripted_model.requests import (
+    ConversationMessage,
+    ModelRequest,
+    OfferedTool,
+    fields,
+    items,
+    text_of,
+    word,
+)
+from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, estimate_tokens, named_event
+
+_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+_SIGNATURE = "c2NyaXB0ZWQ="
+_EARLY_OUTPUT = 1
+"""What a stream says at its beginning that it has put out."""
+
+
+class AnthropicWire(ModelWire):
+    """Blocks of content, each with events of its own; the cost is told at the beginning and at the end."""
+
+    name = "anthropic"
+
+    def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
+        wanted = fields(fields(body.get("output_config")).get("format"))
+        return ModelRequest(
+            model=word(body.get("model")),
+            streams=body.get("stream") is True,
+            turns=tuple(_turns(body)),
+            tools=tuple(_tools(body)),
+            body=body,
+            input_tokens=estimate_tokens(size),
+            session=word(fields(body.get("metadata")).get("user_id")),
+            schema=fields(wanted["schema"]) if "schema" in wanted else None,
+        )
+
+    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
+        return {
+            **_message(asked, answer),
+            "content": [block for block, _ in _blocks(answer)],
+            "stop_reason": _stop(answer),
+            "usage": _usage(answer.usage),
+        }
+
+    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+        begun = {
+            **_message(asked, answer),
+            "content": [],
+            "stop_reason": None,
+            "usage": _usage(_early(answer)),
+        }
+        yield named_event({"type": "message_start", "message": begun})
+        yield named_event({"type": "ping"})
+        for index, (block, deltas) in enumerate(_blocks(answer)):
+            at = {"index": index}
+            yield named_event({"type": "content_block_start", **at, "content_block": _empty(block)})
+            for delta in deltas:
+                yield named_event({"type": "content_block_delta", **at, "delta": delta})
+            yield named_event({"type": "content_block_stop", **at})
+        ended = {"stop_reason": _stop(answer), "stop_sequence": None}
+        yield named_event({"type": "message_delta", "delta": ended, "usage": _usage(answer.usage)})
+        yield named_event({"type": "message_stop"})
+
+    def error(self, status: int, message: str) -> Any:
+        kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+        return {
+            "type": "error",
+            "error": {"type": kind, "message": message},
+            "request_id": "req_scripted",
+        }
+
+    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
+        return ToldUsage(answer.usage, _early(answer) if asked.streams else None, followers=1)
+
+
+def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
+    for message in items(body.get("messages")):
+        content = message.get("content")
+        blocks = items(content)
+        if message.get("role") == "assistant":
+            calls = tuple(word(block.get("id")) for block in blocks if block.get("type") == "tool_use")
+            yield ConversationMessage("assistant", text_of(content), calls)
+            continue
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                yield ConversationMessage(
+                    "tool", text_of(block.get("content")), (word(block.get("tool_use_id")),)
+                )
+        if text := text_of(content):
+            yield ConversationMessage("user", text)
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
+    for tool in items(body.get("tools")):
+        if name := word(tool.get("name")):
+            yield OfferedTool(name, fields(tool.get("input_schema")))
+
+
+def _message(asked: ModelRequest, answer: ScriptedAnswer) -> dict[str, Any]:
+    return {
+        "id": f"msg_{answer.number:08d}",
+        "type": "message",
+        "role": "assistant",
+        "model": asked.model,
+        "stop_sequence": None,
+    }
+
+
+def _stop(answer: ScriptedAnswer) -> str:
+    return "tool_use" if answer.calls else "end_turn"
+
+
+def _early(answer: ScriptedAnswer) -> TokenUsage:
+    usage = answer.usage
+    early = min(_EARLY_OUTPUT, usage.output_tokens)
+    return TokenUsage(usage.input_tokens, early, usage.cached_tokens, usage.cache_write_tokens)
+
+
+def _usage(usage: TokenUsage) -> dict[str, Any]:
+    """As it is told there: what was read from a cache or written to one is counted apart."""
+    told = {
+        "input_tokens": usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+    if usage.reasoning_tokens:
+        return {**told, "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
+    return told
+
+
+def _blocks(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Each block of an answer, and the deltas it comes in."""
+    if text := answer.reasoning:
+        deltas = [{"type": "thinking_delta", "thinking": part} for part in text_parts(text)]
+        signed = {"type": "signature_delta", "signature": _SIGNATURE}
+        yield {"type": "thinking", "thinking": text, "signature": _SIGNATURE}, [*deltas, signed]
+    if answer.text or not answer.calls:
+        deltas = [{"type": "text_delta", "text": part} for part in text_parts(answer.text)]
+        yield {"type": "text", "text": answer.text}, deltas
+    for call in answer.calls:
+        block = {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+        yield (
+            block,
+            [{"type": "input_json_delta", "partial_json": part} for part in ("", *text_parts(call.written))],
+        )
+
+
+def _empty(block: Mapping[str, Any]) -> dict[str, Any]:
+    emptied = {"text": "", "thinking": "", "signature": "", "input": {}}
+    return {**block, **{key: value for key, value in emptied.items() if key in block}}

@@ -1,0 +1,172 @@
+"""OpenAI Chat Completions: `/v1/chat/completions`, with what vLLM adds to it."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchyard.gateway.calls import TokenUsage
+from benchyard.scripted_model import answers
+from benchyard.scripted_model.answers import ScriptedAnswer, ScriptedToolCall, text_parts
+from benchyard.scripted_model.requests import (
+    ConversationMessage,
+    ModelRequest,
+    OfferedTool,
+    fields,
+    items,
+    text_of,
+    word,
+)
+from benchyard.scripted_model.wires import base
+from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event
+
+_DONE = b"data: [DONE]\n\n"
+
+
+class ChatWire(ModelWire):
+    """Choices, of which there is one. Log-probabilities and ids of tokens are told to whom asks for them."""
+
+    name = "chat"
+
+    def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
+        wanted = fields(fields(body.get("response_format")).get("json_schema"))
+        return ModelRequest(
+            model=word(body.get("model")),
+            streams=body.get("stream") is True,
+            turns=tuple(_turns(body)),
+            tools=tuple(_tools(body)),
+            body=body,
+            # Counted by its texts: what a gateway adds to a request changes no token of the prompt.
+            input_tokens=sum(map(answers.count_tokens, answers.chat_prompt(body))),
+            session=word(body.get("prompt_cache_key")),
+            schema=fields(wanted["schema"]) if "schema" in wanted else None,
+        )
+
+    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning
+        if answer.calls:
+            message["tool_calls"] = [_call(call) for call in answer.calls]
+        said = [text for _, text in _deltas(answer)]
+        return {
+            **_head(asked, answer, "chat.completion"),
+            **_prompt_ids(asked),
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": _finish(answer), **_tokens(asked, said)}
+            ],
+            "usage": _usage(answer.usage),
+        }
+
+    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+        head = _head(asked, answer, "chat.completion.chunk")
+        first = {"role": "assistant", "content": ""}
+        begun = {"index": 0, "delta": first, "finish_reason": None}
+        yield data_event({**head, **_prompt_ids(asked), "choices": [begun]})
+        for delta, text in _deltas(answer):
+            choice = {"index": 0, "delta": delta, "finish_reason": None, **_tokens(asked, [text])}
+            yield data_event({**head, "choices": [choice]})
+        ended = {"index": 0, "delta": {}, "finish_reason": _finish(answer)}
+        yield data_event({**head, "choices": [ended]})
+        if _tells_usage(asked):
+            yield data_event({**head, "choices": [], "usage": _usage(answer.usage)})
+        yield _DONE
+
+    def error(self, status: int, message: str) -> Any:
+        return base.openai_error(status, message)
+
+    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
+        return ToldUsage(answer.usage if _tells_usage(asked) else None, followers=1)
+
+
+def _tells_usage(asked: ModelRequest) -> bool:
+    return not asked.streams or fields(asked.body.get("stream_options")).get("include_usage") is True
+
+
+def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
+    for message in items(body.get("messages")):
+        text = text_of(message.get("content"))
+        match message.get("role"):
+            case "assistant":
+                calls = items(message.get("tool_calls"))
+                yield ConversationMessage("assistant", text, tuple(word(call.get("id")) for call in calls))
+            case "tool" | "function":
+                yield ConversationMessage("tool", text, (word(message.get("tool_call_id")),))
+            case "user":
+                yield ConversationMessage("user", text)
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
+    for tool in items(body.get("tools")):
+        function = fields(tool.get("function"))
+        if name := word(function.get("name")):
+            yield OfferedTool(name, fields(function.get("parameters")))
+
+
+def _head(asked: ModelRequest, answer: ScriptedAnswer, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{answer.number:08d}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": asked.model,
+    }
+
+
+def _finish(answer: ScriptedAnswer) -> str:
+    return "tool_calls" if answer.calls else "stop"
+
+
+def _call(call: ScriptedToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.written}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _deltas(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], str]]:
+    """What a stream gives, piece by piece, each with the text that the model wrote for it."""
+    for part in text_parts(answer.reasoning):
+        yield {"reasoning_content": part}, part
+    for part in text_parts(answer.text):
+        yield {"content": part}, part
+    for index, call in enumerate(answer.calls):
+        text = answers.call_text(call.name, call.written)
+        begun = {**_call(call), "function": {"name": call.name, "arguments": ""}}
+        yield {"tool_calls": [{"index": index, **begun}]}, text
+        for part in text_parts(call.written):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}, ""
+
+
+def _prompt_ids(asked: ModelRequest) -> dict[str, Any]:
+    if asked.body.get("return_token_ids") is not True:
+        return {}
+    return {"prompt_token_ids": answers.token_ids(answers.chat_prompt(asked.body))}
+
+
+def _tokens(asked: ModelRequest, said: list[str]) -> dict[str, Any]:
+    """The tokens of what was said, as far as the request wants to know them."""
+    told: dict[str, Any] = {}
+    if asked.body.get("logprobs") is True:
+        told["logprobs"] = {
+            "content": [_logprob(asked, each) for text in said for each in answers.split_tokens(text)]
+        }
+    if asked.body.get("return_token_ids") is True:
+        told["token_ids"] = answers.token_ids(said)
+    return told
+
+
+def _logprob(asked: ModelRequest, token: str) -> dict[str, Any]:
+    told = {
+        "token": token,
+        "logprob": answers.token_logprob(token),
+        "bytes": list(token.encode(errors="replace")),
+    }
+    return {**told, "top_logprobs": [told] if asked.body.get("top_logprobs") else []}
+
+
+def _usage(usage: TokenUsage) -> dict[str, Any]:
+    cache = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": cache,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }

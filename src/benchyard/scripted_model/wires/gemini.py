@@ -1,0 +1,144 @@
+"""Gemini: `/v1beta/models/MODEL:generateContent` and `:streamGenerateContent`."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from benchyard.gateway.calls import TokenUsage
+from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
+from benchyard.scripted_model.requests import (
+    ConversationMessage,
+    ModelRequest,
+    OfferedTool,
+    fields,
+    items,
+    word,
+)
+from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event, estimate_tokens, to_json
+
+_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_SIGNATURE = base64.b64encode(b"scripted").decode()
+
+
+class GeminiWire(ModelWire):
+    """Candidates, of which there is one. Of tokens written to a cache it knows nothing."""
+
+    name = "gemini"
+
+    def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
+        model, _, verb = path.rpartition("/")[2].rpartition(":")
+        config = fields(body.get("generationConfig"))
+        schemas = (config.get("responseJsonSchema"), config.get("responseSchema"))
+        is_json = config.get("responseMimeType") == "application/json"
+        return ModelRequest(
+            model=unquote(model),
+            streams=verb == "streamGenerateContent",
+            turns=tuple(_turns(body)),
+            tools=tuple(_tools(body)),
+            body=body,
+            input_tokens=estimate_tokens(size),
+            schema=fields(next(filter(None, schemas), {"type": "object"})) if is_json else None,
+        )
+
+    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
+        return _response(asked, answer, list(_parts(answer)), is_last=True)
+
+    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+        return map(data_event, _pieces(asked, answer))
+
+    def error(self, status: int, message: str) -> Any:
+        word = _STATUS.get(status, "UNKNOWN")
+        return {"error": {"code": status, "message": message, "status": word}}
+
+    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
+        return ToldUsage(replace(answer.usage, cache_write_tokens=0))
+
+
+class GeminiArrayWire(GeminiWire):
+    """The stream without `alt=sse`: one JSON list, which comes piece by piece."""
+
+    stream_type = "application/json"
+
+    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+        for index, piece in enumerate(_pieces(asked, answer)):
+            yield (b",\r\n" if index else b"[") + to_json(piece)
+        yield b"]"
+
+
+def _pieces(asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[dict[str, Any]]:
+    single = [[part] for part in _parts(answer, is_split=True)]
+    for index, each in enumerate(single):
+        yield _response(asked, answer, each, is_last=index == len(single) - 1)
+
+
+def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
+    for content in items(body.get("contents")):
+        found = items(content.get("parts"))
+        text = "\n".join(word(part.get("text")) for part in found if "text" in part)
+        if content.get("role") == "model":
+            calls = [fields(part["functionCall"]) for part in found if "functionCall" in part]
+            yield ConversationMessage("assistant", text, tuple(word(call.get("id")) for call in calls))
+            continue
+        for part in found:
+            if "functionResponse" in part:
+                given = fields(part["functionResponse"])
+                yield ConversationMessage("tool", calls=(word(given.get("id")),))
+        if text:
+            yield ConversationMessage("user", text)
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
+    """Some send a list of groups, some one group."""
+    given = body.get("tools")
+    for group in items([given] if isinstance(given, Mapping) else given):
+        for tool in items(group.get("functionDeclarations") or group.get("function_declarations")):
+            schema = fields(tool.get("parametersJsonSchema") or tool.get("parameters"))
+            if name := word(tool.get("name")):
+                yield OfferedTool(name, schema)
+
+
+def _parts(answer: ScriptedAnswer, *, is_split: bool = False) -> Iterator[dict[str, Any]]:
+    for text in text_parts(answer.reasoning) if is_split else filter(None, [answer.reasoning]):
+        yield {"text": text, "thought": True}
+    for text in text_parts(answer.text) if is_split else filter(None, [answer.text]):
+        yield {"text": text}
+    for call in answer.calls:
+        made = {"id": call.id, "name": call.name, "args": dict(call.arguments)}
+        yield {"functionCall": made, "thoughtSignature": _SIGNATURE}
+    if not answer.text and not answer.calls:
+        yield {"text": ""}
+
+
+def _response(
+    asked: ModelRequest, answer: ScriptedAnswer, found: list[dict[str, Any]], *, is_last: bool
+) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": found}, "index": 0}
+    told: dict[str, Any] = {"modelVersion": asked.model, "responseId": f"resp_{answer.number:08d}"}
+    if is_last:
+        candidate["finishReason"] = "STOP"
+        told["usageMetadata"] = _usage(answer.usage)
+    return {"candidates": [candidate], **told}
+
+
+def _usage(usage: TokenUsage) -> dict[str, Any]:
+    told = {
+        "promptTokenCount": usage.input_tokens,
+        "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,
+        "totalTokenCount": usage.total_tokens,
+    }
+    if usage.cached_tokens:
+        told["cachedContentTokenCount"] = usage.cached_tokens
+    if usage.reasoning_tokens:
+        told["thoughtsTokenCount"] = usage.reasoning_tokens
+    return told

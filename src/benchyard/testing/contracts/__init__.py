@@ -1,0 +1,1 @@
+"""Contract suites: what every agent, scorer and driver owes, as tests."""

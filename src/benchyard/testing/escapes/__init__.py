@@ -1,0 +1,1 @@
+"""The escape suite: what code in a devbox tries in order to get out."""

@@ -1,0 +1,34 @@
+"""TOML that is written is what it was when it is read."""
+
+import datetime
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from benchyard.benchmarks.harbor.toml_writer import dump
+from benchyard.errors import UsageError
+
+_TEXTS = some.text(some.characters(codec="utf-8"))
+_PLAIN = _TEXTS | some.booleans() | some.integers(-(2**63), 2**63 - 1) | some.floats(allow_nan=False)
+_VALUES = some.recursive(
+    _PLAIN | some.dates(),
+    lambda below: some.lists(below, max_size=3) | some.dictionaries(_TEXTS, below, max_size=3),
+)
+
+
+@given(some.dictionaries(_TEXTS, _VALUES, max_size=5))
+def test_what_is_written_is_read_again(data: dict[str, Any]) -> None:
+    assert tomllib.loads(dump(data)) == data
+
+
+def test_tables_come_after_what_stands_by_itself() -> None:
+    data = {"b": {"c": 1, "d": None}, "a": "x", "steps": [{"name": "one"}], "when": datetime.time(1, 2)}
+    assert dump(data) == 'a = "x"\nwhen = 01:02:00\n\n[b]\nc = 1\n\n[[steps]]\nname = "one"\n'
+
+
+def test_what_is_no_text_is_told() -> None:
+    with pytest.raises(UsageError, match="no Unicode"):
+        dump({"a": "\ud800"})
