@@ -1,15 +1,18 @@
 """One server per database: a second one is refused and told who has it."""
 
 import asyncio
+import fcntl
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, make_url, text
 
 from benchyard.errors import Conflict, StoreError
-from benchyard.store.claims import claim_database
+from benchyard.store.claims import claim_database, take_lock
 from benchyard.store.postgres import PostgresConnections
 from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.server import RunningServer
@@ -112,3 +115,21 @@ def _ended(connection: Connection) -> None:
 def _is_held(connection: Connection) -> bool:
     count = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
     return bool(connection.execute(count).scalar_one() == 1)
+
+
+def test_a_lock_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path) -> None:
+    held, wanted = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    fcntl.flock(held, fcntl.LOCK_EX)
+    release = threading.Timer(0.2, os.close, [held])
+    release.start()
+    assert take_lock(wanted)
+    release.join()
+    os.close(wanted)
+
+
+def test_a_lock_that_stays_taken_is_refused(tmp_path: Path) -> None:
+    held, wanted = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert not take_lock(wanted)
+    os.close(held)
+    os.close(wanted)

@@ -1,7 +1,6 @@
 """Lifecycle of the server: opens all services, answers until it is told to stop, and closes them."""
 
 import asyncio
-import fcntl
 import gc
 import json
 import os
@@ -46,7 +45,7 @@ from benchyard.images.builders.choice import BuilderChoice, open_builder
 from benchyard.images.store import ImageStore
 from benchyard.models.devboxes import Devbox
 from benchyard.settings import Settings, default_data_folder
-from benchyard.store.claims import claim_database
+from benchyard.store.claims import claim_database, take_lock
 from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 from benchyard.store.reserve import Reserve
@@ -305,10 +304,8 @@ def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
 @contextmanager
 def _only_server(data: Path) -> Iterator[None]:
     with (data / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Conflict(f"another server uses {data}{_holder_text(data)}") from error
+        if not take_lock(lock.fileno()):
+            raise Conflict(f"another server uses {data}{_holder_text(data)}")
         yield
 
 
