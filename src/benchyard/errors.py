@@ -52,12 +52,12 @@ class BenchyardError(Exception):
         self.details = details
 
     def body(self) -> dict[str, Any]:
-        """What goes over the wire."""
+        """Return the error as it goes over the wire."""
         return {"code": self.code, "message": self.message, "details": self.details}
 
 
 class UsageError(BenchyardError):
-    """The caller asked for what cannot be."""
+    """The caller asked for something impossible."""
 
     code = "bad_request"
     http_status = 400
@@ -170,7 +170,7 @@ class DevboxGone(DevboxError):
 
 
 class NotSupported(DevboxError):
-    """This driver, or the mode it is in, cannot do that."""
+    """The driver, or the mode it is in, cannot do the thing that was asked for."""
 
     code = "not_supported"
     http_status = 400
@@ -206,7 +206,7 @@ class StoreError(BenchyardError):
 
 
 class Unreadable(StoreError):
-    """A record is kept, but makes no sense to this version."""
+    """A stored record cannot be read by this version."""
 
     code = "unreadable"
     http_status = 500
@@ -257,17 +257,17 @@ class ServerUnreachable(BenchyardError):
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether this is the operating system saying that there is no space left."""
+    """Tell whether the operating system says that there is no space left."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def refused(error: OSError) -> str:
-    """Why the operating system refused, in its own words: Python adds others for some calls."""
+    """Return the reason of the operating system in its own words; Python adds others for some calls."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 def from_os(error: OSError) -> BenchyardError:
-    """What the operating system refused, as an error of ours."""
+    """Return the error of our own tree for a refusal of the operating system."""
     if is_disk_full(error):
         return DiskFull("the server's disk is full; free space under its data folder and try again")
     return StoreError(f"the server's disk failed: {error.strerror or error}")

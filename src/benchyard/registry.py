@@ -38,7 +38,7 @@ def load(room: str, name: str) -> type[Any]:
 
 @functools.cache
 def _load_from(room: str, name: str, path: tuple[str, ...]) -> type[Any]:
-    """What is loaded is loaded once."""
+    """Load the class; the result is remembered for this import path."""
     if name not in names(room):
         raise NotFound(f"no {_KINDS[room].lower()} is called {name!r}; there are: {', '.join(names(room))}")
     try:
@@ -87,7 +87,7 @@ def _entry_points_in(room: str, path: tuple[str, ...]) -> importlib.metadata.Ent
 
 @functools.cache
 def _all_entry_points(path: tuple[str, ...]) -> Any:
-    """Those of the packages on this path: to read what every package says of itself takes milliseconds."""
+    """Entry points of the packages on this path; reading them takes milliseconds, so it is done once."""
     return importlib.metadata.entry_points()
 
 
