@@ -28,7 +28,7 @@ Ask = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], list[int]]]]
 
 
 async def connect(ask: Ask, devbox_id: str, port: int) -> int:
-    """A connected descriptor, or the error that says why there is none."""
+    """Return a connected descriptor, or raise the error that says why there is none."""
     if not 0 < port <= _LARGEST_PORT:
         raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}")
     reasons = []
@@ -56,7 +56,7 @@ async def connect(ask: Ask, devbox_id: str, port: int) -> int:
 
 
 async def _try(ask: Ask, port: int, version: int) -> tuple[int, int]:
-    """A connected descriptor, or -1 and the number of the error."""
+    """Return a connected descriptor, or -1 and the number of the error."""
     reply, descriptors = await ask({"op": "connect", "port": port, "version": version})
     if not reply["ok"]:
         return -1, reply["errno"]
@@ -67,7 +67,7 @@ async def _try(ask: Ask, port: int, version: int) -> tuple[int, int]:
 
 
 async def _writable(descriptor: int) -> None:
-    """Wait until it can be written to, which is when the other side has let it through, or refused it."""
+    """Wait until it is writable, which it is once the other side has accepted or refused it."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_writer(descriptor, ready.set)
