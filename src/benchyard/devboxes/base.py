@@ -53,7 +53,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Status:
-    """How a command ended, as written to `status.json`."""
+    """The end of a command, as written to `status.json`."""
 
     exit_status: int
     """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""

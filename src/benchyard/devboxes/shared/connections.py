@@ -81,7 +81,7 @@ async def _writable(descriptor: int) -> None:
 
 
 async def listen(ask: Ask, devbox_id: str, port: int) -> tuple[int, int]:
-    """A descriptor of a door and its port, or the error that says why there is none."""
+    """Return a descriptor of a door and its port, or raise the error that says why there is none."""
     if not 0 <= port <= _LARGEST_PORT:
         raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}, or 0 for a free one")
     try:
@@ -116,7 +116,7 @@ def _no_door(number: int, devbox_id: str, port: int) -> BenchyardError:
 
 
 def _check_door(descriptor: int, devbox_id: str, port: int) -> tuple[int, int]:
-    """What came out of the devbox, if it is what was asked for: a socket that listens on its loopback."""
+    """Check a descriptor from the devbox: it must be a socket that listens on its loopback."""
     with socket.socket(fileno=descriptor) as door:
         address, found = door.getsockname()
         listens = bool(door.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
