@@ -1,9 +1,9 @@
-"""The driver contract: what a way of holding devboxes on this machine owes.
+"""The driver contract: the duties of a way of holding devboxes on this machine.
 
-A driver keeps devboxes alive without the server: `find` takes one up again after a restart.
-Every command is a folder on the host's disk holding `stdout`, `stderr` and `status.json`, which stays
-missing or empty until the command has ended (`read_status`); the driver writes them, everybody else
-reads them. `events` are hints that something ended; the folder is the truth.
+A driver keeps devboxes alive without the server: `find` reattaches to one after a restart. Every command is a
+folder on the host's disk holding `stdout`, `stderr` and `status.json`, which stays missing or empty until the
+command has ended (`read_status`); only the driver writes them. `events` are hints that a command or devbox
+ended; the folder is the truth.
 """
 
 import json
@@ -29,11 +29,11 @@ class Command:
     user: str = "root"
     """A name from the devbox's own /etc/passwd, or a number."""
     cwd: str | None = None
-    """None is the user's home; a missing directory fails the command with status 126."""
+    """Working directory; None is the user's home. A missing directory fails the command with status 126."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Added to the user's basic environment (HOME, USER, LOGNAME, SHELL, PATH, LANG, TERM)."""
     attach_stdin: bool = False
-    """Else standard input is /dev/null."""
+    """Connect standard input; else it is /dev/null."""
     pty: tuple[int, int] | None = None
     """Columns and rows: run on a terminal; all output goes to `stdout`, and input is attached."""
     timeout_seconds: float | None = None
@@ -45,7 +45,7 @@ class Command:
     spare_bytes: int = 0
     """Free bytes to leave on the disk that holds the output: with less, the output is cut off."""
     strict: bool = False
-    """Output counts only up to the end of the command's own process; what it leaves behind is killed then.
+    """Count output only up to the end of the command's own process, and kill its remaining children then.
 
     Not for commands on a terminal.
     """
@@ -64,7 +64,7 @@ class Status:
     stderr_truncated: bool = False
     ended_ms: int = 0
     error: str | None = None
-    """Why it could not be started, or why it was cut short (for example out of memory)."""
+    """The reason why it could not be started, or was cut short (for example out of memory)."""
     signal: int | None = None
     """The signal that ended it, if one did."""
 
@@ -119,7 +119,7 @@ class OpenFile:
     path: str
     user: str = "root"
     write: bool = False
-    """Create or truncate, making missing parent directories; else read."""
+    """Create or truncate the file, making missing parent directories; else read."""
     mode: int = 0o644
     truncate: bool = True
     """Drop the previous content of a file to write as soon as it is open."""
@@ -146,12 +146,12 @@ class DevboxProcess:
     user: str
     """The user's name in the devbox's own list of users; else the number."""
     command: str
-    """Its command line, or its name in brackets where it shows none; 200 characters at most."""
+    """Its command line, or its name in brackets if it shows none; 200 characters at most."""
     start_seconds_ago: float
 
 
 class DevboxProcesses(list[DevboxProcess]):
-    """The processes of a devbox in the order of their pids, and how many there are in all."""
+    """The processes of a devbox in the order of their pids; `total` is the number of all."""
 
     def __init__(self, listed: Iterable[DevboxProcess] = (), total: int | None = None) -> None:
         super().__init__(listed)
@@ -164,7 +164,7 @@ class NewFolder:
 
     path: str
     owner: str | None = None
-    """None is root."""
+    """User who owns the folder; None is root."""
     only_new: bool = False
     """Leave an existing folder as it is."""
 
@@ -256,13 +256,13 @@ class Capability(StrEnum):
     SUDO = "sudo"
     """`sudo` works inside the default image."""
     NO_NETWORK = "no_network"
-    """Network can be taken away."""
+    """The network can be taken away."""
     SHARED_NETWORK = "shared_network"
     """A devbox can share another one's network."""
     IMAGES = "images"
     """Devboxes can start from layers other than the host's own system."""
     SNAPSHOTS = "snapshots"
-    """The changed layer can be copied out."""
+    """The layer of changes can be copied out."""
     HOST_VIEW = "host_view"
     """Devboxes can start from a view of the host's own system, which is the default image then."""
     LIMIT_CPU = "limit_cpu"
@@ -272,7 +272,7 @@ class Capability(StrEnum):
     FREEZE = "freeze"
     PTY = "pty"
     MOUNTS = "mounts"
-    """Folders of the host can be shown in a devbox, to be read only."""
+    """Folders of the host can be shown in a devbox, read-only."""
     NO_TRACING = "no_tracing"
     """A devbox can be started in which no process may trace or look into another."""
     REFUSE_TRACING = "refuse_tracing"
@@ -411,7 +411,7 @@ class Trees(ABC):
 
     @abstractmethod
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
-        """Bytes on disk and number of entries of a tree."""
+        """Return bytes on disk and number of entries of a tree; counting stops beyond `most` bytes."""
 
     @abstractmethod
     async def unpack(self, archive: Path, target: Path) -> None:

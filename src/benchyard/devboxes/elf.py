@@ -105,7 +105,7 @@ def with_loader(content: bytes, path: str) -> bytes:
 
 
 def with_own_paths(content: bytes) -> bytes:
-    """Return a program or library whose search paths are only those that begin at its own place."""
+    """Return a program or library whose search paths for libraries are only those relative to itself."""
     changed = bytearray(content)
     _keep_own_paths(changed)
     return bytes(changed)
@@ -152,7 +152,7 @@ def _keep_own_paths(content: bytearray | mmap.mmap) -> None:
 
 
 def closed_library(content: bytes) -> bytes:
-    """Return a library that loads only what its loader finds, or what lies in its own place."""
+    """Return a library that loads only libraries found by its loader, or beside itself."""
     nowhere = b"/dev/-"
     return _MODULE_FOLDERS.sub(
         lambda found: nowhere.ljust(len(found[0]) - 1, b"-") + b"\0", with_own_paths(content)

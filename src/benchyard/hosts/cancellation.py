@@ -38,7 +38,7 @@ class PendingWork:
         self._work: set[asyncio.Task[None]] = set()
 
     async def whole(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work; when cancelled, let it go on by itself."""
+        """Do the work; if cancelled, let it go on in the background."""
         task = asyncio.ensure_future(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)

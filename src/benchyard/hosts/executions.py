@@ -230,7 +230,7 @@ class HostExecutions:
             self._recent.popitem(last=False)
 
     def cut_short(self, execution: HostExecution, status: Status) -> None:
-        """Write a status for an execution that can no longer end by itself, unless it has one after all."""
+        """Write a status for an execution that cannot get one any more, unless it has one after all."""
         found = read_status(execution.folder)
         if found is None:
             found = status

@@ -86,7 +86,7 @@ def _is_plain(path: str) -> bool:
 async def make_answer_image(
     store: ImageStore, stacks: tuple[Image, Image], paths: tuple[str, ...], image_id: str
 ) -> CarriedAnswer:
-    """Make an image of the second one that has these paths as the first one has them."""
+    """Make an image of the second one that has the content of the first one at these paths."""
     source, onto = (store.rootfs(each) for each in stacks)
     return await _with_layer(store, stacks, partial(store.trees.carry, source, onto, paths), image_id)
 
@@ -98,7 +98,7 @@ async def make_work_image(
     home: str | None,
     image_id: str,
 ) -> CarriedAnswer:
-    """Make an image of the second one that has the work in these paths and the home as the first one has."""
+    """Make an image of the second one that has the work of the first one in these paths and the home."""
     source, onto = (store.rootfs(each) for each in stacks)
     carry = partial(store.trees.carry_work, source, onto, paths, home)
     return await _with_layer(store, stacks, carry, image_id)
@@ -135,7 +135,7 @@ class DiskChange(NamedTuple):
     """A changed path."""
 
     path: str
-    """Absolute; bytes that are not UTF-8 are shown as `\xff`."""
+    """Absolute; bytes that are not UTF-8 are shown as `\\xff`."""
     kind: str
     """`added`, `modified` or `deleted`."""
     type: str
@@ -240,7 +240,7 @@ class OpenedFiles:
     """Watched files that were opened; filled when the watch has ended."""
 
     paths: list[str] | None = None
-    """In order; None if it is not known."""
+    """The opened files, in order; None if they are not known."""
     unwatched: Sequence[str] = ()
     """Files that exist and could not be watched."""
 

@@ -1,10 +1,10 @@
 """Folders that scorers and agents need, made once under one root, for every process that shares it.
 
-<root>/<name>/            a folder that is whole
-<root>/<name>.partial/    one that is being filled, by who holds the lock
+<root>/<name>/            a complete folder
+<root>/<name>.partial/    a folder being filled, by the holder of the lock
 <root>/<name>.lock        held while the folder is filled or removed
-<root>/<name>.used        its size; its time of change is when somebody last asked for the folder
-<root>/downloads/<what>/  what fills fetched, kept for the next
+<root>/<name>.used        its size; its time of change is that of the last request for the folder
+<root>/downloads/<what>/  downloads of fills, kept for later fills
 """
 
 import asyncio

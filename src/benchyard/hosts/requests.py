@@ -45,7 +45,7 @@ class ExecRequest:
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     pty: tuple[int, int] | None = None
-    """Columns and rows: an interactive login shell when `command` is empty."""
+    """Columns and rows: an interactive login shell if `command` is empty."""
     timeout_seconds: float | None = None
     request_hash: str | None = None
     """Identifies the caller's request; the same id with another hash is refused."""
@@ -54,7 +54,7 @@ class ExecRequest:
     cwd: str | None = None
     """Working directory; None is the user's home."""
     strict: bool = False
-    """Output counts only up to the end of the command's own process; what it leaves behind is killed then."""
+    """Count output only up to the end of the command's own process, and kill its remaining children then."""
 
 
 @dataclass(frozen=True)

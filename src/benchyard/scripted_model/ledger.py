@@ -16,7 +16,7 @@ class LedgerEntry:
     path: str
     """The path, with the query."""
     headers: dict[str, str]
-    """Names in small letters."""
+    """Header names, in lower case."""
     dialect: str = ""
     """Empty if the request does not ask for a model's answer."""
     model: str = ""
@@ -25,7 +25,7 @@ class LedgerEntry:
     status: int = 0
     """HTTP status of the answer; 0 while there is none."""
     usage: TokenUsage | None = None
-    """Usage the answer reported, as far as it was sent; None if it reported none."""
+    """Usage reported by the part of the answer that was sent; None if it reported none."""
     is_title: bool = False
     """The request was for a title or the like: it offered no tools."""
     fault: str | None = None

@@ -151,7 +151,7 @@ class Player:
         self._calls = 0
         self._happened: Counter[tuple[_Key, int, int]] = Counter()
         self._spoiled: set[str] = set()
-        """Calls in answers that broke off: some agents keep them, with a result that says so."""
+        """Calls in answers that broke off: some agents keep them, with a result that reports the break."""
 
     def reset(self) -> None:
         """Forget all progress."""

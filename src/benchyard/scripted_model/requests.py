@@ -30,7 +30,7 @@ class OfferedTool:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A request, as far as scripts look at it."""
+    """The parts of a request that scripts look at."""
 
     model: str
     streams: bool

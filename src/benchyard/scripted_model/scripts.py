@@ -122,7 +122,7 @@ class Script(FilePart):
     """Instead of `match`: a regular expression that is searched for in the prompt."""
     steps: Annotated[tuple[ScriptStep, ...], Field(max_length=MOST_STEPS)] = ()
     final: str = "The work is done."
-    """The answer when there is no step left."""
+    """The answer after the last step."""
     without_tools: bool = False
     """Play also for requests that offer no tools, which usually ask for a title."""
 

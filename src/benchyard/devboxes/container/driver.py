@@ -1,4 +1,4 @@
-"""Devboxes held by a container engine of this machine: Docker, Podman, or whatever speaks their interface.
+"""Devboxes held by a container engine of this machine: Docker, Podman, or any with their interface.
 
 The engine gives image, disk, walls and limits; the devbox's first process in the container is our own agent,
 run by our own Python, which is mounted read-only. So commands are as fast, and end as surely, as those of the
@@ -8,8 +8,8 @@ Options:
 
     socket    the engine's unix socket; else DOCKER_HOST, else where Docker and Podman usually listen
     runtime   the engine's runtime for devboxes; else the engine's own default
-    image     what devboxes start from that name no image: an image of the store, or one the engine has
-    lease     the number of seconds after which a devbox ends whose server does not come back
+    image     the image for devboxes that name none: one of the store, or one the engine has
+    lease     the seconds after which a devbox ends if its server does not come back
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Starting one command as one of the devbox's users.
+"""The start of one command as one of the devbox's users.
 
 A spawn costs a fraction of a fork, so the supervisor takes on the user's ids, directory and limits for the
 moment of the spawn and puts them off again; its saved user id stays root all the while. Only a command on a

@@ -147,7 +147,7 @@ def _add_target(root: int, watcher: int, link: bytes) -> int:
     file = _open(root, link, follow=True)
     if file < 0:
         # A link that leads in a circle, or to a place that differs for each process, still leads somewhere. A
-        # link to nowhere is a program that cannot be run any more.
+        # program whose link leads nowhere cannot be run any more.
         is_circle = ctypes.get_errno() == errno.ELOOP
         return UNWATCHED if is_circle or is_program(link.decode(errors="replace")) else NOTHING
     try:
@@ -159,7 +159,7 @@ def _add_target(root: int, watcher: int, link: bytes) -> int:
 
 
 def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list[Watches]) -> None:
-    """Watch the folders that links lead to, and all folders in them: programs run from there unseen else.
+    """Watch the folders that links lead to, and all folders in them, whose programs run unnoticed otherwise.
 
     If they are too many, a link is `UNWATCHED`. All are listed before any is watched, since listing opens
     them.
@@ -175,7 +175,7 @@ def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list
         try:
             watches[index] = [_watch_at(root, watcher, each) for each in folders]
         except OSError:
-            # The remaining watches of this link are not reported.
+            # The watches already added for this link belong to no path, so their reports are ignored.
             watches[index] = UNWATCHED
 
 
@@ -233,9 +233,7 @@ def _watch(watcher: int, file: int, name: bytes | None = None) -> int:
 
 
 def _open(root: int, name: bytes, *, follow: bool = False, reads: bool = False) -> int:
-    """Return a descriptor of the file, -1 if there is none; only with `reads`, for a folder, can it be read
-    from.
-    """
+    """Return a descriptor of the file, or -1; only a folder opened with `reads` can be read."""
     if b"\0" in name:
         return -1
     kind = os.O_RDONLY | os.O_DIRECTORY if reads else os.O_PATH

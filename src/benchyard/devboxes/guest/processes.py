@@ -1,4 +1,4 @@
-"""Finding and ending everything that descends from a process, wherever it forked to."""
+"""Means to find and end all descendants of a process, wherever they forked to."""
 
 import ctypes
 import functools
@@ -72,7 +72,7 @@ def wake_on_child() -> int:
 
 
 class ProcessStat(NamedTuple):
-    """A process as the kernel shows it."""
+    """A process, as the kernel reports it."""
 
     pid: int
     parent: int
@@ -80,7 +80,7 @@ class ProcessStat(NamedTuple):
     threads: int
     name: bytes
     started: int
-    """In ticks since boot."""
+    """Start time, in ticks since boot."""
 
     @property
     def is_alive(self) -> bool:

@@ -53,7 +53,7 @@ class CommandOutput:
             self._unread = int(struct.unpack("i", held)[0])
 
     def pump(self) -> bool:
-        """Copy the output available now; return False if there is none."""
+        """Copy the output available now; return False if there was none."""
         if self._unread == 0:
             self.open = False
             return False
@@ -207,7 +207,7 @@ class Supervisor:
         self.has_more_to_reap = False
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Start the command: descriptors are stdout, stderr and status files, then the extra ones."""
+        """Start the command; `descriptors` are the stdout, stderr and status files, then the extra ones."""
         stdout, stderr, self.status_file, *extra = descriptors
         # A terminal does not report how many bytes are on their way.
         self.strict = bool(request.get("strict")) and not request.get("pty")

@@ -50,7 +50,7 @@ _HELD_DESCRIPTORS = 100
 def walk_tree(
     visit: Callable[[], list[str]], enter: Callable[[str], bool], leave: Callable[[str], None]
 ) -> None:
-    """Walk depth first: `visit` names the subdirectories of the place, `leave` follows each one entered."""
+    """Walk depth first: `visit` returns the subdirectories of the place, `leave` follows each one entered."""
     pending = [visit()]
     while pending:
         check_stop()

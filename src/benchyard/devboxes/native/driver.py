@@ -1,4 +1,4 @@
-"""Devboxes by the kernel's own means: namespaces, overlayfs, cgroups and seccomp, with nothing to install.
+"""Devboxes of the kernel's own features: namespaces, overlayfs, cgroups and seccomp, with nothing to install.
 
 A zygote forks each devbox; the devbox's first process stays inside as its exec agent and outlives the
 server. Modes, tried in this order unless one is asked for with the option `mode`:
@@ -8,7 +8,7 @@ server. Modes, tried in this order unless one is asked for with the option `mode
     rootless-range    an ordinary user with a range of ids from /etc/subuid
     rootless-single   an ordinary user with no id but its own: one user inside
 
-The option `lease` is the number of seconds after which a devbox ends whose server does not come back.
+The option `lease` is the number of seconds after which a devbox ends if its server does not come back.
 """
 
 import asyncio

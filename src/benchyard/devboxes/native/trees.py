@@ -22,7 +22,7 @@ _CAN_BE_STOPPED = ("unpack", "copy", "remove", "remove_slowly")
 
 
 class MappedTrees(Trees):
-    """Trees whose every operation is a forked child that enters the mode's user namespace first."""
+    """Trees of a mode: each operation runs in a forked child that first enters the mode's user namespace."""
 
     def __init__(self, zygote: ZygoteProcess, mode: str) -> None:
         self._zygote = zygote
@@ -124,7 +124,7 @@ _LONG_SHEET_BYTES = 32 * 1024
 
 
 class RootTrees(LocalTrees):
-    """Trees whose walks for reading or removing can be restarted; all else is done in threads."""
+    """Trees of root: walks that read or remove may move to a process apart; all else is done in threads."""
 
     def __init__(self, zygote: ZygoteProcess, moment: float = _MOMENT_SECONDS) -> None:
         super().__init__()

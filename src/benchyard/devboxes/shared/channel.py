@@ -1,4 +1,4 @@
-"""An asyncio side for sockets that carry messages with descriptors."""
+"""An asyncio interface to sockets that carry messages with descriptors."""
 
 import asyncio
 import json

@@ -28,7 +28,7 @@ Ask = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], list[int]]]]
 
 
 async def connect(ask: Ask, devbox_id: str, port: int) -> int:
-    """Return a connected descriptor, or raise the error that says why there is none."""
+    """Return a connected descriptor, or raise the error that explains the failure."""
     if not 0 < port <= _LARGEST_PORT:
         raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}")
     reasons = []
@@ -81,7 +81,7 @@ async def _writable(descriptor: int) -> None:
 
 
 async def listen(ask: Ask, devbox_id: str, port: int) -> tuple[int, int]:
-    """Return a descriptor of a door and its port, or raise the error that says why there is none."""
+    """Return a descriptor of a door and its port, or raise the error that explains the failure."""
     if not 0 <= port <= _LARGEST_PORT:
         raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}, or 0 for a free one")
     try:

@@ -29,7 +29,7 @@ GetRunning = Callable[[str], RunningDevbox]
 
 
 class FirstProcessInside(Inside):
-    """Inside whose answers come from the devbox's first process."""
+    """The inside of a devbox, as answered by its first process."""
 
     def __init__(self, get: GetRunning, watcher: Watcher) -> None:
         self._get = get

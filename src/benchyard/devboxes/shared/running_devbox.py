@@ -253,7 +253,7 @@ class RunningDevbox:
             mark.unlink(missing_ok=True)
 
     def mounts(self) -> int | None:
-        """Return a descriptor that keeps its mounts after its processes have ended; None if there is none.
+        """Return a descriptor that keeps its mounts after its processes have ended, or None.
 
         Without it, the first process unmounts them itself before it ends.
         """

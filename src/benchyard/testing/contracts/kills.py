@@ -18,7 +18,7 @@ _SOURCE = Path(__file__).with_name("kill_tricks.py")
 _SOME = ("zombie_leader", "rolling_zombies", "rolling_fork")
 """Tricks that are tried all at once; more would keep each other from getting under way."""
 _LIMIT_SECONDS = 6.0
-"""Enough for all of them to get under way on a busy machine."""
+"""Enough time for all of them to get under way on a busy machine."""
 _LEFT = "{0} >/dev/null 2>&1 &"
 
 
@@ -73,7 +73,7 @@ async def _devbox(yard: DriverFixture) -> str:
 
 
 async def _all_ways(yard: DriverFixture, devbox: str) -> list[_Trick]:
-    """Begin some tricks twice, all at once: below a running command, and left by one that ended by itself."""
+    """Begin some tricks twice, all at once: below a running command, and left by one that ended normally."""
     tricks = []
     for name in _SOME:
         tricks.append(await _begin(yard, devbox, name))

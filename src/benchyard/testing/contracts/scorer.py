@@ -36,7 +36,7 @@ class LanguageScripts:
     reads: str
     """Prints the score in the file `answer`."""
     looks_at_context: str
-    """Prints 1.0 if the environment and the file have the facts of the run."""
+    """Prints 1.0 if the environment and the context file hold the facts of the run."""
     programs: Mapping[str, str]
 
 
@@ -78,7 +78,7 @@ FAILING = {
     "killed": "signal 9",
     "crashes after a score": "signal 11",
 }
-"""Name of a program -> why it has no score."""
+"""Name of a program -> the reason why it has no score."""
 
 BASH = LanguageScripts(
     reads="cat answer\n",
@@ -360,7 +360,7 @@ class ScorerContract(GradingSuite):
         raise NotImplementedError
 
     def test_it_is_found_by_its_type(self) -> None:
-        """The catalog has it, and gives it its context."""
+        """The catalog finds the scorer by its type, with its context."""
         scorer = self.scorer(self.passes())
         assert self.type in catalog.types()
         assert scorer.context.facts == {"problem_statement": STATEMENT}
