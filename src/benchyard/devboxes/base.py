@@ -205,9 +205,7 @@ class Inside:
         raise NotSupported(f"this driver cannot refuse tracing in {devbox_id}; use the native driver")
 
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
-        """Make folders and their parents without running a program of the devbox; return False if that is not
-        possible.
-        """
+        """Make folders and their parents without a program of the devbox; False if not possible."""
         return False
 
     async def files(
@@ -221,12 +219,12 @@ class Inside:
         return None
 
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
-        """Return the descriptor of a socket listening on the devbox's loopback, and its port; the caller
-        closes it.
+        """Return a descriptor of a socket listening on the devbox's loopback, and its port.
 
-        Served from outside, the socket is a door out of a devbox that has no network. The devbox keeps it
-        open: a later request for the same port returns the same socket, with its waiting connections. Port 0
-        takes a free port. Raises Conflict if a program of the devbox has the port, DevboxGone.
+        Served from outside, the socket is a door out of a devbox that has no network. The caller closes the
+        descriptor; the devbox keeps its own open: a later request for the same port returns the same socket,
+        with its waiting connections. Port 0 takes a free port. Raises Conflict if a program of the devbox has
+        the port, DevboxGone.
         """
         raise NotSupported(f"this driver cannot open a door out of {devbox_id}; use the native driver")
 
@@ -278,9 +276,7 @@ class Capability(StrEnum):
     REFUSE_TRACING = "refuse_tracing"
     """Tracing can also be refused and allowed again in a running devbox: `Inside.set_tracing`."""
     OUT_OF_REACH = "out_of_reach"
-    """Processes started while tracing is refused cannot be traced or looked into, by any means, by older
-    ones.
-    """
+    """Processes started while tracing is refused are out of reach of older ones, by any means."""
 
 
 @dataclass(frozen=True)
@@ -296,9 +292,7 @@ class DevboxLimits:
     output_bytes: int = 256 * 1024**2
     """Per stream and execution; further output is read and thrown away, and marked as truncated."""
     all_output_bytes: int | None = None
-    """For all executions together; None is no limit. The host enforces it through the limit of each
-    execution.
-    """
+    """For all executions together; None is no limit. The host enforces it by the limit of each of them."""
 
 
 @dataclass(frozen=True)
@@ -457,9 +451,7 @@ class Trees(ABC):
 
     @abstractmethod
     async def note(self, tree: Path, manifest: Path) -> bool:
-        """Write a manifest of a tree that stands still; return False if the tree is too large for a complete
-        one.
-        """
+        """Write a manifest of a tree that stands still; return False if it is too large to be complete."""
 
     @abstractmethod
     async def compare(
@@ -488,11 +480,10 @@ class Storage:
 
     @asynccontextmanager
     async def changes(self, spec: DevboxSpec) -> AsyncIterator[Path]:
-        """Yield the folder of the changes of a devbox, running or stopped; readable while the context is
-        open.
+        """Yield the folder of the changes of a devbox, running or stopped, for reading.
 
-        If a driver keeps the disk elsewhere, the folder `spec.changes` stands for it and exists as long as
-        the disk does.
+        If a driver keeps the disk elsewhere, the folder `spec.changes` stands for it, and exists as long as
+        the disk.
         """
         yield spec.changes
 
@@ -507,9 +498,7 @@ class Storage:
         raise ImageError("this driver has no default image; name one when you create a devbox")
 
     async def export(self, name: str, target: Path) -> None:
-        """Write an image that only the driver holds to an archive; raise NotFound if it has none of that
-        name.
-        """
+        """Write an image of the driver's own to an archive; raise NotFound if it has none of that name."""
         raise NotFound(f"this driver has no image {name!r} for {target.name}")
 
 
@@ -572,11 +561,10 @@ class Driver(ABC):
         """
 
     async def connect(self, devbox_id: str, port: int) -> int:
-        """Return the descriptor of a stream connected to a TCP port of the devbox's loopback; the caller
-        closes it.
+        """Return a descriptor of a stream connected to a TCP port of the devbox's loopback.
 
-        Raises NotFound if nothing listens there, DevboxGone, and StillWaiting if a frozen devbox, or a
-        program that does not accept connections, keeps it waiting too long.
+        The caller closes it. Raises NotFound if nothing listens there, DevboxGone, and StillWaiting if a
+        frozen devbox, or a program that does not accept connections, keeps it waiting too long.
         """
         raise NotSupported(
             "this driver cannot connect to ports of a devbox; use the native driver", port=port

@@ -164,7 +164,7 @@ def closed_loader(content: bytes, cache: str) -> bytes:
     path = cache.encode()
     if CACHE not in content or len(path) > MOST_CACHE_PATH:
         raise ValueError(f"this loader cannot have its cache at {cache}")
-    # Nothing can be put at an empty path. Where the path must not be empty, /dev is short, and new in every
+    # Nothing can be put at an empty path. Where the path must not be empty, /dev is short, and new in each
     # devbox.
     content = content.replace(_PRELOAD, bytes(len(_PRELOAD))).replace(CACHE, path.ljust(len(CACHE), b"\0"))
     return _SYSTEM_FOLDERS.sub(lambda found: re.sub(rb"/[^\0]+", _in_dev, found[0]), content)

@@ -97,9 +97,7 @@ class PretendDriver(Driver):
             yield await self._events.get()
 
     def _end(self, path: str) -> None:
-        """Write the status of a successful command: a link to one shared file, since a new file costs the
-        disk.
-        """
+        """Write the status of a successful command: a link to one file, since new files cost the disk."""
         try:
             os.link(f"{self.folder}/status.json", path)
         except OSError:

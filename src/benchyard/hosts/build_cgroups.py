@@ -75,9 +75,7 @@ class _BuildCgroup(BuildGroup):
 
 
 def _joinable(folder: Path) -> Path:
-    """Return the group the engine joins: version 2 allows processes in leaves only, beside containers'
-    groups.
-    """
+    """Return the group the engine joins: a leaf beside those of containers, as version 2 demands."""
     if not (folder / "cgroup.controllers").exists():
         return folder
     controllers = (folder / "cgroup.controllers").read_text().split()

@@ -372,9 +372,7 @@ class DevboxGrading:
             return await compare_with_mark(devbox, self._trees, (disk, below), aside, counted)
 
     async def processes(self, devbox_id: str) -> DevboxProcesses:
-        """Return the processes of a running devbox, without our own: `MOST_PROCESSES` at most, and the number
-        of all.
-        """
+        """Return a running devbox's processes, but ours: `MOST_PROCESSES` at most, and the number of all."""
         self._devbox(devbox_id).require_running()
         return await self._driver.inside.processes(devbox_id)
 
@@ -446,9 +444,7 @@ class DevboxGrading:
         os.close(await self._driver.open_file(devbox_id, request))
 
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
-        """Make folders of a running devbox without running a program of it; return False if that is not
-        possible.
-        """
+        """Make folders of a running devbox without a program of it; return False if not possible."""
         self._devbox(devbox_id).require_running()
         try:
             return await self._driver.inside.make_folders(devbox_id, folders)

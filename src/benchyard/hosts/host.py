@@ -233,8 +233,7 @@ class Host:
             self._journal.write(entry)
             await devbox.take_up()
         else:
-            # No event: the opener of this host compares `running` with its own records, and may start it
-            # anew.
+            # No event: the opener of this host compares `running` with its records, and may start it anew.
             await self._settle(devbox, "the devbox was gone when the host came back")
 
     async def _image(self, entry: DevboxEntry) -> Image:

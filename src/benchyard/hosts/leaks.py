@@ -103,8 +103,7 @@ class _Scene:
         if self._server is not None:
             roots.add(self._server)
         found = set(roots)
-        # The process that looks from outside is not a leak, but its children may be; a server explains its
-        # own.
+        # The process that looks from outside is no leak, but its children may be; a server explains its own.
         for root in roots if os.getpid() == self._server else roots - {os.getpid()}:
             found.update(_below(root, self._parents))
         return found

@@ -69,8 +69,7 @@ trap '__benchyard_save $?' EXIT
 eval "unset __benchyard_state
 $__benchyard_state" 2>/dev/null
 """
-# On the line of the command: after a command that cannot be parsed, bash takes a `{` on a new line for a
-# program.
+# On the line of the command: after one that cannot be parsed, bash takes a `{` on a new line for a program.
 _BASH_SAVE = r"""; {
   __benchyard_status=$?
   [ "$(trap -p EXIT)" = "trap -- '__benchyard_save \$?' EXIT" ] && trap - EXIT
@@ -147,8 +146,7 @@ class Shell:
     def invocation(
         self, program: str, command: str, env: Mapping[str, str], folder: Path, opened: ExitStack
     ) -> Invocation:
-        """Return the command between the code that restores and the code that saves the state, in
-        `folder/state`.
+        """Return the command, wrapped in code that restores the state and saves it to `folder/state`.
 
         The state to restore can be opened until `opened` is closed.
         """

@@ -12,9 +12,7 @@ from benchyard.scripted_model.requests import ModelRequest, OfferedTool, fields,
 from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-"""Found in mini-swe-agent's prompt: it goes on until a command prints this, and refuses answers without
-calls.
-"""
+"""In mini-swe-agent's prompt: it runs until a command prints this, and refuses answers without calls."""
 
 _SHELLS = ("bash", "exec_command", "shell", "shell_command", "run_shell_command", "run_command")
 _COMMANDS = ("command", "cmd", "commands", "script")

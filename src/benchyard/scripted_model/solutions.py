@@ -31,8 +31,7 @@ _ABSENT = {"id": "", "status": "active", "create_time_ms": 0}
 
 
 def solving(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[Script, ...]:
-    """Return scripts that solve the scenarios of a benchmark's folder, told apart by their problem
-    statements.
+    """Return scripts that solve the scenarios of a benchmark's folder, told apart by their statements.
 
     Without a folder: the benchmark that comes with us. `names` takes only some, by their scenarios' names.
     """

@@ -23,8 +23,7 @@ def answer_open(connection: socket.socket, message: dict[str, Any], *, can_chang
     try:
         opened.append(_open_as(message, can_change_user=can_change_user))
         if message["write"]:
-            # Its other end closes with this process: a program can only be run once no process here can write
-            # it.
+            # Its other end closes with this process: a program can be run once no process here can write it.
             opened.append(os.pipe2(os.O_CLOEXEC)[0])
     except (OSError, LookupError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None

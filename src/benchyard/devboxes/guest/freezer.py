@@ -48,9 +48,7 @@ class Freezer(ABC):
     def _release(self) -> None: ...
 
     def kill(self, find: Callable[[], list[int]]) -> bool:
-        """Kill the result of `find` until it is empty while all stand still; return False if it takes too
-        long.
-        """
+        """Kill the result of `find` until it is empty while all stand still; False if it takes too long."""
         deadline = time.monotonic() + _KILL_SECONDS
         while True:
             with self.held() as is_still:
@@ -68,10 +66,9 @@ class Freezer(ABC):
 
 
 def open_group(outer: str) -> list[int]:
-    """Return descriptors with which a first process in the inner group of `outer` freezes it; the caller
-    closes them.
+    """Return descriptors by which a first process in the inner group of `outer` freezes it.
 
-    They are opened with full rights: the kernel checks rights at opening, not at use.
+    The caller closes them. They are opened with full rights: the kernel checks rights at opening, not at use.
     """
     inner = f"{outer}/{INNER}"
     is_old = os.path.exists(f"{inner}/freezer.state")

@@ -433,7 +433,7 @@ class Pid1:
         try:
             wire.send(connection, message)
         except OSError:
-            # The peer is gone, which the next poll reports; or it is a supervisor that does not read: see
+            # The peer is gone, as the next poll reports; or it is a supervisor that does not read: see
             # `_enforce`.
             return False
         return True

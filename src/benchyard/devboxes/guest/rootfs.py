@@ -153,9 +153,7 @@ def enter(request: dict[str, Any]) -> None:
 
 
 def _open_low_ports() -> None:
-    """Let any user of the devbox, or of one sharing its network, listen on any port: there are no other
-    users.
-    """
+    """Let all users of the devbox, or of one sharing its network, listen on any port: there are no others."""
     descriptor = os.open("proc/sys/net/ipv4/ip_unprivileged_port_start", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, b"0")

@@ -110,9 +110,7 @@ _SET_PRIORITY = (141, 140)
 PRIORITY_OF_A_USER = 2
 FIRST_PROCESS = 1
 _ON_PROCESSES = ((302, 261), (144, 119), (142, 118), (314, 274), (203, 122))
-"""prlimit64 and sched_setscheduler, _setparam, _setattr, _setaffinity: not on the process that keeps the
-time.
-"""
+"""prlimit64, sched_setscheduler, _setparam, _setattr, _setaffinity: not on the process that keeps time."""
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _FIRST_UNKNOWN = 467
 """The first call, on every architecture, that was added after this list was made (Linux 6.15)."""

@@ -54,9 +54,7 @@ class GuestDoors:
         self._open: dict[int, socket.socket] = {}
 
     def answer(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Send the host the door on that port, made now unless it exists; or the reason why it cannot be
-        made.
-        """
+        """Send the host the door on that port, made now unless it exists; or the reason why not."""
         try:
             door = self._open.get(message["port"]) or self._make(message["port"])
         except OSError as error:

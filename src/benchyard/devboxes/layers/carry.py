@@ -415,9 +415,7 @@ def _parts(
 
 
 def _names(stacks: Sequence[LayerStack], folder: str) -> set[str]:
-    """Return the names of the entries any of these systems has in a folder; links on the way are not
-    followed.
-    """
+    """Return the names of all these systems' entries in a folder; links on the way are not followed."""
     found: set[str] = set()
     parts = folder.split("/")[1:]
     for stack in stacks:

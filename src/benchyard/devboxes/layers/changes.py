@@ -329,9 +329,7 @@ def _kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | 
 
 
 def _folder_kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | None) -> str | None:
-    """Return the kind of change of a folder; changes in it, or its copy into the layer for them, do not
-    count.
-    """
+    """Return the kind of change of a folder, without changes in it or its copying up for them."""
     if before is None:
         if lower is None:
             return "added"

@@ -140,9 +140,7 @@ class _Merge:
         self._closed.add(os.fstat(directory).st_ino)
 
     def look_below(self, source: TreeCursor, target: TreeCursor | None = None) -> None:
-        """Note the directories that a layer below has too, and those that it hides from the layers below
-        itself.
-        """
+        """Note the directories that a layer below has too, and those it hides from layers below itself."""
         place = target or self._target
         self._merged.add(os.fstat(place.fd).st_ino)
 
@@ -159,8 +157,7 @@ class _Merge:
             try:
                 return source.down(name) and place.down(name)
             except PermissionError:
-                # This machine's own: a directory closed to this user cannot be changed by its devboxes
-                # either.
+                # This machine's own: a directory closed to this user cannot be changed by its devboxes.
                 return False
 
         def leave(name: str) -> None:

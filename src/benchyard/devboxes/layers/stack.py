@@ -154,7 +154,7 @@ def _enter(place: TreeCursor, name: str) -> bool:
     try:
         return place.down(name)
     except PermissionError:
-        # This machine's own: a directory closed to this user cannot be changed by its devboxes either.
+        # This machine's own: a directory closed to this user cannot be changed by its devboxes.
         return False
 
 

@@ -214,9 +214,7 @@ class NativeDriver(FirstProcessDriver):
                 self._slots.discard(slot)
 
     async def _make_ready(self, spec: DevboxSpec) -> tuple[list[str], Path | None]:
-        """Prepare everything a start needs outside; return the control groups, and the one that can be
-        frozen.
-        """
+        """Prepare a start; return the control groups, and the one that can be frozen, if any."""
         mounts.check_mounts(spec.mounts)
         if (spec.folder / "work").exists():
             await self._trees(self.mode).remove(spec.folder / "work")

@@ -94,8 +94,7 @@ class ZygoteProcess:
         """Send a request and collect its answer until all keys of `until`, an error, or the end arrived."""
         answer = await self._ask(message, descriptors, until)
         if not answer.messages:
-            # The zygote was killed with the request in hand, and with it every process that could have
-            # answered.
+            # The zygote was killed with the request in hand, and with it every process that could answer.
             answer = await self._ask(message, descriptors, until)
         return answer
 

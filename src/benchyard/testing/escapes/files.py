@@ -66,8 +66,7 @@ class FileEscapes(DriverSuite):
         devbox, outside = await _with_swapper(yard)
         for number in range(_TRIES // 10):
             copy = yard.folder / f"copy_{number}"
-            # A file that vanishes during a copy may fail it; real snapshots are taken of a devbox that stands
-            # still.
+            # A file that vanishes during a copy may fail it; real snapshots are taken of a still devbox.
             with contextlib.suppress(OSError, BenchyardError):
                 await yard.driver.trees.copy(yard.specs[devbox].changes, copy)
             with contextlib.suppress(OSError, BenchyardError):
